@@ -156,8 +156,10 @@ class Background:
         """Carry out some of what is due; returns whether there was anything, or trouble that needs a retry."""
         await self._quiet()
         try:
+            # Both loops would otherwise find the same jobs due, and claim from the same lane.
             async with self._claiming:
                 jobs = await self._due(does_long)
+                # Nothing is claimed any more once a stop began: it would only have to be put back.
                 if not jobs or self._halting:
                     return False
                 claim = await self.queue.put((), jobs)
@@ -168,12 +170,15 @@ class Background:
             return True
         try:
             results, took = await self._decide(claim.jobs)
+            # A job that was put back because it takes long must stay among the long ones, or it would hold up
+            # others again.
             self._long -= {each.job.lane for each in results if each.state != "waiting"}
             if await self._complete(claim, results):
                 self.tell(results, took)
                 self.trouble = None
         finally:
             self._lanes -= lanes
+            # The other loop may have passed over these lanes, and would not look again by itself.
             self.wake()
         return True
 
@@ -210,6 +215,8 @@ class Background:
         return await anyio.to_thread.run_sync(function, *arguments, limiter=self._threads)
 
     async def _wait_out(self, trouble: str) -> None:
+        # Unfinished jobs go back to the queue, so the next daemon does them first and not only after it took
+        # them back.
         if self._halting:
             raise Halted
         await self._put_off(trouble)
@@ -220,6 +227,8 @@ class Background:
         while left:
             completed, trouble = Completed(), None
             try:
+                # Receipts form one chain. The lock that this takes is held until they are durable, so no
+                # other receipt can name the same predecessor.
                 async with self.prepared(left) as prepared:
                     await self.queue.complete(claim, prepared, completed)
             except (StoreTrouble, sqlite3.Error) as error:
@@ -235,12 +244,14 @@ class Background:
 
     def go_on(self, read: int) -> bool:
         """Called in the deciding thread, in the middle of a file: `read` bytes were read since the last call."""
+        # A thread can't be cancelled from outside: it asks by itself, between two chunks.
         anyio.from_thread.check_cancelled()
         work = self.decider.at_work()
         if work is not None and work.job.lane not in self._long:
             work.read += read
             if work.read > LARGE or self.clock.monotonic() - work.since > SLOW:
                 self._long.add(work.job.lane)
+                # Put back at once: the loop for long work does it, and this thread is free for others.
                 return False
         return not self._halting
 
@@ -256,6 +267,8 @@ class Background:
             now = self.clock.monotonic()
             if self._waits_since is None:
                 self._waits_since = now
+            # Under constant load there is no pause. Then gaps are used, so that bundles are late but never
+            # stand still.
             is_over = now - self._waits_since >= PATIENCE
             if is_over and (not self.busy() or now - begin >= STEP):
                 return

@@ -61,9 +61,13 @@ class ClockSteps:
         now, current = self._read()
         if ahead is None or at is None:
             self.ahead = current
+        # The same boot: the machine's own clock ran on, so a difference is a step that nobody compensated
+        # yet.
         elif boot == self._store.boot_id != "":
             self.ahead, self._noted_at = as_float(ahead), as_float(at)
         else:
+            # Another boot: nobody knows how long the machine was off. A clock that shows less than it did was
+            # set back by at least that much; any other is believed.
             self.ahead = current + max(0.0, as_float(at) - now)
 
     def steady(self) -> float:
@@ -77,6 +81,8 @@ class ClockSteps:
         A daemon that is frozen here may continue with an old time. That is harmless, because the rows are from that
         time, too.
         """
+        # Held until the caller's rows are written: otherwise a second step could move rows that carry a time
+        # from before it.
         async with self._one_at_a_time:
             now, ahead = self._read()
             if self._is_news(now, ahead):
@@ -88,6 +94,8 @@ class ClockSteps:
         for _ in range(_READINGS):
             before = self._clock.monotonic()
             now = self._clock.now()
+            # Two clocks can't be read at once. If the reader was kept from running in between, the difference
+            # would look like a step.
             if self._clock.monotonic() - before < _BRACKET:
                 break
         return now, now - before
@@ -102,6 +110,8 @@ class ClockSteps:
         """Move the waiting rows, and note by how much the clock is ahead now."""
         moved = [Statement(sql, [(ahead - self.ahead,)]) for sql in tables.MOVED_BY_STEPS]
         is_step = self._is_step(ahead)
+        # A difference below a step is left standing: so slow slewing adds up until it is large enough to be
+        # compensated.
         after = ahead if is_step else self.ahead
         noted = (self._store.boot_id, after, now)
 
@@ -109,5 +119,6 @@ class ClockSteps:
             return await self._store.read(_NOTED) == [noted]
 
         note = Statement(_NOTE, [noted])
+        # The rows move in the transaction that notes it, so a crash can't compensate a step twice or never.
         await self._attempt([*moved, note] if is_step else [note], "clock", happened)
         self.ahead, self._noted_at = after, now

@@ -75,10 +75,14 @@ class Comparison:
 
     async def start(self) -> None:
         """Have the outbox hold the journals to compare, before it gets any lines."""
+        # A clean stop synced everything, so only what was under suspicion before is compared. After a kill,
+        # any journal written since the last sync may have lost lines.
         if self.store.after_clean_stop:
             await self._hold()
         else:
             self.listing = True
+            # Which journals to compare takes a statement over many rows. Verdicts don't wait for it, and the
+            # outbox writes nothing meanwhile.
             self.outbox.hold_all()
 
     async def run(self) -> None:
@@ -138,6 +142,8 @@ class Comparison:
             return True
         if now >= self._settle_at:
             self.outbox.settled = await journals.settle(self.store, now)
+            # Rows that are old enough are on the disk for certain, so a later start need not compare their
+            # journals.
             self._settle_at = now + journals.SETTLE_PERIOD
         if not self._left and not await self._try_again(now):
             return False
@@ -149,6 +155,7 @@ class Comparison:
         self._retry_at = now + RETRY
         if self._deciding:
             events = await journals.given_up(self.store, self._deciding.values())
+            # A person discarded the repair. The journal stays as it is, and must not wait forever.
             await self._note_sound([each for each, event in self._deciding.items() if event in events])
         self._left.extend(self._unreadable)
         return bool(self._left)
@@ -170,6 +177,8 @@ class Comparison:
         for journal in decided:
             self.outbox.owe_again(journal, [line for line in lines if line.journal == journal])
             if self._deciding.pop(journal, None) is not None:
+                # It is compared once more after the repair's lines are decided: more may be gone since the
+                # damage was found.
                 self._left.append(journal)
         self._retry_at = 0.0
 
@@ -181,6 +190,7 @@ class Comparison:
                 tasks.start_soon(self._compare_part, batch[part::AT_ONCE], standing, answers)
         # A journal whose run directory no longer exists needs no repair.
         sound = [each for each, answer in answers.items() if answer in (Gone(), Compared(()))]
+        # Recorded before it is released: else a crash would leave a journal that nobody compares any more.
         await self._note_sound(sound)
         for journal in batch:
             match answers[journal]:
@@ -191,6 +201,7 @@ class Comparison:
                 case _:
                     pass
         for journal in batch:
+            # Only now: had the store refused, the same batch would be compared again.
             self._left.popleft()
             if not isinstance(answers[journal], Unreadable):
                 self._unreadable.pop(journal, None)
@@ -249,4 +260,5 @@ class Comparison:
             moved=event.moved,
         )
         self._deciding[journal] = event.key
+        # The event decides the repair. Until that is durable the journal stays held, also for a successor.
         self.damaged(event)

@@ -132,6 +132,8 @@ class Decider:
     ) -> list[JobResult]:
         """A result for each job, in order. `wait_out` is awaited while the store does not answer."""
         batch = _Batch(jobs, self._answers, self._clock, self._at_work)
+        # Handlers are generators: all run until they ask the store. Then each kind of question is one
+        # statement, however many jobs ask.
         asked = batch.begin()
         while not batch.is_over:
             answered = await self._answered(asked, jobs, wait_out)
@@ -173,6 +175,7 @@ async def _together(
     except sqlite3.Error:
         raise
     except Exception as error:  # noqa: BLE001 - it is raised in the handler that asked
+        # One bad question must not fail the handlers that asked others of the same kind.
         if len(questions) == 1:
             return {questions[0]: _Failed(error)}
     alone: dict[Asked, object] = {}
@@ -204,6 +207,8 @@ class _Batch:
         self._at_work = at_work
         self._lanes: dict[str, _Lane] = {}
         for job in jobs:
+            # Principals act on one exchange: what one of them spends can't be paid to another as well. So their
+            # lanes are decided in order, like one.
             name = route.decided_in_order_with(job.lane)
             lane = self._lanes.get(name)
             if lane is None:
@@ -241,6 +246,8 @@ class _Batch:
     def _go_on(self, answered: Mapping[Asked, object], thread: int) -> dict[type[Asked], list[Asked]]:
         self._fold()
         for question, answer in answered.items():
+            # The store doesn't know yet what this batch decided. A later job must see it, or it would decide
+            # as if it had not happened.
             for fold, effect in self._decided.get(question, ()):
                 answer = fold.apply(answer, effect)
             self._known[question] = answer
@@ -269,6 +276,7 @@ class _Batch:
                 self._call(lane)
                 continue
             answerer = self._answers.by_kind[type(lane.question)]
+            # The disk is asked anew each time: what another job was told about it may be out of date.
             is_fresh = isinstance(answerer, AtOnce) and not answerer.holds_for_batch
             if not is_fresh:
                 self._fold()
@@ -290,6 +298,8 @@ class _Batch:
         """Call the handler of the lane's first job up to its first question."""
         job, lane.now, lane.asked = lane.jobs[0], self._clock.now(), 0
         try:
+            # Events that cause one another would fill the store. The chain of causes is recorded, so its end
+            # is visible.
             if job.depth >= MAXIMUM_DEPTH:
                 raise LoopOfEvents(f"{job.event.key} is {job.depth} events deep: its causes form a loop")
             decision = route.decide(job.handler, job.event, Given(job.event_hash, lane.now, job.tries))
@@ -308,6 +318,7 @@ class _Batch:
         lane.asked += 1
         try:
             if lane.asked > MOST_QUESTIONS:
+                # It is closed, so that its `finally` runs here and not in the garbage collector.
                 lane.handler.close()
                 raise TooManyQuestions(f"{lane.jobs[0].handler} still asks after {MOST_QUESTIONS} answers")
             if isinstance(answer, _Failed):
@@ -346,12 +357,16 @@ class _Batch:
         elif isinstance(error, NotYet):
             result = put_back(job)._replace(run_after=error.until)
         elif isinstance(error, TryLater):
+            # The environment refused a fact, which is nobody's mistake: it is tried without end, ever more
+            # slowly.
             wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(job.tries, 10))
             result = JobResult(job, "waiting", error=error.why, run_after=lane.now + wait)
         else:
             trace = "".join(traceback.format_exception(error, limit=-6))
+            # A bug would fail again, so it is held at once, where a person sees it.
             result = JobResult(job, "held", error=trace)
         self._next(lane, result)
+        # Only its own lane stops. Others that are merely decided in order with it go on.
         following = [each for each in lane.jobs if each.lane == job.lane]
         for each in following:
             self._results[each.id] = JobResult(each, "waiting")

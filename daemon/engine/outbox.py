@@ -173,7 +173,9 @@ class Outbox:
         """Carry out until cancelled."""
         next_sweep = self.clock.monotonic() + SWEEP
         while True:
+            # The pause may be over at once, so a verdict waits at most for a few lines.
             few = FEW
+            # Journals come after verdicts, until so many lines are owed that verdicts must wait for them.
             while not self.busy() or self._count > MANY_OWED // 2:
                 if not await self.carry_out(few):
                     break
@@ -214,6 +216,8 @@ class Outbox:
         lines = self._next(most)
         if not lines:
             return False
+        # First as if the journal were empty. Only a line that something precedes needs the store, and most
+        # journals are new.
         in_use = await self._write(lines, None)
         if in_use:
             try:
@@ -243,6 +247,7 @@ class Outbox:
             refused = self._delayed.get(journal)
             if refused is not None and refused.at > now:
                 continue
+            # A later line says that the run is over, so this holds for the lines before it, too.
             is_over = not waiting[-1].live
             for line in islice(waiting, share):
                 # If the run is over, nobody will complete its torn line.
@@ -255,6 +260,8 @@ class Outbox:
         """For journals that may have lines that this store doesn't know: those that it knows or has just written."""
         keys: Collection[str] = {line.key for line in lines}
         if not self.restored:
+            # An emptied state directory forgets lines that are in the journals. Only sessions from before
+            # this store saw their root can have such lines.
             keys = await journals.older_than_their_roots(self.store, keys)
         if not keys:
             return {}
@@ -276,14 +283,18 @@ class Outbox:
             together = list(of_journal)
             owed = [self._owed_line(line, known) for line in together]
             if known is None:
+                # Only the first line needs the check: what stands behind it is then ours.
                 owed[0] = owed[0]._replace(only_first=journal not in self._begun)
             answers = self.files.append(owed, epoch)
             for line, answer in zip(together, answers, strict=False):  # the last answer may be a refusal
                 stands = self._adopted.get(line.id)
+                # An earlier try found the same fact there under another hash. The row must name the line that
+                # stands, not the one that was decided.
                 if stands is not None and isinstance(answer, Appended):
                     answer = answer._replace(adopted=stands)
                 results.append((line, answer))
             first = answers[0]
+            # It was empty, so from now on it holds only lines of this daemon, and needs no further question.
             if isinstance(first, Appended) and first.offset == 0 and not first.already:
                 self._has_begun(journal)
             point("outbox.after")
@@ -347,6 +358,7 @@ class Outbox:
     def _delay(self, journal: Journal, line: OwedLine, why: str) -> None:
         refused = delayed(self._delayed.get(journal), self.clock.monotonic(), why)
         self._delayed[journal] = refused
+        # It is unknown how much of it was written. So it is looked for before it is written again.
         self._owed[journal][0] = line._replace(check=True)
         if refused.is_worth_saying:
             tries = refused.tries
@@ -360,6 +372,8 @@ class Outbox:
         """
         with anyio.CancelScope(shield=True):
             await self._mark_given_up()
+        # What is written meanwhile belongs to the next sweep; otherwise a busy daemon would never end this
+        # one.
         left = len(self._written)
         few = gently and left <= MANY_UNSYNCED
         while left > 0:
@@ -388,6 +402,8 @@ class Outbox:
         done: set[int] = set()
         for start in range(0, len(synced), BATCH):
             part = synced[start : start + BATCH]
+            # A row is done only once its file is synced: a power cut takes lines that were written, never
+            # lines that are marked.
             marked = await self._mark([_stands(each) for each in part], _adopted(part))
             done |= marked
             if len(marked) < len(part):
@@ -397,6 +413,8 @@ class Outbox:
         self._written = [each for each in self._written if each.line.id not in done]
         for each in synced:
             self._not_synced.pop(each.line.journal, None)
+        # After a failed fsync the kernel may have dropped the pages, and a second fsync would succeed without
+        # them. So the lines are written over themselves.
         self._owe_again(refused)
         return len(done) == len(synced)
 
@@ -426,6 +444,8 @@ class Outbox:
         while self._given_up:
             part = self._given_up[:BATCH]
             marked = await self._mark([_given_up(line, why) for line, why in part])
+            # Marked before the lines after them are written: the directory may come back, and then a gap must
+            # be known as one.
             self._given_up[: len(part)] = [each for each in part if each[0].id not in marked]
             if len(marked) < len(part):
                 return
@@ -436,6 +456,8 @@ class Outbox:
         statements = [Statement(journal_lines.STANDS, places, exact=True)]
         if adopted:
             statements.append(Statement(journals.ADOPTED, adopted))
+        # A row below the settled number counts as new again, because a crash right after this could still
+        # undo its line.
         late = min(numbers)
         if late <= self.settled:
             statements.append(Statement(journals.MARKED_LATE, [(late,)]))

@@ -47,6 +47,7 @@ class Part(ABC):
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
+            # Made anew before the work: a wake-up during it must be seen after it.
             self._wake = anyio.Event()
             await self.drain()
             with anyio.move_on_after(self.pause()):
@@ -108,6 +109,7 @@ class Reactions:
                 decided.add(kind)
                 if kind in self._at_once or kind in self._then:
                     done.setdefault(kind, []).append((result.job, effect))
+        # Parts are woken before anybody is awaited, so one that takes long delays no other.
         for part in self._parts():
             if not decided.isdisjoint(part.wakes_on):
                 part.wake()

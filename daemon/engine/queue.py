@@ -119,6 +119,8 @@ class Queue:
 
     async def start(self) -> None:
         """Free what an earlier daemon had claimed, and find the ends of the tables."""
+        # There are no leases: within an epoch only the worker that claimed a job releases it. Whatever is
+        # `running` here was claimed in an older epoch, whose daemon can't commit any more.
         self.tally.stolen = await jobs.take_back(self._store, self._clock.now())
         await self.steps.start()
         self._head = await jobs.events_head(self._store)
@@ -189,6 +191,7 @@ class Queue:
 
     async def next_due(self) -> float | None:
         """When a waiting job is due next (Unix seconds)."""
+        # The counters are exact unless a held job was released. So an idle daemon asks the store nothing.
         if not self._open and not self._open_is_stale:
             return None  # nothing waits, so the store need not be read
         return await jobs.next_due(self._store, self.horizon)
@@ -203,11 +206,15 @@ class Queue:
         Raises `StoreTrouble`, after which nothing was recorded, and `EpochRefused`. What the database
         refuses for good is left out and kept in `tally.refused`.
         """
+        # The token is new for each turn. So a commit whose result is unknown can be found out: only this
+        # turn's rows carry it.
         token = self._randomness.token()
         mine: list[Job] = []
         trouble: str | None = None
         ahead = self.steps.ahead
         async with self._one_at_a_time:
+            # A released job changed the lanes behind our counters' back, so they are counted again before
+            # anything is claimed by them.
             if self._open_is_stale:
                 self._open = await jobs.open_lanes(self._store)
                 self._open_is_stale = False
@@ -218,6 +225,8 @@ class Queue:
             except (StoreTrouble, sqlite3.Error) as error:
                 if not mine:
                     raise
+                # Part of the batch is durable and claimed. It must be worked on: nobody else would release it
+                # in this epoch.
                 trouble = str(error)
         return Claim(token, tuple(sorted(mine, key=lambda job: job.id)), trouble, ahead)
 
@@ -227,6 +236,7 @@ class Queue:
         try:
             await self._unpack_all(lanes)
         except ValueError:
+            # Together first, because that is one transaction; one by one only to find the session at fault.
             for lane in sorted(lanes):  # one that can't be read doesn't stop the others
                 try:
                     await self._unpack_all([lane])
@@ -258,6 +268,8 @@ class Queue:
         claimed = Counter(job.lane for job in due)
 
         def blocked(lane: str) -> bool:
+            # The jobs of `due` are claimed in the same transaction, so they don't block: they come before
+            # what is added to their lane now.
             return self._open.get(lane, 0) > claimed[lane]
 
         def add() -> None:
@@ -270,6 +282,8 @@ class Queue:
         await _gently(add, sum(len(each.events) for each in observed))
         statements = batch.statements()
         if due:
+            # Exact: if one of them isn't waiting any more, the whole transaction is undone, and nothing is
+            # worked on twice.
             taken = [(token, self._store.epoch, job.id) for job in due]
             statements.append(Statement(jobs.CLAIM, taken, exact=True))
         if not statements:
@@ -281,6 +295,8 @@ class Queue:
         except REFUSALS as error:
             await self._put_apart(observed, due, token, mine, error)
             return
+        # Memory follows only after the commit: a refused batch must leave the head and the counters as they
+        # were.
         self._head = batch.head
         for job in batch.waiting:
             self._opened(job.lane)
@@ -311,6 +327,7 @@ class Queue:
                 for each in observed
             ]
             await self._put(unknown, due, token, mine)
+        # Separately, because the jobs that are due must not suffer from what was observed.
         elif due and observed:
             await self._put((), due, token, mine)
             await self._put(observed, (), token, mine)
@@ -319,6 +336,7 @@ class Queue:
             middle = len(observed) // 2
             await self._put(observed[:middle], (), token, mine)
             await self._put(observed[middle:], (), token, mine)
+        # The claim alone was refused, so no observation is at fault, and nothing can be left out.
         elif due:
             raise error
         else:
@@ -332,6 +350,8 @@ class Queue:
         its times may mix values from before and after the step.
         """
         async with self._one_at_a_time, self.steps.noted():
+            # The clock was stepped since the claim. What was decided may mix times from before and after the
+            # step, so it is decided again.
             if self.steps.ahead != claim.ahead:
                 results = [put_back(result.job) for result in results]
             await self._complete(claim.token, results, completed)
@@ -364,6 +384,7 @@ class Queue:
         if known:
             await self._complete(token, [_without(each, known) for each in results], completed)
             return
+        # Halved by lane and not by job, because the jobs of one lane must be completed in order.
         lanes = list(dict.fromkeys(result.job.lane for result in results))
         if len(lanes) > 1:
             self.tally.halved += 1
@@ -375,12 +396,15 @@ class Queue:
         if rest:
             before = len(completed.results)
             await self._complete(token, [first], completed)
+            # The first job was alone at fault if it is held now. Those behind it saw what it decided, so they
+            # are decided again.
             if completed.results[before].state == "done":
                 await self._complete(token, rest, completed)
             else:
                 released = [JobResult(each.job, "waiting") for each in rest]
                 await self._complete(token, released, completed)
             return
+        # Even the plain failure was refused: this is not about what a handler decided.
         if first.state == "held":
             raise error
         reason = f"the store refused what was decided: {type(error).__name__}: {error}"
@@ -390,6 +414,8 @@ class Queue:
         return Batch(self._head, self._store.epoch, self._now(self._clock.now()), self.steps.steady())
 
     def _settle(self, results: Sequence[JobResult], batch: Batch) -> None:
+        # A batch counts for a lane only what still waits there; a completed job left the counter when it was
+        # claimed.
         for result in results:
             if result.state in ("waiting", "held"):
                 self._opened(result.job.lane)
@@ -445,6 +471,8 @@ class Queue:
 
     async def _find_out(self, happened: Callable[[], Awaitable[bool]]) -> bool:
         """Whether a commit with an unknown result took place. Nothing can continue before that is known."""
+        # Neither answer may be guessed: to repeat a commit that took place would do its work twice, to assume
+        # one that didn't would lose it.
         while True:
             try:
                 known = await happened()
@@ -456,9 +484,11 @@ class Queue:
                 return known
 
     async def _was_put(self, batch: Batch, due: Sequence[Job], token: str) -> bool:
+        # Events move the head of the chain, and only this daemon appends to it.
         if batch.head.seq > self._head.seq:
             return await jobs.events_head(self._store) == batch.head
         states = await jobs.states_under(self._store, (job.id for job in due))
+        # Without events, the claim's token on every job shows it: the transaction is all or nothing.
         return bool(due) and all(job.id in states and states[job.id][1] == token for job in due)
 
     async def _was_applied(self, results: Sequence[JobResult], token: str) -> bool:

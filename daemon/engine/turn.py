@@ -83,7 +83,9 @@ class Worker:
 
         Raises `StoppedInTrouble`, and `EpochRefused` if another daemon has taken over.
         """
+        # On a low disk nothing new is taken in. Requests and jobs that are due go on.
         hints = self.hints.take(self.batch) if self.low_disk is None else []
+        # Reset before the look: a request that arrives during the turn sets it again, and isn't lost.
         inbox_waits, self.inbox_waits = self.inbox_waits, False
         self._turning = bool(hints)
         try:
@@ -121,6 +123,7 @@ class Worker:
         self.trouble = why
         with anyio.move_on_after(self._pause):
             await self.stopping.wait()
+        # A stop must not wait for a disk. Claimed jobs stay claimed; the next daemon takes them back.
         if self.stopping.is_set():
             raise StoppedInTrouble(why)
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
@@ -129,6 +132,7 @@ class Worker:
         due = await self.queue.due(self.batch - len(hints))
         if not hints and not inbox_waits and not due and not self.findings:
             return False
+        # Verdicts may not outrun their journals without bound: the rows owed are in memory.
         while self.outbox.behind > MANY_OWED and not self.stopping.is_set():
             await self.outbox.less_owed()
         looked, requests_came = await self.looks.at(hints, self.batch)
@@ -139,13 +143,19 @@ class Worker:
         findings = self.findings[: self.batch]
         observed += findings
         refused = len(self.queue.tally.refused)
+        # The first commit: events, cursors and the claims of their jobs. From here on a crash loses nothing.
         claim = await self.queue.put(observed, due)
+        # Otherwise some may not be recorded. They are put again; a known event changes nothing.
         if claim.trouble is None:
             del self.findings[: len(findings)]
+        # Only now, because a look whose events were not recorded must be repeated.
         self.looks.note(looked)
         for subject, why in self.queue.tally.refused[refused:]:
             self.log.error("observation.refused", subject=subject, why=why)
+        # A request is removed after its event is durable. A crash in between leaves the file, and the event's
+        # key makes the second reading harmless.
         trouble = claim.trouble or await self._clear(requests)
+        # What was claimed is worked on even in trouble, since nobody else would release it.
         await self._work(claim)
         if trouble is not None:
             raise StoreTrouble(trouble)
@@ -155,6 +165,7 @@ class Worker:
         """The inbox's requests that aren't recorded yet; None for those that are not requests."""
         self.inbox_waits = False  # before it is listed: what comes meanwhile may be missing from the listing
         files = await in_thread(self.files.inbox)
+        # A file whose removal failed, or that a crash left, is recorded already: it is only cleared.
         known = await jobs.known_events(self.store, (file.name for file in files))
         requests: list[tuple[InboxFile, Observation | None]] = []
         batch = first_batch(files, self.batch)
@@ -200,6 +211,7 @@ class Worker:
             except (StoreTrouble, sqlite3.Error) as error:
                 await self._wait_out(str(error))
             done = {result.job.id for result in completed.results}
+            # Part of the batch may be durable although the rest was refused. Only the rest is tried again.
             left = [result for result in left if result.job.id not in done]
             await self.report(completed)
 

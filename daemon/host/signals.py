@@ -80,7 +80,10 @@ class Signals:
         """Begin to receive signals; in the main thread."""
         for number in HEARD:
             signal.signal(number, self._interrupt)
+        # Python runs handlers only between two steps of the main thread. The pipe reaches the thread below
+        # even while that one hangs.
         signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
+        # A thread of its own: the loop may be what hangs, and a stop must end the process all the same.
         threading.Thread(target=self._hear, name="signals", daemon=True).start()
 
     def hold(self) -> None:
@@ -97,6 +100,7 @@ class Signals:
         """Have `stop` called in the loop with the name of each signal to stop, `reload` for others."""
         with self._lock:
             self._loop, self._log, self._stop, self._reload = loop, log, stop, reload
+            # A stop that came before the loop existed must not be lost.
             for name in self._asked:
                 loop.call_soon_threadsafe(stop, name)
 
@@ -108,11 +112,14 @@ class Signals:
                 self._end_within(LEFT_BEHIND)
         for number in HEARD:
             # Python restores the default, and a second SIGTERM would kill the process while it ends.
+            # Python restores the default when it ends, and a second SIGTERM would then kill the process in
+            # the middle.
             signal.signal(number, signal.SIG_IGN)
         self._wake()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """In the main thread: end the process if nothing has begun."""
+        # Nothing has begun, so there is nothing to end in order.
         if not self._held and self._means_stop(number):
             sys.exit(0)
 
@@ -139,6 +146,7 @@ class Signals:
                 for number in os.read(self._heard, 512):
                     if number:
                         self._take(number)
+            # Another signal may have moved the moment while we waited.
             elif give_up_at == self._give_up_at:
                 self._give_up()
 
@@ -146,6 +154,7 @@ class Signals:
         with self._lock:
             stops = self._means_stop(number)
             if stops:
+                # A second stop means that the first one takes too long.
                 self._end_within(HURRIED if self._asked else BOUND)
                 self._asked.append(signal.Signals(number).name)
             if self._loop is None:
@@ -161,6 +170,7 @@ class Signals:
     def _give_up(self) -> None:
         """End at once, as after a crash: nothing is lost, and unfinished work is resumed at the next start."""
         if self._loop is not None and self._log is not None:
+            # The log may be what hangs, so it is written in a thread that may be left behind.
             threading.Thread(target=self._say, args=(self._log,), daemon=True).start()
             time.sleep(SAYING)
         os._exit(0)

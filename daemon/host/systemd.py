@@ -34,6 +34,7 @@ def notify(*states: str) -> None:
 def ready(status: str) -> None:
     """The daemon runs, for the first time or again after `reloading`. Anyone who waits for that can read the status."""
     tell(status)
+    # Each state has a datagram of its own: systemd drops a whole datagram that is too long.
     notify("READY=1")
 
 
@@ -67,6 +68,8 @@ def is_asked() -> bool:
 
 def watchdog_period() -> float | None:
     """Seconds within which each `alive` is expected; None if none is expected, or not from this process."""
+    # The variable is inherited: a daemon that was started by another service must not feed that one's
+    # watchdog.
     if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:
@@ -142,6 +145,7 @@ class Watchdog:
                 "hanging", parts=list(hanging), fix="if the unit has a watchdog, systemd restarts the daemon"
             )
         self._hanging = hanging
+        # No sign of life while something hangs, even though this loop runs: systemd then restarts the daemon.
         if hanging:
             return
         if not self.daemon.is_ready or self.daemon.is_stopping:
@@ -160,6 +164,7 @@ class Watchdog:
 
     async def _ask_store(self) -> None:
         while True:
+            # Asked of the store's own thread: a commit that hangs shows here, and nowhere else.
             await self.store.answer()
             self._store_seen = self.now()
             await anyio.sleep(self._every)

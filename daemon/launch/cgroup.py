@@ -67,6 +67,7 @@ class Cgroup:
         """Kills all processes in it, and waits (at most 10 s) until they have ended; the caller reaps."""
         try:
             self._write("cgroup.kill", "1")
+            # The kernel kills asynchronously. This file reports when the last process has gone.
             events = os.open(f"{self.path}/cgroup.events", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return  # systemd has taken the empty one away
@@ -81,6 +82,7 @@ class Cgroup:
 
     def remove(self) -> None:
         """Removes it with any cgroups that the command made below it. A cgroup that is not empty stays."""
+        # From the bottom up: a cgroup with others below it can't be removed.
         for directory, _, _ in os.walk(self.path, topdown=False):
             try:
                 os.rmdir(directory)
@@ -101,6 +103,7 @@ class Cgroup:
                 age = time.time() - os.stat(sibling.path).st_ctime
             except FileNotFoundError:
                 continue
+            # A cgroup is empty for a moment before its run's process is put in.
             if age > _YOUNG_S and sibling.is_empty():
                 sibling.remove()
 
@@ -119,6 +122,8 @@ def end_run_in(path: str) -> int:
     """
     try:
         is_of_a_run = (
+            # The path comes from a run's record. It may name only a cgroup that a launcher made, below the
+            # one mount point, and never one that holds this process.
             os.path.normpath(path) == path
             and os.path.basename(path).startswith(PREFIX)
             and path.startswith(f"{_mount_point()}/")
@@ -143,6 +148,7 @@ def make_cgroup(name: str, pid: int) -> Cgroup:
         raise ContainmentUnavailable(f"no cgroup can be made: {path}: {error.strerror}") from None
     cgroup = Cgroup(path)
     try:
+        # Before the command is put in: a cgroup that can't be killed would contain nothing.
         check_killable(cgroup)
         cgroup.admit(pid)
     except (OSError, ContainmentUnavailable) as error:
@@ -190,6 +196,7 @@ def make_scope(name: str, held: Held, environment: Mapping[str, str]) -> Cgroup:
     _check_bus(environment)
     _call(_start_transient_unit(name, held), environment)
     give_up = time.monotonic() + _SCOPE_PATIENCE_S
+    # systemd answers before it has moved the process. What runs before that would be outside.
     while not (path := cgroup_of(held.pid)).endswith(f"/{name}"):
         if time.monotonic() > give_up:
             raise ContainmentUnavailable(f"systemd didn't move the command into {name}")
@@ -203,6 +210,7 @@ def _check_bus(environment: Mapping[str, str]) -> None:
     """The user's own bus, or none: under sudo the variable may still name another user's."""
     bus = os.path.join(environment.get("XDG_RUNTIME_DIR", ""), "bus")
     try:
+        # Under sudo, the variable may still name another user's bus.
         is_ours = os.stat(bus).st_uid == os.geteuid()
     except OSError:
         raise ContainmentUnavailable("no user bus: $XDG_RUNTIME_DIR/bus is not there") from None
@@ -218,6 +226,7 @@ def _start_transient_unit(name: str, held: Held) -> list[str]:
         ["CollectMode", "s", "inactive-or-failed"],
     ]
     if held.longest is not None:
+        # systemd ends the scope even if the launcher was killed, but later than the launcher would.
         properties.append(["RuntimeMaxUSec", "t", str(round((held.longest + _MARGIN_S) * 1_000_000))])
     call = [
         "call",

@@ -80,6 +80,8 @@ class GatedCommand:
         except BrokenPipeError:
             pass  # somebody killed it while it waited: its wait status will say so
         os.close(self.forked.gate)
+        # The other end is closed by a successful exec. So the end of the pipe, without a report, says that
+        # the command runs.
         report = bytearray()
         while part := os.read(self.forked.report, 4096):
             report += part
@@ -117,6 +119,9 @@ def fork_command(
     under. `prepare` is called in the child first; it may fork, and in the other processes it closes what only the
     command may hold.
     """
+    # Two pipes hold the child: through one the launcher lets it go, through the other the child reports why
+    # it can't start. If the launcher dies, the gate ends and so does the child, so no command runs without a
+    # record.
     gate_out, gate_in = os.pipe()
     report_out, report_in = os.pipe()
     pid = os.fork()
@@ -153,12 +158,16 @@ def _become(
             prepare((gate, report))
         for number, descriptor in streams.items():
             os.dup2(descriptor, number)
+        # An end without a byte: the launcher has died or gave the start up.
         if not os.read(gate, 1):
             os._exit(_NEVER_RELEASED)
         if cwd is not None:
             _enter(cwd)
+        # Python ignores these for itself. A command would inherit that, and a pipeline would not end at
+        # SIGPIPE.
         for number in _IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
+        # The launcher blocks the signals that it reads. The command runs under the mask that the caller had.
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
         _execute(arguments, environment)
     except OSError as error:
@@ -257,6 +266,8 @@ def fork_namespaced_command(
         prepare=lambda closed: _enter_namespaces(status_in, closed),
     ).forked
     os.close(status_in)
+    # The first child only makes the namespaces and forks `init` into them; it ends at once, and `init`
+    # becomes ours.
     _, failed = os.waitpid(forked.pid, 0)
     init = next(iter(proc.children() - others), None)
     pid = _only_child(init) if init is not None and not failed else None
@@ -289,15 +300,21 @@ def _enter_namespaces(status: int, closed: tuple[int, ...]) -> None:
     if user == 0:
         unshare(CLONE_NEWPID | CLONE_NEWNS)
     else:
+        # Without root the other namespaces need a user namespace. In it, the user keeps their own number, so
+        # files look the same.
         unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS)
+        # The kernel wants this before an unprivileged process may write its group map (user_namespaces(7)).
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")
+    # A PID namespace applies to children: this one is its first process, and `init`.
     if os.fork():
         os._exit(0)
+    # Else /proc would show the processes of the namespace outside.
     mount_own_proc()
     command = os.fork()
     if command:
+        # `init` must not hold the command's pipes: the launcher would wait for their end forever.
         for descriptor in closed:
             os.close(descriptor)
         _be_init(command, status)

@@ -67,6 +67,7 @@ class Subreaper(Containment):
 
     def __init__(self, held: Held) -> None:
         super().__init__(held)
+        # Before the command is released, so that no orphan of it can get another parent.
         become_subreaper()
 
     def is_empty(self) -> bool:
@@ -99,14 +100,18 @@ class InCgroup(Subreaper):
         _terminate(self._cgroup.members() | frozenset(proc.descendants(self._others)))
 
     def kill(self) -> proc.Killed:
+        # Listed before the kill, because afterwards nobody can tell which processes there were.
         members = self._cgroup.members()
         self._cgroup.kill()
+        # The cgroup comes first: its kill is one action of the kernel, which no fork can escape. The tree
+        # then finds what left the cgroup.
         killed = super().kill()
         left = killed.left | self._cgroup.members()
         return proc.Killed(killed.seen | members, killed.exits, left)
 
     def close(self) -> None:
         self._cgroup.remove()
+        # A launcher that is killed can't remove its own. The next one does it.
         self._cgroup.remove_old_siblings()
 
 

@@ -80,8 +80,12 @@ class Answer:
 def main() -> NoReturn:
     """Carries out the order on stdin, in a child of this process; this process ends at once."""
     state, epoch = Path(sys.argv[1]), int(sys.argv[2])
+    # The daemon waits for this process and gets its child's work done without being its parent: launchers
+    # outlive the daemon.
     if os.fork():
         os._exit(0)
+    # The fork server: Python and the launcher's modules are loaded once. Each order then costs a fork, not a
+    # start.
     if len(sys.argv) == 3:
         _import_ahead()
         if not _is_launcher_forked():
@@ -89,6 +93,7 @@ def main() -> NoReturn:
     try:
         with open(0, encoding="utf-8", closefd=False) as file:
             ordered = Ordered(**json.load(file))
+        # Before anything is started, so that no command inherits the daemon's pipes.
         answer = _let_go_of_streams()
         _ignore_no_signal()
         _carry_out(ordered, state, epoch, answer)
@@ -116,6 +121,8 @@ def _is_launcher_forked() -> bool:
         daemon.settimeout(PATIENCE)
         while True:
             try:
+                # Each order comes as three descriptors: where to read it, where to answer, and where the log
+                # is.
                 _, descriptors, _, _ = socket.recv_fds(daemon, 1, 3)
             except OSError:
                 return False
@@ -123,9 +130,11 @@ def _is_launcher_forked() -> bool:
                 return False
             if not os.fork():
                 break
+            # The server must not keep them: the daemon waits for the end of the answer's pipe.
             for descriptor in descriptors:
                 os.close(descriptor)
             os.wait()
+    # A session of its own: a Ctrl-C at the daemon's terminal doesn't reach the runs.
     os.setsid()
     if os.fork():
         os._exit(0)
@@ -152,6 +161,7 @@ def _carry_out(ordered: Ordered, state: Path, epoch: int, answer: Answer) -> Non
     except OSError as error:
         answer.give(FAILED, str(error))
     else:
+        # Before the command exists, so that it is outside of the unit, too.
         _leave_service(ordered.name)
         _launch(ordered, state, claim, answer)
 
@@ -161,6 +171,8 @@ def _launch(ordered: Ordered, state: Path, claim: "Claim", answer: Answer) -> No
     from runward.daemon.launch.launch import launch
 
     def before_release() -> None:
+        # The mark is durable before the answer. A successor that asks again learns that the run began, and
+        # starts nothing.
         answer.give(BEGUN, repr(claim.ticket.mark()))
 
     environment = {**os.environ, **dict(ordered.environment)}
@@ -203,6 +215,7 @@ def _let_go_of_streams() -> Answer:
     """The command's streams lead only into the run's logs; nobody reads the launcher's own."""
     answer = Answer(os.dup(1))  # Python lets no command inherit these
     sys.stderr = open(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115  # for its life
+    # 0, 1 and 2 must stay open, or the next files would get these numbers.
     nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)

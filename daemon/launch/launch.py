@@ -106,7 +106,11 @@ def launch(
     Raises FileExistsError if the name is taken, ContainmentUnavailable, and OSError if there can be no run directory.
     In these cases nothing was started, and nothing is left.
     """
+    # A caller may have closed 0, 1 or 2. A pipe of ours would then get such a number, and become the
+    # command's stream.
     _open_standard_streams()
+    # Before anything is made: from here on a signal is read and answered, and doesn't kill the launcher in
+    # the middle.
     signals = SignalInbox()
     started_at = time.time()
     if directory is None:
@@ -149,11 +153,14 @@ class _Launch:
     def run(self) -> Launched:
         command, containment, room = self._prepare()
         ending, left = self._perform(command, containment)
+        # Only now, when the whole tree is dead: closing gives up the hold.
         containment.close()
         ending = _by_whom(ending)
         point("launch.ended")
         complaints = [*self._complaints, *([ending.error] if ending.error is not None else [])]
         secret = None
+        # Announced once more. The command could remove the first note from the inbox, since it runs as the
+        # same user.
         if self._announcement is not None:
             secret = self._announcement.secret
             try:
@@ -162,6 +169,8 @@ class _Launch:
                 complaints.append(f"the inbox can't be written: {error}")
         point("launch.announced_again")
         try:
+            # Last of all: a renamed `exit.json` means that the run is over, and the daemon judges it. The
+            # secret in it shows that it is from this launcher, and not from the command.
             self._directory.write_exit(room, ending, secret)
         except OSError as error:
             complaints.append(f"exit.json can't be written: {error}")
@@ -185,18 +194,25 @@ class _Launch:
         try:
             os.makedirs(self._artifacts, mode=0o700, exist_ok=True)
             streams = self._open_streams()
+            # The command exists before it is recorded, because its identity is part of the record. It waits
+            # at its gate meanwhile.
             command = self._fork(streams)
             for descriptor in streams.values():
                 os.close(descriptor)
             point("launch.forked")
             containment = self._contain(command)
             point("launch.contained")
+            # Reserved while there is some room: a run that filled the disk must still be able to record its
+            # end.
             room = self._directory.reserve_exit()
+            # Before `run.json`: whoever sees that a run began can then learn that a launcher began it.
             self._announce(command, containment.cgroup)
             point("launch.announced")
             self._directory.write_json(record.RUN, self._run_json(containment.name))
         except BaseException:
             if command is not None:
+                # The order matters: first the command ends, then its hold is given up, then the directory is
+                # removed.
                 command.abandon()
             if containment is not None:
                 containment.close()
@@ -210,6 +226,7 @@ class _Launch:
         order = self._order
         if order.state is None:
             return
+        # The command runs as the same user, and could read the secret out of our memory.
         hide_memory()
         self._announcement = Announcement(
             state=order.state,
@@ -227,12 +244,16 @@ class _Launch:
     def _perform(self, command: GatedCommand, containment: Containment) -> tuple[Ending, frozenset[int]]:
         """Releases the command, and watches until it and its whole tree have ended."""
         try:
+            # Before the release, so that a daemon can end the command even if the launcher is killed right
+            # after it.
             self._directory.write_json(record.PROCESS, record.process_json(identity_of(command.pid)))
             point("launch.process_json")
             why_not = self._make_worktree()
             if why_not is not None:
                 command.abandon()
                 return self._not_started(why_not)
+            # The start's ticket is marked here. After it no other launcher begins this start, so the release
+            # may follow.
             self._before_release()
         except OSError as error:
             command.abandon()
@@ -259,6 +280,7 @@ class _Launch:
         try:
             return supervision.run()
         except Exception as error:  # noqa: BLE001  # a bug of Runward: the run's record must not miss its end
+            # Nothing may go on without being watched, and the record must get its end.
             killed = containment.kill()
             message = f"the launcher failed: {type(error).__name__}: {error}"
             return Ending("exited", _OUR_MISTAKE, None, time.time(), 0.0, error=message), killed.left
@@ -305,6 +327,7 @@ class _Launch:
                     self._open_terminal(number, log_name, write_ends)
                 continue
             source, write_ends[number] = os.pipe()
+            # One loop serves all streams, so none may make it wait.
             os.set_blocking(source, False)
             log = self._directory.open_log(log_name, self._order.log_limit)
             self._streams.append(PassedStream(source, log, open_sink(number), self._order.low_disk))
@@ -386,6 +409,7 @@ class _Launch:
 
 def _by_whom(ending: Ending) -> Ending:
     """The ending, with the system's shutdown as cause if it sent the signal to the launcher or the command."""
+    # systemd is asked only where a shutdown is possible, because asking takes time.
     if ending.cause not in ("cancelled", "signalled") or ending.signal not in BY_THE_SYSTEM:
         return ending
 

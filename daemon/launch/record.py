@@ -65,11 +65,13 @@ class RunDirectory:
         try:
             room.write(content)
         except OSError:
+            # The command may have taken our rights on the directory, or made a directory with this name.
             self._clear_the_way()
             write_durably(self.descriptor, EXIT, content)
 
     def open_log(self, name: str, limit: int) -> RunLog:
         """A new file that only grows, up to `limit` bytes; 0 is none."""
+        # O_EXCL: the command doesn't run yet, so a file that is there already is a trap.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         return RunLog(os.open(name, flags, 0o600, dir_fd=self.descriptor), self.descriptor, name, limit)
 
@@ -129,9 +131,13 @@ def make_run_directory(root: str, name: str) -> RunDirectory:
     umask = os.umask(0o077)  # for the parent directories of a new root, too
     try:
         os.makedirs(root, exist_ok=True)
+        # Made under its own name and not renamed into place: only mkdir(2) refuses every existing name, and a
+        # watcher needs the time before `run.json` to set its watch there.
         os.mkdir(path)
     finally:
         os.umask(umask)
+    # Held open from here on. The command can rename the directory, or put a link in its place, but not
+    # redirect later writes.
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     sync_directory(root)
     return RunDirectory(path, descriptor)
@@ -156,6 +162,7 @@ def adopt_run_directory(root: str, name: str, start: str) -> RunDirectory:
     except NotADirectoryError:  # nor is a link
         raise NameTaken("it is not a directory") from None
     try:
+        # Nothing of another user's is removed, even if its name is the one of this start.
         if os.fstat(descriptor).st_uid != os.geteuid():
             raise NameTaken("it belongs to another user")
         # The content of a run that began belongs to the run: that is checked before anything is removed.
@@ -279,5 +286,6 @@ class Announcement:
     def put(self) -> None:
         """Put it into the inbox, under a new name. It is durable when this returns. Raises OSError."""
         os.makedirs(self._inbox, mode=0o700, exist_ok=True)
+        # A new name each time: the second note must not depend on what became of the first one.
         name = f"launch-{os.urandom(16).hex()}.json"
         write_durably(self._inbox, name, json_text(self._content).encode(errors="replace") + b"\n")

@@ -63,6 +63,8 @@ class SignalInbox:
         }
         wanted |= CANCELLING | RESIZING
         self._signals = wanted | {signal.SIGCHLD}
+        # Blocked, so that they wait in the kernel with their senders until they are read. A handler would
+        # lose who sent them.
         self.caller_mask: AbstractSet[int] = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         self.descriptor = open_signal_descriptor(self._signals)
 
@@ -240,12 +242,16 @@ class Supervision:
             self._wait()
             now = time.monotonic()
             self._handle_requests(now)  # first: a signal to the whole group also ends the command at once
+            # After the signals: what a signal to the whole group ended must count as cancelled, not as ended
+            # by itself.
             self._note_exits(proc.reap())
             self._keep_deadline(now)
+            # Whatever is left after the grace period dies, however it got away from its parent.
             if self._kill_at is not None and now >= self._kill_at and not self._is_over():
                 killed = self._containment.kill()
                 self._note_exits(killed.exits)
         for stream in self._streams:
+            # The tree is dead, so what is in the pipes is all that will ever come.
             stream.take_in_rest()
         if killed is None:
             return self._ending(), frozenset()
@@ -262,6 +268,8 @@ class Supervision:
         if self._command.status_descriptor is not None and self._status is None:
             poll.register(self._command.status_descriptor, select.POLLIN)
         for stream in self._streams:
+            # A stream whose reader is slow isn't read on: the command then waits, as it would with a pipe of
+            # its own.
             if stream.wants_input:
                 poll.register(stream.source, select.POLLIN)
             if (sink := stream.sink_descriptor) is not None:
@@ -292,6 +300,7 @@ class Supervision:
             self._ended_at = time.monotonic()
             self._finished_at = time.time()
             if self._asked_at is None:
+                # The last process of a pipeline usually ends by itself right after the command.
                 self._kill_at = self._ended_at + _SETTLE_S
 
     def _handle_requests(self, now: float) -> None:
@@ -300,6 +309,7 @@ class Supervision:
                 for stream in self._streams:
                     stream.resize()
                 continue
+            # A command that signals its process group also hits the launcher, and asks nothing of it.
             if is_below_us(request.sender):
                 continue
             if request.number in CANCELLING:
@@ -310,6 +320,7 @@ class Supervision:
                 self._handle_stop_request(request, now)
 
     def _handle_stop_request(self, request: Request, now: float) -> None:
+        # The terminal sent it to the command as well. An agent ends its turn at Ctrl-C, and goes on.
         if request.from_keyboard and self._is_interactive:
             self._interrupted_at = now  # the command's own business: an agent ends its turn, a shell its line
         elif self._asked_at is None and self._status is None:
@@ -317,6 +328,7 @@ class Supervision:
             self._cancelled_by = request.number
         elif self._asked_at is None:
             self._kill_at = now  # only leftovers are waited for
+        # A second request means that the person doesn't want to wait for the grace period.
         elif now - self._asked_at > _SAME_PRESS_S:
             self._kill_at = now
 

@@ -50,6 +50,7 @@ class Ticket:
         """The command is about to be released: when, by the kernel's time for files. Durable when it returns; raises
         `OSError`."""
         os.write(self._descriptor, _MARK)
+        # Durable before the command runs: after a crash, nobody could tell otherwise whether it ever ran.
         os.fsync(self._descriptor)
         return os.fstat(self._descriptor).st_mtime
 
@@ -72,6 +73,7 @@ def claim_start(state: Path, key: str, epoch: int, root: str, name: str) -> Clai
     """
     ticket = take_ticket(state, key, epoch)
     try:
+        # A launcher that has ended since released the command. Its run directory may even be gone again.
         if ticket.has_begun:
             raise BegunAlready
         if not os.path.isdir(root):
@@ -96,12 +98,18 @@ def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
     descriptor = os.open(f"{directory}/{_name(key)}", _FLAGS, 0o600)
     ticket = Ticket(descriptor)
     try:
+        # The lock ends with the process, so a launcher that is killed leaves the start to the next one.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Checked under the lock. A launcher that an older daemon ordered, and that was late, begins nothing:
+        # the successor orders the same start itself.
         current = read_epoch(state)
         if current != epoch:
             raise EpochOver(f"it was requested under epoch {epoch}, and now the epoch is {current}")
+        # The ticket must survive a power cut before the run can begin, or the start would happen again.
         sync_directory(directory)
     except BlockingIOError:
+        # The holder writes into the ticket before it releases the command. So its size tells a start that
+        # happened from one that is happening.
         has_begun = ticket.has_begun
         ticket.close()
         raise (BegunAlready if has_begun else TicketHeld) from None

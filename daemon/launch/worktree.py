@@ -41,6 +41,7 @@ def make(repo: str, ref: str, path: str) -> None:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     except OSError as error:
         raise GitFailed(f"{os.path.dirname(path)}: {error.strerror}") from None
+    # What is checked out may be private.
     umask = os.umask(0o077)
     try:
         _run((*_GIT, "-C", repo, "worktree", "add", "--quiet", "--detach", path, ref), PATIENCE)
@@ -104,6 +105,7 @@ def _run(command: Sequence[str], patience: float) -> str:
     """What the program printed. Raises GitFailed with its message if it failed or took too long."""
     import subprocess  # only for steps with a worktree
 
+    # Variables such as GIT_DIR would make git work in another repository.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**inherited, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:

@@ -164,6 +164,7 @@ class Bundles(Part):
         if low is not None:
             return Unreadable(low)
         order = asked.order
+        # An earlier try may have left one. It would be sealed over parts that are written anew now.
         self._bodies.pop((order.key, order.attempt), None)
         try:
             made = self._make(order)
@@ -181,7 +182,9 @@ class Bundles(Part):
         return Draft(made.parts, dump_summary(made.summary), made.problem)
 
     def _make(self, order: BundleOrder, *, is_again: bool = False) -> Made | NoDraft | Unreadable | Gone:
+        # A daemon that was replaced must not write over the parts that its successor makes.
         self.files.check_epoch(self.store.epoch)
+        # A crash may have left some under their temporary names.
         cleared = self.files.clear_parts(order.directory, part_names(order.attempt))
         if cleared is not None:
             return cleared
@@ -207,6 +210,8 @@ class Bundles(Part):
         beginning = _Beginning(0 if grown is None else grown.length)
         lines = beginning.of(self._lines(replay))
         written = self.files.write_part(order.directory, name, lines)
+        # What was shown while the session ran is the beginning of the complete replay: nobody may find that a
+        # line changed afterwards.
         if grown is None or not isinstance(written, BundlePart) or beginning.sha256 == grown.sha256:
             return replay, written
         if self.placing.locked() and not is_again:  # it may be recorded but not written yet
@@ -221,6 +226,8 @@ class Bundles(Part):
         cleared = self.files.clear_parts(order.directory, [name])
         if cleared is not None:
             return replay, cleared
+        # The session's files no longer say what was shown. The shown lines stay, and the replay says that
+        # they differ.
         replay = Replay(order)
         replay.found_changed(CHANGED if is_whole else LAST_SHOWN_IS_GONE)
         lines = chain(_adopted(replay, shown), self._lines(replay))
@@ -255,6 +262,8 @@ class Bundles(Part):
             yield results
             return
         async with self._chain:
+            # Read under the lock, which is held until the results are durable: no other receipt can name the
+            # same predecessor.
             prev = await bundles.receipts_head(self.store)
             sealed_results: list[JobResult] = []
             for result in results:
@@ -265,8 +274,11 @@ class Bundles(Part):
                 await self.give_way()
                 sealed = await in_thread(self._seal, effect.order, prev)
                 if not isinstance(sealed, Sealed):
+                    # The others go on without it: the chain needs no gap, because its receipt was never made.
                     sealed_results.append(self._put_off(result, sealed))
                     continue
+                # The receipts of one batch form a chain among themselves, although none of them is in the
+                # store yet.
                 prev = sealed.receipt_hash
                 effects = [
                     replace(effect, sealed=sealed) if each is effect else each for each in result.effects
@@ -320,11 +332,14 @@ class Bundles(Part):
             self.trouble = None
         try:
             unplaced = await bundles.unplaced(self.store, self._seen, BATCH)
+            # The next pass begins behind them: one whose disk refuses it would otherwise be tried forever,
+            # and no other.
             self._seen = unplaced[-1].seq if unplaced else 0
             placed: list[Row] = []
             for bundle in unplaced:
                 await self.give_way()
                 async with self.placing:
+                    # A thread can't be cancelled, and which parts got their names must be known.
                     with anyio.CancelScope(shield=True):
                         answer = await anyio.to_thread.run_sync(self._place, bundle)
                 if isinstance(answer, Unreadable):
@@ -333,6 +348,8 @@ class Bundles(Part):
                 self._bodies.pop((bundle.key, bundle.attempt), None)
                 self._say(bundle, answer)
                 problem = answer.why_never or answer.problem
+                # Marked after the parts have their names. A crash in between places them again, which changes
+                # nothing.
                 placed.append((self.clock.now(), problem, answer.directory, bundle.seq))
             if placed:
                 await self.give_way()
@@ -361,6 +378,8 @@ class Bundles(Part):
         answer, moved = self._trying(place, bundle), None
         elsewhere = own_directory(bundle.key.partition(":")[0], bundle.key)
         if isinstance(answer, NoDraft) and bundle.directory != elsewhere:
+            # The run's own directory comes first. Only a refusal that lasts moves the bundle into our own
+            # state.
             if answer.may_pass and self.clock.now() < bundle.recorded_at + REFUSED_FOR:
                 return Unreadable(answer.why)
             moved, bundle = f"{answer.why}: {MOVED}", bundle._replace(directory=elsewhere)
@@ -389,6 +408,8 @@ class Bundles(Part):
     def _place_all(self, bundle: UnplacedBundle) -> _Placing:
         self.files.check_epoch(self.store.epoch)
         answer = self.files.place_parts(bundle.directory, bundle.parts)
+        # The run may have removed a draft. It is made again from the recorded order, and counts only if it is
+        # the same.
         if isinstance(answer, PartMissing):
             made = self._make_again(bundle)
             if not isinstance(made, list):
@@ -440,6 +461,7 @@ class Bundles(Part):
             return Unreadable(again)
         parts = [*made.parts, again.part]
         if [each[:3] for each in parts] != [each[:3] for each in bundle.parts]:
+            # Another content under the recorded hashes would be worse than none.
             self.files.clear_parts(bundle.directory, part_names(order.attempt))
             # The hash of a receipt covers all of it but its signature.
             return OTHER_KEY if again.receipt_hash == bundle.receipt_hash else LOST

@@ -90,6 +90,7 @@ def _walk(base: str, pattern: tuple[str, ...], matches: Matching) -> Iterator[tu
         try:
             with os.scandir(directory) as scanned:
                 entries = sorted(scanned, key=lambda entry: entry.name)
+        # It vanished while we walked: its files are found removed by the comparison.
         except (FileNotFoundError, NotADirectoryError):
             continue
         matches.directories.append(directory)
@@ -97,6 +98,7 @@ def _walk(base: str, pattern: tuple[str, ...], matches: Matching) -> Iterator[tu
             raise _TooMany(f"covers more than {MOST_DIRECTORIES} directories, such as {directory}")
         for entry in entries:
             further = _further(pattern, places, entry.name)
+            # No link is followed: below a glob's base, anybody may put one.
             if entry.is_dir(follow_symlinks=False):
                 if further - {len(pattern)}:
                     waiting.append((entry.path, further))
@@ -131,6 +133,7 @@ def _add(matches: Matching, path: str) -> None:
         status = os.lstat(path)
     except FileNotFoundError:
         return
+    # Only regular files: to look at anything else could block, or mean nothing.
     if not stat.S_ISREG(status.st_mode):
         return
     matches.files[path] = f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
@@ -182,6 +185,7 @@ class _Change(NamedTuple):
     def of(cls, path: str, seen: float) -> "_Change":
         """The kernel's time of the last change counts, which the writer of a file can't set. A removed file has none."""
         try:
+            # The kernel's time of the last change counts, which the writer of a file can't set.
             changed = os.lstat(path).st_ctime
         except OSError:
             changed = seen
@@ -246,6 +250,7 @@ class ChangedFiles(Part):
             return False
         globs = await anyio.to_thread.run_sync(self.globs)
         if globs != self._seen or self._asked or self._unsettled or now - self._looked >= self.period():
+            # Reset before the look, so that a change during it leads to another one.
             self._asked, self._seen, self._looked = False, globs, now
             await self.look(globs)
         return False
@@ -282,6 +287,7 @@ class ChangedFiles(Part):
         await self._compare(files, self._known)
         directories = frozenset(path for each in matches.values() for path in each.directories)
         if directories != self.watched.paths:
+            # The watch changes only when its directories do: to set it up again costs a scan.
             self.watched.paths = directories
             self.watch_again()
 
@@ -312,6 +318,7 @@ class ChangedFiles(Part):
                 (Rows(triggers.UNWATCH, [(glob,)]), Rows(triggers.UNWATCH_FILES, [(glob,)])),
             )
         for glob, each in matches.items():
+            # What exists when a glob is new is not a change. It is only recorded.
             if glob in known or each.problem is not None:
                 continue
             known[glob] = dict(each.files)
@@ -332,12 +339,14 @@ class ChangedFiles(Part):
         for path, globs in sorted(differing.items()):
             signature = signatures[globs[0]].get(path)
             before = self._unsettled.get(path)
+            # A file that is still being written is not reported: each new state begins the wait anew.
             since = before.since if before is not None and before.signature == signature else now
             if now - since < SETTLED:
                 unsettled[path] = _Unsettled(signature, since)
             else:
                 settled[path] = self.clock.now() - (now - since)
         try:
+            # Without the cause, a step that writes what its own chain watches would fire it for ever.
             causes = await self._causes(settled) if settled else {}
         except sqlite3.Error as error:  # they stay unsettled until the next look
             self.log.warning("files.not_compared", why=str(error))

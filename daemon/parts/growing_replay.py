@@ -72,6 +72,7 @@ class GrowingReplay:
         self.calls.obstacles.clear()
         before = self.calls.offsets
         lines = b"".join([self._take(line) for line in self._lines(actions, count, ends)])
+        # What was read once reads otherwise now: the lines that were shown may be wrong.
         if self.calls.changed:
             raise Changed
         return lines, self.calls.offsets != before
@@ -83,6 +84,8 @@ class GrowingReplay:
 
     def _lines(self, actions: ToldActions, count: int, ends: Mapping[str, int] | None) -> Iterator[bytes]:
         """The next lines. The steps of an earlier daemon are repeated in one go."""
+        # The actions of the exchange came between the calls at certain points. Repeating the steps puts them
+        # there again.
         again = self.recorded.steps if self.recorded is not None and self.length == 0 else ()
         if not any(step.others for step in again):
             again = ()
@@ -99,6 +102,7 @@ class GrowingReplay:
 
     def _step(self, before: tuple[Step, ...], others: int) -> None:
         """Note how far this step rendered, to repeat it after a restart. Steps without new actions are merged."""
+        # Steps without new actions are merged, or a long session would keep one for each look.
         earlier = [step.others for step in (Step(0, 0), *before)][-2:]
         kept = before[:-1] if earlier == [others, others] else (*before[:-1], *map(_bare, before[-1:]))
         written = (0, "") if self.recorded is None else (self.recorded.length, self.recorded.sha256)
@@ -109,6 +113,8 @@ class GrowingReplay:
         if self.recorded is not None and 0 < (recorded := self.recorded.length - self.length) <= len(line):
             start = self.digest.copy()
             start.update(line[:recorded])
+            # After a restart nothing is written before the rendering has reached what is recorded, and is the
+            # same.
             if start.hexdigest() != self.recorded.sha256:
                 raise Changed
             self.is_verified = True

@@ -111,6 +111,7 @@ class Intents(Part):
         key, path = native.session_key(*target), f"{root.path}/{target[1]}"
         reading = self._reading.get(key)
         if reading is None:
+            # Whether it writes intents is found out in a thread, not in the middle of the batch.
             self._unknown[key] = path
         else:
             reading.is_due, reading.is_over = True, False
@@ -124,7 +125,9 @@ class Intents(Part):
         path, key = f"{root.path}/{directory}", native.session_key(root.name, directory)
         if root.records_history or not (key in self._reading or self.files.has_intents(path)):
             return ()
+        # Remembered only after its end is durable: `close` is called then.
         self._ended[key] = path
+        # In the same transaction as the end. So a crash can't make the rest of the file be forgotten.
         return (Rows(intent_files.OWE, [(key, path, attempt)]),)
 
     def close(self, target: Target) -> None:
@@ -141,6 +144,7 @@ class Intents(Part):
 
     async def _meet(self) -> None:
         """Find out which of the runs that were looked at wrote any intents."""
+        # Taken before the thread looks: runs that are looked at meanwhile are asked about next time.
         unknown, self._unknown = self._unknown, {}
         sessions_here = await in_thread(
             lambda: {key for key, path in unknown.items() if self.files.has_intents(path)}
@@ -173,6 +177,7 @@ class Intents(Part):
 
     async def _read(self, key: str, reading: _Reading) -> bool:
         session = (await sessions.known(self.store, [key])).get(key)
+        # The session isn't opened yet. Its lines need its agent, so they wait.
         if session is None:
             reading.retry_at = self.clock.monotonic() + RETRY
             return False
@@ -183,10 +188,12 @@ class Intents(Part):
         if file is not None and file.problem is not None:
             return self._give_up(key, reading)
         reported = 0 if file is None else file.told
+        # A run that writes faster than its actions are decided waits here, and fills no queue.
         room = min(AT_ONCE, self.most_waiting() - (reading.cursor.line - reported))
         if room <= 0:
             reading.retry_at = self.clock.monotonic() + RETRY  # a recorded action wakes it earlier
             return False
+        # The last line counts as whole only when the run is over and its verdict is recorded.
         is_over = reading.is_over and session.status != "running"
         lines = await in_thread(lambda: self.files.intents(reading.directory, reading.cursor, room, is_over))
         if lines is None:
@@ -297,6 +304,7 @@ class Intents(Part):
             rows.append(Rows(places.INSERT_PROBLEM, [(path, lines.cursor.line + 1, lines.problem, fix, now)]))
         if rows:
             self.record(f"{key} intents", events, rows)
+        # The cursor is recorded with the events in one transaction, so no line is lost or read twice.
         reading.cursor, reading.is_due, reading.retry_at = lines.cursor, lines.more, 0.0
         if reading.is_over and not is_over:
             # The run is over, and its verdict is in progress.

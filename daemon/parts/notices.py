@@ -44,9 +44,9 @@ async def notices_of_troubles(
 ) -> list[SendNotice]:
     """The notices of what is held and `quarantined` (names and reasons). Raises `sqlite3.Error`."""
     notices = []
-    if recipients_of := recipients(HELD):
+    if names := recipients(HELD):
         held = await held_jobs(store, _MOST)
-        notices += [_of_job(each, recipient, now) for each in held for recipient in recipients_of]
+        notices += [_of_job(each, recipient, now) for each in held for recipient in names]
     for recipient in recipients(QUARANTINED) if quarantined else ():
         notices += [_of_chain(name, why, recipient, now) for name, why in quarantined]
     return notices

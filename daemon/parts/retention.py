@@ -93,6 +93,8 @@ class Packer(Part):
                 self.packed += due.sessions
             return due.place
 
+        # Under the queue's lock: no completed job may be packed while it is unknown whether its commit
+        # succeeded.
         return await self.queue.beside(some)
 
 
@@ -160,6 +162,7 @@ class ClockTrust:
         leap, now = patience(retention), self.clock.now()
         before = self._noted or self._read()
         after = noted(before, now, leap)
+        # Written before it is used: a start with a wrong clock must be known to the next one.
         if after != before:
             self._write(after)
         self._noted = after
@@ -221,6 +224,7 @@ class Pruner(Part):
 
     def keep(self, retention: float | None) -> None:
         """Keep the record of a session for this many seconds from now on."""
+        # A shorter retention takes effect at once, not in a day.
         if retention != self.retention:
             self.retention, self._kept_at = retention, -math.inf
             self.wake()
@@ -314,6 +318,8 @@ class Pruner(Part):
                 now=self.clock.now(),
             )
             if due.keys:
+                # Just before the records: a daemon that is killed in between leaves records without files,
+                # which are pruned next time, and no files that nobody knows.
                 await self._remove_parts(due.keys)
                 count = [] if event is None else [prunings.counted(event, len(due.keys))]
                 await self.store.run([*due.statements, *count], "prune")
@@ -324,6 +330,7 @@ class Pruner(Part):
     async def _remove_parts(self, keys: Sequence[str]) -> None:
         """Remove the replays and summaries of these sessions from our own state. The receipts stay."""
         for directory, names in await bundles.own_places(self.store, keys):
+            # What a successor does with these sessions must not be undone.
             self.files.check_epoch(self.store.epoch)
             going = [name for name in names if not name.startswith("RECEIPT.")]
             left = await in_thread(self.files.remove_parts, directory, going)
@@ -372,6 +379,7 @@ class Pruner(Part):
             await slices.begin()
             left = await self.store.give_pages_back(slices.size)
             await slices.end()
+            # It makes no progress, so the rest of the pages is left for another time.
             if not 0 < left < before:
                 return
             before = left

@@ -73,6 +73,8 @@ class QuietRuns:
         now, marks = self.clock.now(), {}
         for target, path in paths.items():
             mark = self.files.mark_of(path, SOURCES)
+            # A change within the same tick as this state would not alter it, and the run would count as
+            # quiet.
             if mark is not None and now - mark.directory[2] / 1e9 >= SETTLED:
                 marks[target] = mark
         return marks
@@ -197,6 +199,7 @@ class RunningReplays(Part):
     def look(self, target: Target) -> None:
         """A running session was looked at, because something in it changed or it is new."""
         self._quiet.disturb([target])
+        # Runs that are shorter than this never have a growing replay, which most are.
         if target not in self._due:
             self._due[target] = self.clock.monotonic() + self.patience
             self.wake()
@@ -234,6 +237,7 @@ class RunningReplays(Part):
         if self.low_disk() is not None:
             self._put_off(due, now + TRIED_AGAIN)
             return True
+        # Nobody waits for these lines, but somebody waits for a verdict.
         await let_verdicts_pass(self.busy)
         began = self.clock.monotonic()
         try:
@@ -248,10 +252,14 @@ class RunningReplays(Part):
             raise
         except (CommitUnknown, Fenced, StoreUnreadable, sqlite3.Error) as error:
             self.trouble = str(error)
+            # It is unknown what was recorded. So each replay is rendered again, and compared with what the
+            # store has.
             self._folds.clear()
             self._quiet.disturb_all()
             self._put_off(due, now + TRIED_AGAIN)
         ended = self.clock.monotonic()
+        # The pause follows the cost, so this work takes a bounded share of the time, however many sessions
+        # run.
         self._not_before = ended + self.share * (ended - began)
         return True
 
@@ -277,9 +285,13 @@ class RunningReplays(Part):
         marks = await in_thread(self._quiet.marks, self._native_paths(due))
         recorded = await bundles.running_replays(self.store, targets)
         stretches = await bundles.stretches(self.store, [(each.key, each.attempt) for each in recorded])
+        # Set before the work: whatever fails below, no session is tried in a tight loop.
         self._put_off(due, self.clock.monotonic() + TRIED_AGAIN)
         steps = await in_thread(self._render, recorded, stretches, targets)
+        # From the record to the write, no part gets its final name. So nothing is ever written into a
+        # finished replay.
         async with self.placing:
+            # Recorded first, then written: a reader never sees a line that a crash could take back.
             refused = await self._record(steps)
             with anyio.CancelScope(shield=True):
                 answers = await anyio.to_thread.run_sync(self._write, steps, refused)
@@ -301,6 +313,8 @@ class RunningReplays(Part):
         known = await bundles.replay_lengths(self.store, [step.running.key for step, _ in news])
         refused: set[tuple[str, int]] = set()
         for step, grown in news:
+            # The statement changes a row only while its attempt runs. So a verdict that came first leaves it
+            # as it was.
             if known.get(step.attempt) == grown.length:
                 step.fold.recorded = grown
             else:
@@ -348,6 +362,7 @@ class RunningReplays(Part):
 
     def _let_go(self) -> None:
         """Forget the least recently used folds, to limit the memory used."""
+        # In order of use: a dropped replay is rendered again when its session grows.
         held = sum(len(fold.replay.calls) + OVERHEAD for fold in self._folds.values())
         for attempt in list(self._folds):
             if held <= MOST_CALLS:
@@ -402,6 +417,8 @@ class RunningReplays(Part):
         if root is None or state is None:
             return None
         begun = running.begun
+        # Another daemon, or a pass that failed, recorded something else. What is in memory no longer leads
+        # there.
         if fold is None or fold.recorded != (None if begun is None else begun.grown):
             fold = begin_replay(self.files, running, stretch, rules)
         if fold is None:
@@ -414,6 +431,7 @@ class RunningReplays(Part):
                 raise Changed
         except Changed:
             return None if begun is None else _Step(running, fold, problem=CHANGED)
+        # A new attempt may have begun. Its calls must not get into the replay of the one before.
         if not self._is_as_looked_at(root, target, state):
             return None
         if fold.is_verified and fold.is_lost:

@@ -91,6 +91,7 @@ class Starts(Part):
         owed = [*(each.key for each in owed_now.orders), *(each.key for each in owed_now.hopeless)]
         self._unseen = await unseen_runs(self.store)
         try:
+            # Before anything is started: no launcher of an earlier epoch can use a ticket any more.
             await anyio.to_thread.run_sync(self.processes.forget_starts, owed)
         except OSError as error:
             self.log.warning("starts.not_tidied", why=error.strerror)
@@ -141,6 +142,7 @@ class Starts(Part):
         waiting = {order.key: self._delayed[order.key] for order in owed if order.key in self._delayed}
         self._delayed = waiting
         due = [order for order in owed if order.key not in waiting or waiting[order.key].at <= now]
+        # A hopeless start stays open until a handler gives it up. It is reported once and not tried again.
         due = [order for order in due if order.key not in self._failed][:AT_ONCE]
         if not due:
             self._trouble = None
@@ -175,6 +177,7 @@ class Starts(Part):
 
     def _is_gone(self, run: UnseenRun) -> bool:
         root, name = os.path.split(run.directory)
+        # A root that is away says nothing about the runs in it.
         if self.files.away(root) is not None:
             return False
         sight = self.files.look(root, name, (RUN,), {})
@@ -183,6 +186,7 @@ class Starts(Part):
     def _fail(self, key: str, session: str, why: str) -> None:
         """Report once that this start is hopeless. If a crash prevents recording it, a successor reports again."""
         if key not in self._failed:
+            # In memory only: if a crash prevents recording it, a successor reports again, under the same key.
             self._failed.add(key)
             self.log.error("run.not_begun", session=session, why=why)
             self.report(StartFailed(key, session, self.clock.now(), why))
@@ -213,7 +217,10 @@ class Starts(Part):
         for order, answer in results:
             match answer:
                 case Begun(at=at):
+                    # Marked after the launcher's answer. After a crash in between it is asked again, and its
+                    # ticket says that it began.
                     settled.append((self.clock.now() if at is None else at, order.key))
+                    # Until it is seen as a session, nobody else would notice that it vanished.
                     self._unseen[order.key] = UnseenRun(order.session, f"{order.root}/{order.name}")
                     self.begun(order)
                 case NotBegun(why=why, for_good=True):
@@ -278,6 +285,7 @@ class FreeSlots(Part):
         except sqlite3.Error as error:
             self.log.warning("slots.not_read", why=str(error))
             return False
+        # Reset before the slots are offered: what frees a slot meanwhile makes them due again.
         self._is_due = False
         now = self.clock.now()
         for waiter in standing.waiters[: max(0, self.limit() - len(standing.running))]:
@@ -316,6 +324,8 @@ class CancelOrders(Part):
 
     async def begin(self) -> None:
         """Remember what the previous daemon left."""
+        # A killed daemon may have given these orders. If the processes are gone then, it can't be known any
+        # more.
         self.inherited = frozenset(each.event for each in await starts.owed_cancellations(self.store))
 
     def pause(self) -> float | None:
@@ -333,6 +343,7 @@ class CancelOrders(Part):
         return False
 
     async def _one(self, owed: OwedCancellation) -> None:
+        # The order was given, and only its mark failed. It is not given twice.
         if owed.event not in self.answers:
             point("cancel.before")
             try:
@@ -371,10 +382,13 @@ class CancelOrders(Part):
         if not is_here(host, self.processes.host()):
             return NotTold(f"its processes run on {host}")
         if owed.is_kill:
+            # A daemon that was replaced must not kill: its successor may have begun another attempt in this
+            # run.
             self.files.check_epoch(self.store.epoch)
             return self.processes.end_tree(owed.processes, owed.directory)
         word = to_json({"said_by": owed.said_by, "reason": owed.reason}) + b"\n"
         self.files.check_epoch(self.store.epoch)  # a successor may find it too late by then
+        # The note comes before the signal, so that the launcher finds it.
         place = self.files.leave_word(owed.directory, WORD, word)
         if isinstance(place, Gone):
             return NotTold("its directory is gone", too_late=True)

@@ -25,6 +25,7 @@ def read_word(directory: int) -> str | None:
 
     The command may have put anything there: a link, a FIFO, a giant, nonsense.
     """
+    # O_NONBLOCK, because the command may have put a FIFO there, at which the launcher would wait forever.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         descriptor = os.open(WORD, flags, dir_fd=directory)

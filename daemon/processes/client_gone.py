@@ -36,4 +36,5 @@ def _parent() -> int | None:
 def _wait(poll: select.poll) -> None:
     poll.poll()
     time.sleep(_GRACE_S)
+    # Whatever the server is doing: no handler may hold it up, since nobody is left to answer.
     os._exit(0)

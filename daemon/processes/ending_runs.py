@@ -79,11 +79,14 @@ def _signal(process: int, number: int) -> None:
 
 def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str | None:
     """Why the process did not get the order, None if it did. Raises ProcessLookupError, PermissionError and OSError."""
+    # Another boot: whoever has the number now has nothing to do with the run.
     if recorded.boot_id != current_boot_id():
         return _GONE
+    # What a run directory names may be a trap: it must not make the daemon end init or itself.
     if recorded.pid in (1, os.getpid()):
         return "is not a run's"
     try:
+        # Held before it is compared with the record: what is signalled is then what was compared.
         descriptor = os.pidfd_open(recorded.pid)
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.ENOENT):
@@ -97,6 +100,7 @@ def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str 
             raise ProcessLookupError(recorded.pid) from None
         if stat.start_ticks != recorded.start_ticks or stat.is_dead:
             return _GONE
+        # For a run directory, the daemon does no more than the directory's owner could do.
         if owner != place.owner:
             return f"belongs to user {owner}, and the run directory to user {place.owner}"
         if not blocked >> (CANCEL - 1) & 1:
@@ -104,6 +108,8 @@ def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str 
             if not by_launcher and not _says_so(recorded.pid, place):
                 return "is named only by the run's files: the process itself does not say that it belongs to this run"
             _signal(descriptor, signal.SIGTERM)
+        # A launcher keeps its run's directory open until the end. So a record can't make the daemon cancel
+        # another launcher's run.
         elif _holds(recorded.pid, place):
             _signal(descriptor, CANCEL)
         else:
@@ -174,8 +180,10 @@ def end_tree(processes: RunProcesses, directory: str) -> Told | NotTold:
                     _hold(held, recorded.pid, descriptor)
         if not held:
             return NotTold("its launcher and its process have ended", too_late=True)
+        # Stopped processes fork no more, so the search is repeated until it finds nobody new.
         while _stop_more(held, directory) and time.monotonic() < give_up:
             pass
+        # Killed only when all are stopped: none can start another while it sees the others die.
         for descriptor in held.values():
             _send(descriptor, signal.SIGKILL)
         return Told(f"{len(held)} processes were killed")
@@ -225,6 +233,8 @@ def _take(held: dict[int, int], pid: int, parent: int, directory: str) -> bool:
     except OSError:
         return False
     try:
+        # With the descriptor in hand: it is still the process that was found, or it belongs to the run in its
+        # own right.
         still = read_stat(pid).parent == parent or _says(pid, directory)
     except (FileNotFoundError, ProcessLookupError):
         still = False

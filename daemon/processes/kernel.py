@@ -24,6 +24,7 @@ _SFD_CLOEXEC = os.O_CLOEXEC
 _SFD_NONBLOCK = os.O_NONBLOCK
 _SIGNAL_SET_BYTES = 128  # sigset_t of glibc and musl
 
+# The functions of the C library that is loaded anyway; no other library is looked for.
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

@@ -63,10 +63,12 @@ def identity_of(pid: int) -> ProcessIdentity:
 def state_of(identity: ProcessIdentity, *, proc: str = _PROC) -> ProcessState:
     """Whether exactly that process still runs. `unknown` if our rights don't suffice to tell."""
     try:
+        # Numbers and start times begin anew with each boot.
         if identity.boot_id != current_boot_id(proc):
             return "gone"
         stat = read_stat(identity.pid, proc)
     except (FileNotFoundError, ProcessLookupError):
+        # Where /proc hides other users' processes, a missing entry says nothing.
         return _state_by_signal(identity.pid)
     except OSError:
         return "unknown"
@@ -117,6 +119,8 @@ def current_boot_id(proc: str = _PROC) -> str:
 def descriptor_of(process: ProcessIdentity) -> int | None:
     """A descriptor of exactly this process, readable when it ends; None if it has ended, or if there can be none."""
     try:
+        # The descriptor is taken first and the process compared then. The other way round, the number could
+        # become another's in between.
         descriptor = os.pidfd_open(process.pid)
     except (OSError, OverflowError, ValueError):
         return None
@@ -202,9 +206,11 @@ def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
     exits: dict[int, int] = {}
     give_up = time.monotonic() + _PATIENCE_S
     while True:
+        # All are stopped before any is killed: a killed parent would leave children that can still fork.
         refused = _stop_and_kill(without, pids)
         exits.update(reap())
         left = {pid for pid in descendants(without) if not _is_dead(pid)}
+        # A process that waits for a dead disk can't be killed. The run's end must be recorded all the same.
         if not left or left <= refused or time.monotonic() > give_up:
             exits.update(reap())  # those that died since the last time
             return Killed(frozenset(pids), exits, frozenset(left))
@@ -229,6 +235,8 @@ def _stop_and_kill(without: AbstractSet[int], known: set[int]) -> set[int]:
     stopped: set[int] = set()
     refused: set[int] = set()
     is_complete = False
+    # A process may fork while we look. Stopped processes fork no more, so the look is repeated until it finds
+    # nobody new.
     while not is_complete:
         is_complete = True
         for pid in descendants(without):
@@ -253,6 +261,7 @@ def _children_lookup() -> Callable[[int], Sequence[int]]:
     """A function that lists a process's children, for the duration of one look."""
     if os.path.exists("/proc/thread-self/children"):
         return _children_by_kernel
+    # Without CONFIG_PROC_CHILDREN all processes must be listed once.
     below: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():

@@ -110,6 +110,8 @@ class Directories:
                 continue
             self._read(changed)
             last = time.monotonic() + most
+            # A burst is gathered, so that a run directory that is being filled is looked at once. The bound
+            # keeps a writer that never pauses from delaying the rest.
             while time.monotonic() < last and not stop.wait(step) and self._read(changed):
                 pass
         self._let_go_of_moved()
@@ -118,6 +120,7 @@ class Directories:
     def _read(self, changed: set[str]) -> bool:
         """Read the waiting events; returns whether there were any."""
         reported: set[tuple[int, bytes]] = set()
+        # Bounded, so that a flood of events still comes out as changes and not only fills memory.
         for number in range(_MOST_PIECES):
             try:
                 piece = os.read(self._descriptor, _PIECE)
@@ -132,6 +135,8 @@ class Directories:
             watch, mask, move, length = _HEAD.unpack_from(piece, offset)
             begin = offset + _HEAD.size
             offset = begin + length
+            # The kernel dropped events. Nothing tells which, so the whole watch is set up anew and the roots
+            # are scanned.
             if mask & _OVERFLOW:
                 raise Overflow("the kernel's queue of notifications was full")
             node = self._nodes.get(watch)
@@ -142,6 +147,7 @@ class Directories:
                 continue
             name = piece[begin:offset].rstrip(b"\0")
             is_directory = name and mask & _IS_DIRECTORY and node.deep
+            # A file that is written to reports each write. One report is enough.
             if not is_directory and (watch, name) in reported:
                 continue
             reported.add((watch, name))
@@ -149,6 +155,8 @@ class Directories:
             path = b"%s/%s" % (path, name) if name else path
             changed.add(os.fsdecode(path))
             if is_directory and mask & _MOVED_FROM and name in node.below:
+                # A move is two events. Until the second one, it is unknown whether the directory left what is
+                # watched.
                 moved = self._moving[move] = node.below.pop(name)
                 self._nodes[moved].name, self._nodes[moved].above = path, None
             elif is_directory and mask & _MOVED_TO and self._arrives(move, name, watch):
@@ -162,6 +170,7 @@ class Directories:
         node = self._nodes.get(moved) if moved is not None else None
         if moved is None or node is None or node.above is not None:
             return False
+        # Only its name changes. inotify follows the directory itself, so everything below it stays watched.
         node.name, node.above = name, above
         self._nodes[above].below[name] = moved
         return True
@@ -190,8 +199,12 @@ class Directories:
                 self.lacks = True
                 return
             watch = self._watch(place, is_first=within is None)
+            # Links are not followed, but a mount can still make a directory contain itself. That walk would
+            # never end.
             if watch is None or self._is_on_the_way(watch, within):
                 continue
+            # The watch is set before the directory is listed: what appears in between is then either listed
+            # or reported.
             self._put(watch, _Node(called, within, deep))
             if within is None:
                 self._first.add(watch)
@@ -221,6 +234,7 @@ class Directories:
     def _put(self, watch: int, node: _Node) -> None:
         known = self._nodes.get(watch)
         if known is not None:  # the same directory by another path, or moved meanwhile
+            # inotify gives the same number for the same directory. What is known below it is still watched.
             node.below = known.below
             self._detach(watch, known)
         self._nodes[watch] = node
@@ -229,6 +243,8 @@ class Directories:
 
     def _watch(self, path: bytes, *, is_first: bool) -> int | None:
         """A watch on a directory; None if none can be had. A top one may be reached by a link."""
+        # The operator named the top directories, so they may be links. Below them an agent could point a link
+        # anywhere.
         mask = _WANTED if is_first else _WANTED | _NO_LINK
         watch: int = _libc.inotify_add_watch(self._descriptor, path, mask)
         if watch >= 0:
@@ -236,6 +252,7 @@ class Directories:
         error = ctypes.get_errno()
         if error == errno.ENOSPC:
             self.lacks = True
+        # A directory that is gone or forbidden is no trouble: agents remove what they like.
         elif error not in _NOT_TO_BE_WATCHED:
             raise OSError(error, os.strerror(error), os.fsdecode(path))
         return None

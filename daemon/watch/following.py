@@ -54,6 +54,7 @@ def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now
     Each look at a living process gives a later `alive_at`. That alone is not worth a transaction: the `Follower`
     remembers it until something else is stored.
     """
+    # Each look at a living process gives a later `alive_at`. That alone is not worth a transaction.
     followed = after.followed._replace(alive_at=stored.followed.alive_at)
     if after._replace(followed=followed) == stored:
         return ()
@@ -61,6 +62,7 @@ def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now
     activity = after.activity if phase == "open" else None
     row = (key, after.root, after.place, key, phase, dump_remembered(after), activity)
     rows: Change = (Rows(places.UPSERT_CURSOR, [row]),)
+    # The session keeps its identity when its files are moved.
     if (stored.root, stored.place) != (after.root, after.place):
         rows += (Rows(sessions.MOVE, [(after.root, hinted.path, key)]),)
     if after.launcher is not None and after.launcher != stored.launcher:
@@ -150,6 +152,8 @@ class Follower:
         most_bytes: int,
     ) -> Followings:
         """Look at each hinted place, until there is too much to read."""
+        # A clock that is set forward moves the computed start of the machine, and must not make anything look
+        # older.
         self._booted_at = _earlier(self._booted_at, self._processes.booted_at())
         now = self._clock.now()
         batch = _Batch(
@@ -163,6 +167,7 @@ class Follower:
         )
         looked: list[Looked] = []
         for index, (target, why) in enumerate(hints):
+            # The rest waits: native runs are looked at in between, however large the transcripts are.
             if batch.bytes_read >= most_bytes:
                 return Followings(looked, list(hints[index:]))
             hinted = Hinted(roots[target[0]], target[1], why, known[target])
@@ -212,6 +217,7 @@ class _Batch:
         if (stored.root, stored.place) == (root.name, place):
             return self._follow(hinted, key, stored, stored)
         moved = stored._replace(root=root.name, place=place)
+        # The files are in both places, so this one is a copy, and says nothing.
         if self._is_there(stored):
             return self._aside(hinted)
         if not self._is_there(moved):
@@ -257,6 +263,8 @@ class _Batch:
     def _follow(self, hinted: Hinted, key: str, stored: Remembered, before: Remembered) -> Looked:
         root, layout = hinted.root, hinted.layout
         scan = _kept_scan(hinted, before)
+        # Another version of the scanner stored this. Its state can't be continued, so the files are read from
+        # the beginning.
         if scan is None:
             before = before._replace(read=NOTHING_READ, scan=None)
         sight = self._files.look_at_session(
@@ -313,6 +321,7 @@ class _Batch:
             launcher=launcher,
             is_asked=before.is_asked or writer.process is not None,
         )
+        # A later look of this batch at the same session must continue here, although nothing is stored yet.
         self._remembered[key] = after
         if after.followed.phase == "open" and after.followed.alive_at is not None:
             self._alive_at[key] = after.followed.alive_at
@@ -321,6 +330,7 @@ class _Batch:
         retry_in = sight.read.retry_at - self._now
         again_in = retry_in if retry_in > 0 else followed.again_in
         settled = not sight.more and not sight.unsettled
+        # Only a file that was read to its end, and needs no second look, may be passed over by a restart.
         whole = sight.signature if settled and again_in is None else None
         return _looked(hinted, after)._replace(
             events=followed.events,
@@ -342,6 +352,8 @@ class _Batch:
         """The session's place has vanished; the session may be moving to another one."""
         followed = lose(before.followed, key, self._now)
         since = followed.after.lost_since or before.followed.lost_since
+        # Files may be moved between roots. A session ends for that reason only when every root was listed
+        # since they went missing.
         if followed.events and not self._is_sought(hinted.layout.name, since):
             followed = followed._replace(after=before.followed, events=(), again_in=SOUGHT_AGAIN)
         after = before._replace(followed=followed.after)
@@ -372,11 +384,14 @@ class _Batch:
             return writer._replace(seen_in=self._here)
         if writer.liveness == "gone" or (writer.process is not None and writer.process != known):
             return writer
+        # What the tool's files named before still counts if they name nothing now.
         if known is not None:
             process = self._known(known, before.followed.seen_in)
             if process.liveness == "alive" and any(is_same(each, known) for each in writer.elsewhere):
                 return process._replace(liveness="gone", left=True)  # one process runs one session at a time
             return process
+        # Right after the report, the hook's own helpers may still live. A process that outlives them may be
+        # the agent.
         if hook is not None and self._now - hook.at > HOOKED_AFTER:
             callers = [self._known(each, hook.whereabouts) for each in hook.callers(layout)]
             states = {each.liveness for each in callers}
@@ -397,6 +412,7 @@ class _Batch:
         if state == "alive":
             return Writer(state, None, process, seen_in=self._here)
         if state == "gone" and (seen_in is None or not seen_in.covers(self._here)):
+            # Its number belongs to another PID namespace, where it may well be alive.
             state = "unknown"
         return Writer(state, None, process, seen_in=seen_in)
 
@@ -422,6 +438,7 @@ class _Batch:
 
     def _launcher(self, hinted: Hinted, writer: Writer, before: Remembered) -> str | None:
         """The launcher's session that this one was started in, by its hook or by its process's environment."""
+        # What it was started in never changes, and a process can only be asked while it lives.
         if before.launcher is not None:
             return before.launcher
         hook = hinted.known.hook
@@ -456,6 +473,7 @@ class _Batch:
     def _ended_at_boot(self, root: WatchedRoot, changed_at: float | None) -> float | None:
         """When this machine started, if that ended all that wrote the files before: not where other machines write, too."""
         booted_at = self._booted_at
+        # In a shared home another machine may write the files, and our reboot ended nothing there.
         if booted_at is None or changed_at is None or changed_at >= booted_at or root.grew_elsewhere:
             return None
         return booted_at if self._files.is_local(root.path) else None
@@ -514,6 +532,7 @@ def _kept_scan(hinted: Hinted, remembered: Remembered) -> Scan | None:
 def _scanned(hinted: Hinted, kept: Scan | None, sight: SessionSight) -> tuple[Scan, tuple[Resumed, ...]]:
     """Scan what is new. Documents come first, because they may give the time zone of the logs."""
     scan = kept
+    # The file was replaced or cut, so what was read of it no longer counts.
     if scan is None or sight.anew:
         scan = hinted.layout.start(hinted.place.rpartition("/")[2])
     if sight.documents:

@@ -56,6 +56,7 @@ class Hints:
         """Request a look at these places."""
         waiting, backlog = self._waiting, self._backlog
         for target in targets:
+            # It moves to the front and keeps its reasons, so a place is never looked at twice.
             known = backlog.pop(target, 0) if backlog else 0
             waiting[target] = waiting.get(target, known) | why
         if waiting:
@@ -65,6 +66,7 @@ class Hints:
         """Request a look at these places when nothing else is waiting."""
         waiting, backlog = self._waiting, self._backlog
         for target in targets:
+            # It is urgent already, and stays so.
             if target in waiting:
                 waiting[target] |= why
             else:
@@ -78,6 +80,7 @@ class Hints:
         if len(waiting) <= most:
             taken = list(waiting.items())
             waiting.clear()
+            # The backlog waits for a turn without other work, but not forever: constant load would starve it.
             if self._backlog and taken and self._passed_over < PATIENT_TURNS:
                 self._passed_over += 1
                 return taken

@@ -39,6 +39,7 @@ class WatchKeeping:
     async def run(self) -> None:
         """Watch until cancelled."""
         while True:
+            # Made before the watch is set up: roots that change meanwhile must end this watch, too.
             self._again = anyio.Event()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch)
@@ -59,6 +60,7 @@ class WatchKeeping:
 
     def _standing(self, watching: Watching) -> None:
         self.coverage.watched, self.coverage.flat = watching.watched, len(watching.flat)
+        # What happened between the loss and the new watch is known to nobody, so a scan must find it.
         if watching.lost is not None:
             self.coverage.overflows += 1
             self.log.warning("watch.lost", why=watching.lost)
@@ -73,6 +75,7 @@ class WatchKeeping:
         self.stands.set()
 
     def _hint(self, targets: list[Target]) -> None:
+        # A directory that appeared may have been filled before it was watched. The scan finds what is in it.
         doubtful = [target for target in targets if target[1] == ITSELF]
         if doubtful:
             self.rounds.doubt(name for name, _ in doubtful)
@@ -109,10 +112,12 @@ class Exits:
         """The session at this place runs, with these processes: when one of them ends, request a look at it."""
         known = self._waiting.get(target)
         if known is not None:
+            # The common case: one wait stands for all looks at the same process.
             if known[0] == processes:
                 return
             known[1].cancel()
             del self._waiting[target]
+        # Descriptors are bounded. The rounds check every recorded process, so nothing is lost without one.
         if self._tasks is None or not processes or len(self._waiting) >= MOST:
             return
         opened = [self.processes.descriptor(each) for each in processes]
@@ -135,6 +140,7 @@ class Exits:
                     for each in descriptors:
                         tasks.start_soon(self._wait_for, target, each)
         finally:
+            # Also when cancelled: otherwise each session that is forgotten would leave a descriptor open.
             for each in descriptors:
                 os.close(each)
 

@@ -147,12 +147,15 @@ class Looker:
         """
         looks: list[Looked] = []
         watched = [each for each in hints if each[0][0] in roots]
+        # In parts, so that the documents of a large batch are never in memory all at once.
         for first in range(0, len(watched), AT_ONCE):
             some = watched[first : first + AT_ONCE]
             read = [
                 self._read(roots[name], directory, why, remembered.get(f"{name}/{directory}"))
                 for (name, directory), why in some
             ]
+            # After the files were read: a launcher records its launch before its command can write any. So a
+            # run that was read is in what is asked now, if it was launched.
             known = launches()
             looks += [
                 each if isinstance(each, Looked) else self._observed(each, known, lacking) for each in read
@@ -182,6 +185,7 @@ class Looker:
         root, directory, why, watched, sight = read
         key = native.session_key(root.name, directory)
         now = self._clock.now()
+        # Unreadable is never "empty" or "gone": nothing follows from it, and it is looked at again.
         if isinstance(sight, Unreadable):
             return _looked(
                 root=root, directory=directory, why=why, after=watched, events=(), rows=(), trusted=UNTRUSTED
@@ -200,11 +204,15 @@ class Looker:
                 sight=sight,
                 launch=launches.get(key),
             )
+            # A directory that changed just now may change again within the same tick of its time stamp,
+            # unnoticed by the next comparison.
             trusted = UNTRUSTED if after.complaints else trusted_mark(sight.directory, now)
             if after.unplanned is not None and after.phase == "open" and not after.plans:
                 run, artifacts = f"{root.path}/{directory}", after.unplanned.artifacts
                 after = without_plan(after, self._files.filled_without(native.FLOW, run, artifacts))
         alive_at = None
+        # Processes are asked after the files: a run that ended in between has written its end, which then
+        # counts.
         if after.phase == "open" and why & WEIGHED:
             state = self._state(root, after, is_launched=key in launches)
             alive_at = now if state == "alive" else None
@@ -243,6 +251,7 @@ class Looker:
     ) -> tuple[Watched, tuple[Seen, ...]]:
         """The further attempt of a run without a launcher, if a file that its verdict lacked has arrived."""
         path = f"{root.path}/{directory}"
+        # A later attempt has a verdict of its own.
         if watched.attempt != lacking.attempt or not self._has_arrived(path, lacking):
             return watched, ()
         if not self._is_in_time(path, lacking):
@@ -284,6 +293,7 @@ class Looker:
         sight: Sight,
         launch: Launch | None,
     ) -> tuple[Watched, tuple[Seen, ...]]:
+        # The common case of a scan after a restart: nothing was written since the last look.
         if sight.signatures == watched.signatures and not sight.documents:
             return watched, ()
         path = f"{root.path}/{directory}"
@@ -311,9 +321,12 @@ class Looker:
         return divided(watched, after, events, TraceRead(*signature[:2]), is_settled=is_settled)
 
     def _state(self, root: WatchedRoot, watched: Watched, *, is_launched: bool) -> ProcessState:
+        # The process is on another machine. That it isn't found here says nothing.
         if not is_here(watched.host, self._processes.host()):
             return "unknown"
         here, seen_in = self._processes.whereabouts(), watched.seen_in
+        # A number is only valid in its own PID namespace. A container's process is missing here although it
+        # lives.
         is_ours = is_launched or (seen_in is not None and seen_in.covers(here))
         return together(
             [self._state_of(root, watched.host, each, here, is_ours) for each in recorded(watched)]
@@ -401,6 +414,7 @@ def _changes(
     root: WatchedRoot, directory: str, key: str, before: Watched, after: Watched, now: float
 ) -> tuple[Rows, ...]:
     """What to remember in the same transaction as the events."""
+    # Most looks find nothing, and a row that doesn't change is not worth a transaction.
     if after is before or after == before:
         return ()
     row = (f"{root.name}/{directory}", root.name, directory, key, after.phase, dump_watched(after), None)

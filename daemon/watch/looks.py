@@ -55,11 +55,13 @@ class AgentsInRuns:
         """The agents' sessions in these runs, including those that only a hook reported, even in this very batch."""
         spoke = [job.event for job in jobs if isinstance(job.event, HookSpoke)]
         self.known = self.known or any(each.launcher_session is not None for each in spoke)
+        # Most daemons never see an agent inside a launched run, so the store is not asked.
         if not (self.known or self.inbox_is_long):
             return dict.fromkeys(questions, LinkedSessions())
         names = {asked: asked.launcher.rpartition("/")[2] for asked in questions}
         linked = await places.linked_sessions(self.store, {asked.launcher for asked in questions})
         announced = await places.announced_sessions(self.store, set(names.values()))
+        # A hook's note in this very batch is not in the store yet.
         announced += [(each.launcher_session or "", each.session_key) for each in spoke]
         known = {each.key for sessions in linked.values() for each in sessions.sessions}
         awaited = [(name, key) for name, key in announced if key not in known and self._may_come(key)]
@@ -138,6 +140,8 @@ class Looks:
         looked, is_long, waits = await in_thread(
             self._look_at, hints, remembered, launched, most_requests, late
         )
+        # A cursor that can't be read must not end the run or hide it: the look begins again, from what the
+        # store has recorded.
         if any(look.is_forgotten for look in looked):
             looked, waits_now = await self._look_anew(looked, hints, remembered, launched, most_requests)
             waits = waits or waits_now
@@ -182,6 +186,8 @@ class Looks:
 
         def known() -> Mapping[str, Launch]:
             nonlocal is_long, inbox_waits
+            # A launcher's note may still be in the inbox: it counts as if it were recorded, or its run would
+            # be judged as one without a launcher.
             waiting = self.files.inbox()
             inbox_waits = inbox_waits or bool(waiting)
             is_long = is_long or len(waiting) > len(first_batch(waiting, most_requests))
@@ -193,6 +199,7 @@ class Looks:
 
     def _judged(self, looked: Sequence[Looked]) -> list[Looked]:
         """The looks at places whose roots are still the same. The others are repeated when their roots are back."""
+        # Checked after the look: a mount that vanished in the middle makes everything in it look gone.
         away = {path for path in {look.root.path for look in looked} if self.files.away(path) is not None}
         return [look for look in looked if look.root.path not in away]
 
@@ -201,11 +208,15 @@ class Looks:
         roots = dict(self.roots)  # the settings may change meanwhile
         known = await known_places(self.store, self.files, [target for target, _ in hints], roots)
         alone = self.clock.monotonic() - self._native_at > ALONE_AFTER
+        # Verdicts of native runs wait as long as a transcript is read, so the pieces are small while such
+        # runs come and go.
         most = MOST_BYTES if alone else FEWER_BYTES
         looks = await in_thread(self.follower.look, hints, roots, known, most)
         looks = looks._replace(looked=await in_thread(self._judged, looks.looked))
         self.hints.add_to_backlog([target for target, _ in looks.left], Why.AGAIN)
         lost = {look.lost.partition(":")[0] for look in looks.looked if look.lost is not None}
+        # Its files may have been moved to another root. Only a scan that begins now can show that they are
+        # nowhere.
         self.doubt([root.name for root in self.roots.values() if any(root.may_hold(each) for each in lost)])
         gone = [f"{look.root.name}/{look.place}" for look in looks.looked if look.mark is None]
         if gone:  # if a copy of a session exists, the session continues there
@@ -233,6 +244,8 @@ class Looks:
         """Remember, after the commit, what was seen and which attempts are open."""
         for look in looked:
             root, name = look.root, look.place
+            # After the commit, never before: a crash or a refused commit must leave the place to be looked at
+            # again.
             if look.mark is None:
                 root.seen.pop(name, None)
             else:
@@ -264,6 +277,7 @@ class Looks:
                 root.due[name] = self.clock.monotonic() + look.again_in
             elif root.shape is not None or look.why & Why.AGAIN or look.phase != "over":
                 root.due.pop(name, None)  # else a file that the verdict lacked is still waited for
+            # A scan alone found it, so the watch missed it: that is what the coverage counts.
             if look.why == Why.SCAN and look.events:
                 self.coverage.found_by_scan += len(look.events)
             if look.unreadable is None:

@@ -131,6 +131,8 @@ class Inotify:
         watch = _Watch(self, roots, standing, hint, inbox)
         self.pulse = watch.pulse
         try:
+            # The thread may be inside the kernel for a while. It is left behind and told to stop; a new watch
+            # need not wait for it. Its limiter is its own, so that it never takes a thread from others.
             await anyio.to_thread.run_sync(watch.run, abandon_on_cancel=True, limiter=self._limiter)
         finally:
             watch.stop.set()
@@ -151,6 +153,7 @@ class Inotify:
             pause = REFUSED_PAUSE if error.for_long else self._plan_period
             self._refused_until = time.monotonic() + pause
             self._refused = f"{error}; {error.fix}"
+            # Planned again: now every root counts as refused, so each is watched flat.
             plan, _ = self.plan(roots, pulse)
             directories = self._watched(plan, pulse)
         watching = Watching(plan.watches + len(self._beside(plan)), plan.flat_names, plan.why)
@@ -161,6 +164,8 @@ class Inotify:
         limit, name = watch_limit() or OLDEST_LIMIT
         try:
             beside = self._beside(plan)
+            # The limit is the user's, for all programs together. We take a share, but never less than the
+            # flat watches need.
             most = max(int(limit * self._limit_share), 1 + len(flat) + len(beside))
             return Directories(deep, [self.inbox, *flat, *beside], most, pulse.beat)
         except OSError as error:
@@ -223,6 +228,8 @@ class _Watch:
         while not self.stop.is_set():
             directories, watching, next_plan = self._inotify.set_up(there, self.pulse)
             try:
+                # Reported only when the watch stands. The scan that follows it then overlaps with the watch,
+                # and no change falls in between.
                 anyio.from_thread.run_sync(self._standing, replace(watching, lost=lost))
                 lost = self._watch(directories, watching, next_plan, there)
             finally:
@@ -237,8 +244,11 @@ class _Watch:
                 self._wait(directories)
             except Overflow as error:
                 return str(error)
+            # A new directory got no watch. The roots are planned anew, and some become flat.
             if directories.lacks:
                 break
+            # Counting directories is itself expensive, so it is done only where the answer may be another,
+            # and rarely.
             if not self._may_differ(watching) or time.monotonic() < next_plan:
                 continue
             self._changed = False
@@ -249,6 +259,7 @@ class _Watch:
 
     def _wait(self, directories: Directories) -> None:
         """Wait for changes and pass them on."""
+        # The watchdog reads this: a thread that hangs in the kernel stops beating.
         self.pulse.beat()
         step, debounce = self._inotify.step / 1000, self._inotify.debounce / 1000
         changes = directories.wait(TIMEOUT_MS / 1000, step, max(step, debounce), self.stop)
@@ -316,6 +327,8 @@ class Translator:
         """
         if root.shape is None:
             directory, _, rest = path.partition("/")
+            # In a known run directory, names that can't indicate a start or an end are ignored: a log grows
+            # all the time.
             return None if rest and is_untelling(rest) and directory in root.seen else directory
         place = root.shape.place_of(path)
         if place is not None:
@@ -343,7 +356,7 @@ class _Held:
 
     def directories(self, root: WatchedRoot) -> frozenset[str]:
         places = list(root.seen)
-        # A new place is the last one.
+        # Comparing all places for each change would cost more than the change. A new place is the last one.
         known = (len(places), places[-1]) if places else (0, "")
         if known != self._known:
             self._known = known
@@ -417,6 +430,7 @@ def _more(name: str, limit: int) -> str:
 def _directories(path: str, most: int, beat: Callable[[], None]) -> int:
     """How many directories there are from `path` down; counting stops above `most`, and no link is followed."""
     count, waiting = 1, [path]
+    # Counting stops above the limit: more is not needed, and a giant tree would take minutes.
     while waiting and count <= most:
         beat()
         try:

@@ -53,6 +53,7 @@ def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scann
     Of other tools' sessions only open ones are looked at without a change: what they say is in the file whose signature
     is compared. Runs in a thread. A root that can't be listed says nothing about the runs inside it.
     """
+    # Another directory says nothing about this root's runs: to find them "gone" there would end them.
     if root.is_replaced:
         return Scanned(root, Replaced(), (), now)
     listing = files.list_root(root.path) if root.shape is None else files.list_places(root.path, root.shape)
@@ -71,7 +72,10 @@ def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scann
             name for name in root.open if name in directories and seen.get(name) == mark(directories[name])
         ]
     missing = [name for name in list(seen) if name not in directories]
+    # An open session may have no mark, for example after a restart. Its end must be noticed all the same.
     missing += [name for name in list(root.open) if name not in directories and name not in seen]
+    # A directory that can't be listed now hides its places. They are not gone, so they are not looked at as
+    # missing.
     unlisted = tuple(f"{directory}/" for directory in listing.unlisted)
     changed += [name for name in missing if not name.startswith(unlisted)] if unlisted else missing
     return Scanned(root, listing, tuple((root.name, name) for name in changed), now)
@@ -218,6 +222,7 @@ class Rounds:
         last, wall = self.clock.monotonic(), self.clock.now()
         checked = last
         while True:
+            # Made before the work, so that a request during it ends the next wait at once.
             self._wake = anyio.Event()
             now = self.clock.monotonic()
             if self.scan_is_due():
@@ -236,6 +241,7 @@ class Rounds:
             self.check_due()
             due = self.next_due()
             patience = BEAT if due is None else min(BEAT, max(SHORTEST_BEAT, due))
+            # Measured right before the wait: only the wait itself may not take longer, the work may.
             last, wall = self.clock.monotonic(), self.clock.now()
             with anyio.move_on_after(patience):
                 await self._wake.wait()
@@ -243,6 +249,8 @@ class Rounds:
 
     def _note_gap(self, last: float, wall: float) -> None:
         passed, wall_passed = self.clock.monotonic() - last, self.clock.now() - wall
+        # A frozen or suspended process missed notifications, or the kernel's queue ran over. Only a scan
+        # finds what they said.
         if passed > LONGEST_BEAT:
             self.coverage.overflows += 1
             self.log.warning("watch.gap", seconds=round(passed, 3), why="frozen or suspended; scanning")
@@ -254,6 +262,7 @@ class Rounds:
     async def scan(self) -> int:
         """Scan every root; returns how many run directories must be looked at."""
         self.look_in_inbox()  # like any other, its notifications may have been lost
+        # Taken before the scan: a request for everything that comes during it must not be lost.
         everything, self._everything = self._everything, False
         self._scan_at = math.inf  # what is requested from here on may concern what was already listed
         started = self.clock.monotonic()
@@ -264,6 +273,8 @@ class Rounds:
         cost = self.clock.monotonic() - started
         self.coverage.last_scan_at = self.clock.now()
         self.coverage.last_scan_s = cost
+        # The pause follows the cost, so scanning never takes more than 1 % of a core, however large the roots
+        # are. A request during the scan has set an earlier time, which stands.
         self._scan_at = min(self._scan_at, self.clock.monotonic() + max(self.period, self._factor * cost))
         return directories
 
@@ -271,6 +282,7 @@ class Rounds:
         """Scan the roots in which directories appeared or vanished, if the last such scan was long enough ago."""
         if not self._doubtful or self.clock.monotonic() < self._doubtful_at:
             return
+        # Taken before the scan: a directory that changes during it makes its root doubtful again.
         names, self._doubtful = self._doubtful, set()
         started = self.clock.monotonic()
         for root in [self.roots[name] for name in sorted(names) if name in self.roots]:
@@ -287,6 +299,8 @@ class Rounds:
 
         A run directory also changes when a file appears that says nothing, such as our own parts of a finished run.
         """
+        # The directory became the root while the daemon ran, so nothing in it was seen yet and no watch is
+        # set up there.
         if root.is_replaced and await self._accepted(root):
             everything = True
             self.watch_again()
@@ -294,6 +308,8 @@ class Rounds:
         if root.shape is not None or not isinstance(scanned.listing, Listing):
             return scanned
         directories = scanned.listing.directories
+        # A restart finds every directory changed, since marks are in memory. Most are finished runs, which
+        # need no look.
         known = await self.unchanged(root, [name for _, name in scanned.targets if name in directories])
         root.seen.update((name, trusted_mark(directories[name], scanned.began_at)) for name in known)
         return replace(scanned, targets=tuple(each for each in scanned.targets if each[1] not in known))
@@ -310,6 +326,8 @@ class Rounds:
         if root.shape is None:
             self.hints.add(targets, why)
             return
+        # A running session's end is a verdict. A transcript that nobody writes may wait until nothing else
+        # does.
         self.hints.add([each for each in targets if each[1] in root.open], why)
         self.hints.add_to_backlog([each for each in targets if each[1] not in root.open], why)
 
@@ -345,6 +363,8 @@ class Rounds:
                 accepted = await self.accept(root)
             except (CommitUnknown, sqlite3.Error) as error:
                 self.log.warning("root.not_accepted", root=root.name, why=str(error))
+        # Told even where nothing was accepted: what is read or written below a path is refused while another
+        # directory is there.
         self.files.know_roots({each.path: each.identity for each in self.roots.values()})
         return accepted
 
@@ -357,6 +377,7 @@ class Rounds:
         everyone = ((root, name) for root in self._judged() for name in (*root.open, *root.unsettled))
         most = FLAT_ASKED if self.flat else ASKED
         asked = list(islice(everyone, self._asked, self._asked + most))
+        # Some in each beat, in turn: so the cost of a beat is bounded, and each gets looked at.
         self._asked = self._asked + most if len(asked) == most else 0
         if not asked:
             return 0
@@ -369,6 +390,8 @@ class Rounds:
         return [
             (root.name, name)
             for root, name, signature in signatures
+            # A foreign session that is missing may have moved. A native run that is missing is left to the
+            # scan.
             if (root.shape is not None if signature is None else root.seen.get(name) != mark(signature))
         ]
 
@@ -406,6 +429,7 @@ class Rounds:
         everyone = [(root.name, place) for root in self._judged() if root.shape for place in root.open]
         if not everyone:
             return
+        # Likewise: sessions have ended since the last turn.
         self._written %= len(everyone)
         asked = [*everyone[self._written :], *everyone[: self._written]][:WRITERS_ASKED]
         self._written += len(asked)
@@ -453,6 +477,7 @@ class Rounds:
         ]
         if not open_ones:
             return
+        # The list changes between beats, so the position may be behind its end.
         self._looked %= len(open_ones)
         asked = [*open_ones[self._looked :], *open_ones[: self._looked]][:FLAT_LOOKED]
         self._looked += len(asked)
