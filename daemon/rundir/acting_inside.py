@@ -12,8 +12,7 @@ from typing import Final
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.rundir.opening import DIRECTORY, NotRegular, open_in_run, opened
-from runward.daemon.rundir.session_logs import Growing
-from runward.daemon.rundir.session_reads import UNREAD
+from runward.daemon.rundir.session_logs import UNREAD, Growing
 from runward.handlers.exchange.told import RESULTS
 
 _APPEND: Final = (

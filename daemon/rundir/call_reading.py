@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LASTING, NotRegular, open_regular, opened
-from runward.daemon.rundir.session_files import SessionFiles
-from runward.daemon.rundir.session_logs import CannotUnpack, PlacedLines, TooLong
+from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead, SessionFiles
+from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, Cursor, PlacedLines, TooLong
 from runward.daemon.rundir.session_places import log_at
-from runward.daemon.rundir.session_reads import NOTHING_READ, UNREAD, Cursor, FilesRead
 from runward.handlers.calls import Place, Told, Unusable
 from runward.handlers.layouts.call_readers import LONGEST_LINE, CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.places import PACKED, unpacked_name

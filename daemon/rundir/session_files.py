@@ -11,16 +11,57 @@ import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from runward.daemon.rundir.opening import ABSENT, LINK, LISTED, NotRegular, open_below, open_regular, opened
 from runward.daemon.rundir.run_directories import RACY, document_at, signature
-from runward.daemon.rundir.session_logs import MOST_BYTES, CannotUnpack, Growing
-from runward.daemon.rundir.session_reads import NOT_KNOWN, UNREAD, FilesRead, LogRead
+from runward.daemon.rundir.session_logs import MOST_BYTES, UNREAD, CannotUnpack, Cursor, Growing
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.places import PACKED, is_glob, is_storable
 from runward.handlers.layouts.transcript import LogLine
 from runward.handlers.model.sessions import Complaint, Document, Signature
+
+VERSION: Final = 2
+"""The version of the stored state of a session's files. Up to 1, a last line without its newline was left unread."""
+
+
+NOT_KNOWN: Final[Signature] = (0, 0, 0)
+"""A signature that no file has, so the place is always looked at again."""
+
+
+class LogRead(NamedTuple):
+    """How far one log was read, and its signature when it was read to its end.
+
+    `failed` is the problem that reading ended with, or that the log itself ends with: the end of a sentence that starts with the log's name.
+    `may_pass`: the operating system refused, so it is tried again even if the file stays as it is.
+    """
+
+    name: str
+    cursor: Cursor = UNREAD
+    signature: Signature = NOT_KNOWN
+    failed: str = ""
+    may_pass: bool = False
+
+
+class FilesRead(NamedTuple):
+    """How far the files of a session were read.
+
+    `listed` are the directories in which files are found by globs, as they were when they were listed, and `beside`
+    the hashed names of the further logs whose beginnings were given. `failures` counts the readings in a row that
+    failed; what failed isn't tried again before `retry_at` (Unix seconds), at which somebody should look again.
+    """
+
+    logs: tuple[LogRead, ...] = ()
+    documents: tuple[tuple[str, Signature], ...] = ()
+    listed: tuple[tuple[str, Signature], ...] = ()
+    beside: tuple[str, ...] = ()
+    failures: int = 0
+    retry_at: float = 0.0
+    version: int = VERSION
+
+
+NOTHING_READ: Final = FilesRead()
+
 
 MOST_FILES: Final = 1000
 """The maximum number of files of one session that a glob may match."""
@@ -378,3 +419,13 @@ class SessionFiles:
 
 def _is_broken(document: Document) -> bool:
     return document.problem is None and isinstance(read_json(document.content), NotJson)
+
+
+def brought_up(read: FilesRead) -> FilesRead:
+    """What this version or the one before stored; each log is then read from there. Raises `ValueError`."""
+    if read.version == VERSION:
+        return read
+    if read.version != 1:
+        raise ValueError(f"version {read.version} of what was read of a session's files is not known")
+    logs = tuple(log._replace(signature=NOT_KNOWN) for log in read.logs)
+    return read._replace(logs=logs, version=VERSION)

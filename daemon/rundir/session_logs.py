@@ -26,10 +26,31 @@ from runward.daemon.rundir.growing import (
     is_empty,
 )
 from runward.daemon.rundir.opening import Halted
-from runward.daemon.rundir.session_reads import UNREAD, Cursor
 from runward.handlers.layouts.call_readers import LONGEST_LINE, PlacedLine
 from runward.handlers.layouts.transcript import LogLine
 from runward.handlers.layouts.transcript_lines import is_object
+
+
+class Cursor(NamedTuple):
+    """How far a log was read: its device and inode, the bytes (unpacked) and lines before here, and the hash of the
+    last of these bytes. `in_long_line`: the line that begins before here was given already, as cut. `packed` is the
+    size of a packed file that was read to its end (or its earlier size, if it grew meanwhile). `unended`: the last
+    line before here was given before its newline came.
+    """
+
+    device: int = 0
+    inode: int = 0
+    offset: int = 0
+    lines: int = 0
+    before: str = ""
+    in_long_line: bool = False
+    packed: int = 0
+    version: int = 1
+    unended: bool = False
+
+
+UNREAD: Final = Cursor()
+
 
 LARGEST_WINDOW: Final = 8 << 20
 """Bytes that unpacking may look back, which is the memory it needs; RFC 8878 requires no more of a decoder."""

@@ -23,7 +23,7 @@ from runward.daemon.rundir.opening import (
     unreadable,
 )
 from runward.daemon.rundir.run_directories import gone, signature
-from runward.daemon.rundir.session_files import AnotherLog, SessionFiles
+from runward.daemon.rundir.session_files import NOTHING_READ, AnotherLog, FilesRead, SessionFiles
 from runward.daemon.rundir.session_logs import CannotUnpack, Unpacked
 from runward.daemon.rundir.session_places import (
     HEAD,
@@ -34,7 +34,6 @@ from runward.daemon.rundir.session_places import (
     recognise_head,
     recognise_inside,
 )
-from runward.daemon.rundir.session_reads import NOTHING_READ, FilesRead, Identity, LogPortion, SessionSight
 from runward.handlers.layouts.places import (
     LOG,
     PACKED,
@@ -48,6 +47,46 @@ from runward.handlers.layouts.registry import FINAL_MESSAGES, DirectoryLayout, L
 from runward.handlers.layouts.transcript import LogLine, Told
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Complaint, Document, Signature
+
+
+class LogPortion(NamedTuple):
+    """The next whole lines of a log. `name` is its path relative to the session's place, as if it weren't packed."""
+
+    name: str
+    lines: Sequence[LogLine]
+
+
+class SessionSight(NamedTuple):
+    """What a look at a session found.
+
+    `signature` is the place's own, as it is listed. After `anew` nothing that was known before is valid: what follows
+    is from the beginning of all the session's files. Documents are to be processed first, then the portions; only
+    documents that differ, or may differ, are included. `read` is how far that is. `changed_at` is when the newest of
+    the files changed (Unix seconds), `obstacles` those that can't be read. `more` says that there was more than may be
+    read at once: look again. `unsettled` says that a document is being written, or that something changed just now, and
+    may change again unnoticed: look again soon, or at `read.retry_at` if something failed.
+    """
+
+    signature: Signature
+    anew: bool
+    portions: tuple[LogPortion, ...]
+    documents: tuple[Document, ...]
+    read: FilesRead
+    changed_at: float | None
+    obstacles: tuple[Complaint, ...]
+    more: bool
+    unsettled: bool
+    bytes_read: int
+
+
+class Identity(NamedTuple):
+    """Which session is at a place: its id in its tool, and the file or directory that it is in now."""
+
+    layout: LogLayout | DirectoryLayout
+    session_id: str
+    is_subagent: bool
+    device: int
+    inode: int
 
 
 def look_at_session(

@@ -12,7 +12,8 @@ from pydantic_core import to_json
 from runward.daemon.rundir.liveness import WriterOf
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import UNTRUSTED, mark
-from runward.daemon.rundir.session_reads import NOTHING_READ, FilesRead, SessionSight
+from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead
+from runward.daemon.rundir.session_reading import SessionSight
 from runward.daemon.store.tables import places, sessions
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Target

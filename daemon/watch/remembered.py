@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from runward.daemon.rundir.session_reads import NOTHING_READ, FilesRead, brought_up
+from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead, brought_up
 from runward.handlers.layouts.transcript import Told
 from runward.handlers.model.sessions import Complaint
 from runward.handlers.model.stored import Stored, as_json

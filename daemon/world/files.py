@@ -31,8 +31,14 @@ from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
 from runward.daemon.rundir.play_files import play_files
 from runward.daemon.rundir.report_reading import Reports
 from runward.daemon.rundir.run_directories import Listing, Mark, Sight, Standing, change_of_run, leave_word
-from runward.daemon.rundir.session_reading import final_message, identify, look_at_session
-from runward.daemon.rundir.session_reads import FilesRead, Identity, SessionSight
+from runward.daemon.rundir.session_files import FilesRead
+from runward.daemon.rundir.session_reading import (
+    Identity,
+    SessionSight,
+    final_message,
+    identify,
+    look_at_session,
+)
 from runward.daemon.rundir.work_tree import work_tree_since
 from runward.handlers.calls import Told
 from runward.handlers.layouts.places import Shape

@@ -16,8 +16,7 @@ from tests.bench.product import DaemonFailed, daemon, further_root
 from tests.bench.scratch import scratch
 from tests.bench.usage import exact_cpu_s, peak_mb
 
-from runward.daemon.rundir.session_logs import Growing
-from runward.daemon.rundir.session_reads import UNREAD
+from runward.daemon.rundir.session_logs import UNREAD, Growing
 from runward.handlers.layouts.registry import LAYOUTS, LogLayout, Scan
 
 SIZE = 300_000

@@ -25,7 +25,7 @@ from runward.daemon.parts import notices
 from runward.daemon.parts.runs import CancelOrders
 from runward.daemon.processes.ending_runs import Told
 from runward.daemon.rundir import journal_reading, journals
-from runward.daemon.rundir.session_reads import NOTHING_READ
+from runward.daemon.rundir.session_files import NOTHING_READ
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import bundles, jobs, journal_lines, starts
 from runward.daemon.watch import following, places

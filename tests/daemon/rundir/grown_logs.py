@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from runward.daemon.rundir.opening import open_in_run
-from runward.daemon.rundir.session_logs import MOST_BYTES, Growing, Portion
-from runward.daemon.rundir.session_reads import Cursor
+from runward.daemon.rundir.session_logs import MOST_BYTES, Cursor, Growing, Portion
 from runward.handlers.layouts.places import PACKED
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir.opening import Gone
-from runward.daemon.rundir.session_reading import look_at_session
-from runward.daemon.rundir.session_reads import NOTHING_READ, SessionSight
+from runward.daemon.rundir.session_files import NOTHING_READ
+from runward.daemon.rundir.session_reading import SessionSight, look_at_session
 from runward.daemon.watch.remembered import Remembered, dump_remembered, load_remembered
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
 from runward.handlers.model.files import Unreadable

@@ -12,8 +12,7 @@ from tests.handlers.layouts import claude_code_lines, codex_lines, lionagi_lines
 from tests.handlers.layouts.tiny import begin, layouts
 
 from runward.daemon.rundir import session_reading
-from runward.daemon.rundir.session_reading import identify
-from runward.daemon.rundir.session_reads import Identity
+from runward.daemon.rundir.session_reading import Identity, identify
 from runward.handlers.layouts.registry import LAYOUTS, Layouts
 from runward.handlers.model.files import Unreadable
 

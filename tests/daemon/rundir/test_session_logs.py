@@ -20,11 +20,12 @@ from runward.daemon.rundir.opening import NotRegular
 from runward.daemon.rundir.session_logs import (
     FROM_THE_BEGINNING,
     LONGEST_KEPT,
+    UNREAD,
     CannotUnpack,
+    Cursor,
     Growing,
     PlacedLines,
 )
-from runward.daemon.rundir.session_reads import UNREAD, Cursor
 from runward.handlers.layouts.call_readers import PlacedLine
 
 
@@ -406,7 +407,7 @@ def test_both_readers_of_a_log_recognise_it_by_what_is_before_the_cursor(
 
 _MEASURE = """\
     import sys
-    from runward.daemon.rundir.session_reads import UNREAD
+    from runward.daemon.rundir.session_logs import UNREAD
     from tests.daemon.rundir.grown_logs import growing
     lines = size = cut = 0
     with growing(sys.argv[1], UNREAD) as log:

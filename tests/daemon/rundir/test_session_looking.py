@@ -19,11 +19,10 @@ from tests.handlers.layouts.tiny import END, begin, layouts
 from runward.daemon.rundir import session_files, session_logs
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import RACY
-from runward.daemon.rundir.session_files import JUST_WRITTEN, LONGEST_WAIT, MOST_FILES
+from runward.daemon.rundir.session_files import JUST_WRITTEN, LONGEST_WAIT, MOST_FILES, NOTHING_READ
 from runward.daemon.rundir.session_logs import LONGEST_KEPT
 from runward.daemon.rundir.session_places import list_places, place_signature
-from runward.daemon.rundir.session_reading import read_session
-from runward.daemon.rundir.session_reads import NOTHING_READ, SessionSight
+from runward.daemon.rundir.session_reading import SessionSight, read_session
 from runward.handlers.layouts.places import shape_of
 from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
 from runward.handlers.layouts.transcript import Told
@@ -620,7 +619,7 @@ def test_an_unchanged_session_costs_less_than_a_tenth_of_a_millisecond(onlooker:
 _MEASURE = """\
     import sys, time
     from runward.daemon.rundir.session_reading import look_at_session
-    from runward.daemon.ports.session_reads import NOTHING_READ
+    from runward.daemon.rundir.session_files import NOTHING_READ
     from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
     directory, name = sys.argv[1].rsplit("/", 1)
     known, lines, more = NOTHING_READ, 0, True

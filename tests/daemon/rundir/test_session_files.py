@@ -2,7 +2,8 @@
 
 import pytest
 
-from runward.daemon.rundir.session_reads import NOT_KNOWN, NOTHING_READ, Cursor, FilesRead, LogRead
+from runward.daemon.rundir.session_files import NOT_KNOWN, NOTHING_READ, FilesRead, LogRead
+from runward.daemon.rundir.session_logs import Cursor
 from runward.daemon.watch.remembered import Remembered, dump_remembered, load_remembered
 
 
