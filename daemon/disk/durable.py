@@ -17,6 +17,8 @@ def write_durably(directory: str | os.PathLike[str] | int, name: str, content: b
     with _Opened(directory) as descriptor:
         temporary = f".{name}.{os.urandom(6).hex()}.tmp"
         try:
+            # Write, sync, rename, sync the directory. Without the first sync a power cut may leave an empty file under `name`, and
+            # without the second one the old file.
             _write_new(descriptor, temporary, content)
             os.rename(temporary, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
         except BaseException:
@@ -51,6 +53,7 @@ class ReservedFile:
             return
         try:
             _write_all(self._descriptor, content)
+            # The reserved space is larger than the content.
             os.ftruncate(self._descriptor, len(content))
             os.fsync(self._descriptor)
             os.rename(self._temporary, self._name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
@@ -86,6 +89,7 @@ def make_durably(within: str | os.PathLike[str], path: str) -> None:
             os.mkdir(place, 0o700)
         except FileExistsError:
             continue
+        # The name of a new directory is in its parent.
         sync_directory(parent)
 
 

@@ -35,12 +35,13 @@ def epoch_file(state: Path) -> tuple[int, int]:
 
 
 def write_epoch(state: Path, epoch: int) -> None:
-    """Make `epoch` the one that writers of journals must have. It is written in place, so the file never vanishes.
+    """Make `epoch` the one that writers of journals must have.
 
     Raises `OSError`: a daemon whose epoch isn't written must not continue.
     """
     descriptor = os.open(state / NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        # Written in place and always as long, so that a reader never finds no file, or a part of a number.
         content = b"%020d\n" % epoch
         if os.write(descriptor, content) != len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), NAME)
@@ -67,6 +68,7 @@ class HeldEpoch:
         """
         try:
             current = read_epoch(self._state)
+            # A restored copy of the state directory has the same epoch in another file.
             replaced = epoch_file(self._state) != self._file
         except FileNotFoundError:
             raise EpochPassed(f"the state directory {self._state} was removed") from None

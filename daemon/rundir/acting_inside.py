@@ -31,6 +31,7 @@ def append_intent(directory: str, line: bytes) -> None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise NotRegular(f"{directory}/{INTENTS} is not a regular file")
+        # A program that was killed may have left half a line: ours must not become its end.
         is_torn = status.st_size > 0 and os.pread(descriptor, 1, status.st_size - 1) != b"\n"
         left = memoryview((b"\n" if is_torn else b"") + line + b"\n")
         while left:

@@ -250,6 +250,7 @@ def resolve(root: int, parts: list[str]) -> Resolved | FileFact:
                 steps += len(way)
             if links > MAXIMUM_LINKS or steps > MAXIMUM_STEPS:
                 return _NOT_REGULAR
+            # Each link is read here instead of being followed by the kernel, which would follow it out of the root.
             status = os.stat(part, dir_fd=here, follow_symlinks=False)
             if stat.S_ISLNK(status.st_mode):
                 links += 1
@@ -262,6 +263,7 @@ def resolve(root: int, parts: list[str]) -> Resolved | FileFact:
                 todo.extend(reversed(target.split("/")))
             elif todo:
                 way.append(part)
+                # DIRECTORY refuses a link that took its place since the `stat`.
                 here = _exchanged(here, os.open(part, DIRECTORY, dir_fd=here))
             else:
                 return Resolved(os.dup(here), part, status)
@@ -281,6 +283,7 @@ def _exchanged(held: int, other: int) -> int:
 
 def _below(root: int, target: str) -> str | None:
     """An absolute link's path below `root` ("" for the root itself), or None if it leads elsewhere."""
+    # Its real name now: the configured one may lead through links, and the root may have been renamed.
     place = os.readlink(f"/proc/self/fd/{root}")
     return target[len(place) + 1 :] if f"{target}/".startswith(f"{place}/") else None
 

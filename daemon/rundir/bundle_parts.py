@@ -16,7 +16,17 @@ from runward.daemon.disk.durable import sync_directory
 from runward.daemon.faults import point
 from runward.daemon.rundir.call_reading import told_by
 from runward.daemon.rundir.growing import whole_lines
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, REGULAR, Gone, opened, unreadable
+from runward.daemon.rundir.opening import (
+    ABSENT,
+    DIRECTORY,
+    LINK,
+    LISTED,
+    REFUSED,
+    REGULAR,
+    Gone,
+    opened,
+    unreadable,
+)
 from runward.daemon.rundir.parts_standing import is_part
 from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY
 from runward.handlers.bundle.receipt import sealed
@@ -54,13 +64,12 @@ class KeptAside(NamedTuple):
 
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_LISTING: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
 _WRITTEN: Final = 1 << 18
 """Bytes that are hashed and written together."""
 _ASIDE: Final = ".before"
 _MOST_ASIDE: Final = 100
-_LISTED: Final = 10_000
+_MOST_LISTED: Final = 10_000
 
 
 def clear_parts(directory: str, names: Sequence[str]) -> Unreadable | NoDraft | Gone | None:
@@ -107,6 +116,7 @@ def write_part(directory: str, name: str, chunks: Iterable[bytes]) -> Part | Unr
             return _refused(error)
         try:
             size, digest = _write(file, chunks)
+            # Before it gets its name: after a power cut, a file with the right name must not be empty.
             os.fsync(file)
         except OSError as error:
             _remove(descriptor, temporary)
@@ -137,6 +147,7 @@ def place_parts(
     try:
         aside: list[str] = []
         for part in parts:
+            # An earlier try may have been killed after the rename, before it was recorded.
             if is_part(descriptor, part.name, part):
                 _remove(descriptor, part.temporary)
                 continue
@@ -149,7 +160,8 @@ def place_parts(
             point("bundle.rename.before")
             os.rename(part.temporary, part.name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
             point("bundle.rename.after")
-        with opened(".", _LISTING, descriptor) as listing:
+        with opened(".", LISTED, descriptor) as listing:
+            # The names must survive a power cut before the store says that the parts have them.
             sync_directory(listing)
         return PartsPlaced(tuple(aside))
     except OSError as error:
@@ -178,7 +190,7 @@ def remove_parts(directory: str, names: Sequence[str]) -> Unreadable | None:
         with opened(directory, DIRECTORY) as descriptor:
             for name in names:
                 _remove(descriptor, name)
-            with opened(".", _LISTING, descriptor) as listing:
+            with opened(".", LISTED, descriptor) as listing:
                 sync_directory(listing)
     except OSError as error:
         return None if error.errno in ABSENT else unreadable(error)
@@ -217,7 +229,7 @@ def replace_parts(directory: str, parts: Sequence[Part]) -> Unreadable | None:
     """Like `put_over`, for existing parts that Runward wrote, durably."""
     try:
         put_over(directory, parts)
-        with opened(directory, _LISTING) as listing:
+        with opened(directory, LISTED) as listing:
             sync_directory(listing)
     except OSError as error:
         return unreadable(error)
@@ -320,8 +332,8 @@ def _exists(directory: int, name: str) -> bool:
 
 
 def _names(directory: int) -> list[str]:
-    with opened(".", _LISTING, directory) as listing, os.scandir(listing) as entries:
-        return [entry.name for _, entry in zip(range(_LISTED), entries, strict=False)]
+    with opened(".", LISTED, directory) as listing, os.scandir(listing) as entries:
+        return [entry.name for _, entry in zip(range(_MOST_LISTED), entries, strict=False)]
 
 
 def _is_temporary(name: str, part: str) -> bool:
@@ -412,6 +424,7 @@ def _file(within: int, name: str, *, is_new: bool) -> int:
 def _fits(descriptor: int, at: int, lines: bytes) -> bool:
     """Whether the file goes up to `at`, and has nothing after that but these lines, or a beginning of them."""
     status = os.fstat(descriptor)
+    # A second link would lead our bytes into another file of the run.
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or status.st_size < at:
         return False
     there = os.pread(descriptor, len(lines), at)

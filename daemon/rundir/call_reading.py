@@ -100,6 +100,7 @@ class CallReading:
             known = self._logs.get(name, UNREAD)
             end = None if self._ends is None else self._ends.get(name, 0)
             log = PlacedLines(descriptor, known, is_packed=file.endswith(PACKED), end=end, go_on=self._go_on)
+            # What was read of it is recorded already, with places in the old file.
             if log.is_another():
                 self.changed.append(name)
                 return

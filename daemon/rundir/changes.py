@@ -60,6 +60,7 @@ class Changes:
                     continue
                 try:
                     status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                    # A sum, because names come in any order.
                     total += self._note(status)
                     if stat.S_ISDIR(status.st_mode) and depth > 0:
                         total += self._within(os.open(name, _FLAGS, dir_fd=descriptor), depth - 1)

@@ -126,6 +126,7 @@ def digest(descriptor: int, most: int, go_on: Callable[[int], bool]) -> FileHash
                 data = data_after(descriptor, position + count)
         position += count
     go_on(count)
+    # What was written while it was read would give a hash that the file never had.
     after = os.fstat(descriptor)
     if (after.st_size, after.st_mtime_ns) != (size, before.st_mtime_ns):
         return _CHANGING

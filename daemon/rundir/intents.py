@@ -68,7 +68,7 @@ def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool)
     """Up to `most` lines after the cursor; None if there is no file. Raises `OSError` if it can't be read now.
 
     A last line without a newline counts once the run `is_over`. Reading stops if the file changed before the cursor.
-    Another file in its place that begins with the same lines is read on: some programs append by replacing a file.
+    Another file in its place that begins with the same lines is read on.
     """
     try:
         with opened(directory, DIRECTORY) as within:
@@ -93,6 +93,7 @@ def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool)
                 if not stat.S_ISREG(status.st_mode):
                     return refused("is not a regular file")
                 now = f"{status.st_dev}:{status.st_ino}"
+                # The inode doesn't count here: some programs append by replacing the file.
                 if status.st_size < cursor.offset or _before(descriptor, cursor.offset) != cursor.before:
                     return refused(_REWRITTEN)
                 read = _read(descriptor, cursor._replace(identity=now), most, is_over, owner)

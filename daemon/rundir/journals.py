@@ -153,7 +153,9 @@ def append(
 
 def _lock(descriptor: int, epoch: int, current_epoch: Callable[[], int]) -> None:
     """Lock the file, and read the epoch inside the lock. Raises `EpochPassed` and `OSError`."""
+    # Without waiting: whoever holds the lock of one journal must not hold up the lines of all others.
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # Inside the lock. A daemon that was frozen between the check and the write would otherwise append after its successor.
     current = current_epoch()
     if current != epoch:
         raise EpochPassed(
@@ -178,6 +180,7 @@ def _one(descriptor: int, line: JournalLine) -> Appended | NotAppended | NotFirs
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return NotAppended(f"{line.name} is not a regular file", for_good=True)
+    # A run may link any file of its owner here, and have us write into it.
     if status.st_nlink > 1:
         return NotAppended(f"{line.name} is a hard link: other names lead to the same file", for_good=True)
     if line.only_first and status.st_size > 0:
@@ -205,12 +208,10 @@ def _append(descriptor: int, content: bytes, size: int, live: bool) -> Appended 
 
 
 def _complete(descriptor: int, line: JournalLine, size: int) -> Appended | NotAppended:
-    """Write those of the lines that aren't there yet; each may be there or torn.
-
-    Line by line, because a write that was torn between two lines may have been followed by the run's own. If the run's
-    torn bytes ran into a line although we checked, only that line is written again: one line out of order is better
-    than others twice.
-    """
+    """Write those of the lines that aren't there yet; each may be there or torn."""
+    # Line by line, because a write that was torn between two lines may have been followed by the run's own. If the run's
+    # torn bytes ran into a line although we checked, only that line is written again: one line out of order is better
+    # than others twice.
     lines = line.content.splitlines(keepends=True)
     offsets = [find(descriptor, each, size) for each in lines]
     for each, offset in zip(lines, offsets, strict=True):
@@ -247,16 +248,15 @@ def _standing(lines: Sequence[bytes], offsets: Sequence[int], written: Appended)
 
 
 def _write(descriptor: int, content: bytes, size: int, line_at: int = 0) -> Appended | NotAppended:
-    """One write at the end of what was `size` bytes; our line begins `line_at` bytes from there.
-
-    What a full disk tears off is completed by the next try, which checks. The run takes no lock, so it may have
-    appended since. So we check where our bytes went, and a line that isn't whole is written again.
-    """
+    """One write at the end of what was `size` bytes; our line begins `line_at` bytes from there."""
     point("journal.append.before")
+    # One call: with O_APPEND, nothing that the run appends at the same time gets between our bytes.
     written = os.write(descriptor, content)
     point("journal.append.after")
     if written != len(content):
-        return NotAppended("no space left for the whole line")
+        return NotAppended("no space left for the whole line")  # the next try completes it, because it checks
+    # The run takes no lock, so it may have appended since `size` was read. Then our bytes are further on, and perhaps in
+    # the middle of a line of its own: such a line is written again.
     start = os.lseek(descriptor, 0, os.SEEK_CUR) - written
     if start != size and (line_at < 0 or (line_at == 0 and not _after_newline(descriptor, start))):
         return NotAppended("the run wrote in the middle of it")
@@ -265,10 +265,8 @@ def _write(descriptor: int, content: bytes, size: int, line_at: int = 0) -> Appe
 
 
 def _write_again(descriptor: int, line: bytes, offset: int) -> None:
-    """Overwrite our own line with itself, so that the next sync really writes it.
-
-    The cache may show what the disk refused: after a failed sync its pages count as written (fsyncgate).
-    """
+    """Overwrite our own line with itself, so that the next sync really writes it."""
+    # The cache may show what the disk refused: after a failed sync its pages count as written (fsyncgate).
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, flags & ~os.O_APPEND)  # with it, Linux appends whatever the offset
     try:

@@ -195,6 +195,7 @@ class _Reading:
 
     def hash(self) -> None:
         """Hash what is listed, the smallest first."""
+        # So that one large file does not take the budget of all the small ones.
         for size, root, path, listed in sorted(self._to_hash, key=lambda each: each[:3]):
             entry = listed.entries[root, path]
             if size == 0:
@@ -214,6 +215,7 @@ class _Reading:
                 opened_below(within, parts) as parent,
                 opened(name, REGULAR, parent) as descriptor,
             ):
+                # The approval shows what was listed: another file under the same name must not pass for it.
                 if _identity(os.fstat(descriptor)) != entry.identity:
                     return FileHash("changing")
                 return hashes.digest(descriptor, self._bytes, self._counted)

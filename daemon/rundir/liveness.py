@@ -167,6 +167,7 @@ def _process_of(file: PidFile) -> _Process:
     """
     if file.start_ticks is None:
         return _process_by_time(file)
+    # A pid alone proves nothing: numbers are used again. Together with its start in ticks it is unique within a boot.
     boot = current_boot_id()
     named = RecordedProcess(file.pid, file.start_ticks, boot)
     state = state_of(ProcessIdentity(*named))
@@ -279,6 +280,7 @@ def codex_writer(home: str, thread: str) -> Writer:
     except (OSError, NotRegular):
         return NOBODY_KNOWS
     try:
+        # First without touching the lock: while we hold it, even for a moment, Codex can't get it.
         holder = _listed_holder(descriptor)
         if holder is None and _is_free(descriptor):
             # The kernel knows the locks of all its namespaces, but not those of other machines.

@@ -95,6 +95,7 @@ def open_below(within: int, parts: list[str]) -> int:
     descriptor = os.open(parts[0], DIRECTORY, dir_fd=within)
     for part in parts[1:]:
         try:
+            # One component at a time: O_NOFOLLOW only concerns the last one of a path.
             following = os.open(part, DIRECTORY, dir_fd=descriptor)
         finally:
             os.close(descriptor)
@@ -120,6 +121,7 @@ def open_in_run(directory: str, name: str) -> int:
 def open_regular(within: int, name: str) -> int:
     """A descriptor of the regular file `name` in an open directory. Raises `OSError` and `NotRegular`."""
     descriptor = os.open(name, REGULAR, dir_fd=within)
+    # Of what was opened. REGULAR does not block at a pipe, but it opens one, and devices.
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise NotRegular(f"{name} is not a regular file")

@@ -237,7 +237,7 @@ def write_outcome(directory: str, name: str, content: bytes) -> None:
             os.mkdir(OUTCOMES, 0o700, dir_fd=within)
         except FileExistsError:
             pass  # whatever it is: it is opened as a directory
-        folder = os.open(OUTCOMES, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
+        folder = os.open(OUTCOMES, LISTED, dir_fd=within)
     try:
         write_durably(folder, name, content)
     finally:

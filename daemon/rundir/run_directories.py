@@ -183,7 +183,7 @@ def signature_at(path: str) -> Signature | None:
         status = os.stat(path, follow_symlinks=False)
     except OSError as error:
         return None if error.errno == errno.ENOENT else _UNREACHABLE
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    return signature(status)
 
 
 def _no_directory(root: str, error: OSError) -> Unreadable | Gone:
@@ -193,6 +193,7 @@ def _no_directory(root: str, error: OSError) -> Unreadable | Gone:
 def gone(root: str) -> Gone | Unreadable:
     """What a missing file means: it counts as removed only if its root can be reached."""
     try:
+        # A root that can't be reached looks as if all its runs had been removed.
         os.stat(root)
     except OSError as missing:
         return Unreadable(f"the root can't be reached: {missing.strerror}")
@@ -224,6 +225,8 @@ def document_at(within: int, name: str, known: Signature | None = None) -> Docum
             return Document(name, current, status.st_mtime, problem="can't be read: permission denied")
         raise
     try:
+        # Once more, of what was opened: another file may have the name by now, and its content must not go with the old
+        # signature.
         status = os.fstat(descriptor)
         current = signature(status)
         if not stat.S_ISREG(status.st_mode):
@@ -274,10 +277,8 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 def leave_word(directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone:
     """Leave a note for the launcher of a run: what a signal can't say. Says whose directory it is.
 
-    `content` gets the name `name`, and replaces what was there. It is not a record, so it is not synced: its reader is
-    alive and reads it at once, or never.
-
-    If the note can't be written, `RunPlace.problem` says why, and the signal must suffice.
+    `content` gets the name `name`, and replaces what was there. If the note can't be written, `RunPlace.problem` says why,
+    and the signal must suffice.
     """
     try:
         descriptor = os.open(directory, DIRECTORY)
@@ -303,6 +304,7 @@ def _write(directory: int, name: str, content: bytes) -> None:
             os.write(descriptor, content)
         finally:
             os.close(descriptor)
+        # It is not synced: its reader is alive and reads it at once, or never.
         os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError:
         os.unlink(temporary, dir_fd=directory)
@@ -323,4 +325,6 @@ def mark(signature: Signature) -> int:
 
 def trusted_mark(signature: Signature, now: float) -> int:
     """A directory's mark, unless it changed so recently that it may change again unnoticed."""
+    # A file system's clock moves in steps. Two changes within one step leave the same signature, so the first one is not
+    # trusted: the second one would never be seen.
     return mark(signature) if now - signature[2] / 1e9 > RACY else UNTRUSTED

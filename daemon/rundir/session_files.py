@@ -172,6 +172,7 @@ class SessionFiles:
                 if seen is not None:
                     there[name] = seen
                 else:
+                    # It is not among the known files, and its directory may stay as it is: it must be listed again.
                     self._listed.pop(pattern, None)
 
             self._each(pattern, self._documents, see)
@@ -222,6 +223,7 @@ class SessionFiles:
         is_same = current == known.signature and not (known.may_pass and not self._waits)
         if is_same or (known.failed and self._waits):
             self._logs[name] = known
+            # It isn't tried again yet: what failed is reported again, but not counted as another failure.
             if known.failed:
                 self._fails = True
                 self.obstacles.append(Complaint(name, None, known.failed, None))
@@ -341,6 +343,7 @@ class SessionFiles:
         if more:
             self.more = True
             return
+        # A tool that is just writing a line has torn it for a moment. Only a line that stays torn is worth a complaint.
         if torn and abs(self._now - status.st_mtime) < JUST_WRITTEN:
             self._unsettled.add(read.name)  # the rest of the line may follow
             torn = ""
@@ -356,6 +359,7 @@ class SessionFiles:
         """
         start = 0 if log.is_another() else read.cursor.offset
         allowed = self._most - self.bytes_read
+        # Each look unpacks all that came before. Growing portions keep the total work proportional to the size.
         if is_packed:
             allowed = max(allowed, min(start // 2, _MOST_UNPACKED))
         taken = 0
@@ -397,6 +401,7 @@ class SessionFiles:
 
     def _settle(self, name: str, modified_at: float) -> None:
         """Trust what was read of a file, unless the file changed too recently."""
+        # Another change within the same step of the file system's clock would leave the signature as it is.
         if abs(self._now - modified_at) <= RACY:
             self._unsettled.add(name)
 

@@ -150,6 +150,7 @@ class _Look:
         try:
             read(files)
         except AnotherLog:
+            # The scanner's state contains the old log, so the lines of all files are needed from the first one on.
             gathered, anew = _Gathered(), True
             nothing = FilesRead(failures=known.failures, retry_at=known.retry_at)
             files = SessionFiles(within, nothing, self._now, gathered, self._most)
