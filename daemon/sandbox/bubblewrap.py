@@ -110,6 +110,7 @@ class Bubblewrapped:
     def __init__(self, executor: Executor, arguments: tuple[str, ...]) -> None:
         """Start it. `arguments` are the interpreter's. Raises `NoSandbox`."""
         program = _program()
+        # RLIMIT_NPROC doesn't apply to root, even inside a user namespace. So root starts it as nobody.
         user = NOBODY if os.geteuid() == 0 else None
         python = interpreter(user)
         self._pid: int | None = None
@@ -128,6 +129,7 @@ class Bubblewrapped:
             os.close(self._told)
             raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _START) from error
         finally:
+            # The worker alone holds the other end: its death must show here as the end of the pipe.
             os.close(tells)
 
     @staticmethod
@@ -159,6 +161,7 @@ class Bubblewrapped:
 
     def watch(self) -> None:
         """Keep hold of its `/tmp`."""
+        # Held open: after its death the path would lead nowhere, and its number could be another's.
         self._tmp = os.open(f"/proc/{self._pid}/root/tmp", os.O_PATH)
 
     def is_current(self) -> bool:
@@ -176,6 +179,7 @@ class Bubblewrapped:
     def end(self) -> float:
         """Kill what is inside, then bubblewrap. In any other order the kernel loses the CPU time."""
         if self.inner is not None:
+            # First the process inside, so that bubblewrap waits for it and its CPU time is added up.
             kill(self.inner)
             if not ends(self.outer, END_S):
                 kill(self.outer)

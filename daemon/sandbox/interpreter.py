@@ -79,6 +79,7 @@ def interpreter(uid: int | None) -> Interpreter:
 
 
 def _found() -> Interpreter:
+    # The interpreter itself, not that of a virtual environment: the sandbox has no packages.
     program = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     library = os.path.realpath(sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix}))
     try:
@@ -122,6 +123,7 @@ def _copied(original: Interpreter) -> Interpreter:
     """A copy that everybody may read and only root may write, made once for each version of the files."""
     seal = hashlib.sha256()
     for place, inside in original.places:
+        # The name follows from the files, so an upgrade of Python gets a copy of its own.
         seen = os.stat(place)
         seal.update(repr((place, inside, seen.st_ino, seen.st_size, seen.st_mtime_ns)).encode())
     copy = _COPIES / f"{_NAME}-{seal.hexdigest()[:16]}"
@@ -135,6 +137,7 @@ def _copied(original: Interpreter) -> Interpreter:
         raise NoSandbox(
             why, f"make {_COPIES} writable, or run the daemon as another user than root"
         ) from error
+    # It is run as another user, so nobody else may have put it there or be able to change it.
     if not stat.S_ISDIR(ours.st_mode) or ours.st_uid != os.geteuid() or ours.st_mode & 0o022:
         raise NoSandbox(f"others could change {copy}", "remove it; it is created again")
     places = tuple((str(copy / inside), inside) for _, inside in original.places)
@@ -158,6 +161,7 @@ def _make(copy: Path, original: Interpreter) -> None:
         for path in _all(made):
             path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
         try:
+            # Renamed when it is whole: a crash leaves nothing under the name that is used.
             made.rename(copy)
         except OSError:  # another process was first
             if not copy.exists():

@@ -98,6 +98,7 @@ def start(
         pass_fds=(inherited,),
         cwd=directory,
         env=environment,
+        # A session of its own: a signal to the daemon's group or terminal doesn't reach it.
         start_new_session=True,
         user=user,
         group=user,
@@ -106,6 +107,7 @@ def start(
     try:
         return process, os.pidfd_open(process.pid)
     except OSError:
+        # Without a handle it could not be ended for certain later, so it must not run.
         process.kill()
         cpu_and_end(process)
         raise
@@ -143,6 +145,7 @@ def milliseconds(deadline: float) -> float:
 
 def cpu_and_end(process: subprocess.Popen[bytes]) -> float:
     """Wait for the end of a process that was killed, and close its pipes; the CPU seconds of it and its children."""
+    # Not `Popen.wait`, because only this tells the CPU time of the process and of its children.
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     for pipe in (process.stdin, process.stdout, process.stderr):

@@ -78,6 +78,7 @@ def ruleset(allowed: Iterable[tuple[str, int]]) -> Iterator[int]:
     known = version()
     handled = 0
     for since, rights in _FILES:
+        # The kernel refuses a ruleset with rights that it doesn't know.
         handled |= rights if known >= since else 0
     described = _Ruleset(
         handled,
@@ -94,6 +95,7 @@ def ruleset(allowed: Iterable[tuple[str, int]]) -> Iterator[int]:
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
+    # The rule is for the file that is opened here, whatever has its name later.
     parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         rule = _Beneath(rights, parent)

@@ -82,6 +82,7 @@ def _write(line: bytes) -> None:
 def _answer(fields: dict[str, object]) -> NoReturn:
     """Write the answer, and end before anything else can."""
     line = json.dumps(fields, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
+    # Never released: what other threads still want to say would stand behind the answer.
     _talking.acquire()
     _write(line)
     os._exit(0)
@@ -101,6 +102,7 @@ class _Kernel:
             raise ValueError(f"{name}: an argument {error}") from None
         line = json.dumps(plain, ensure_ascii=False, allow_nan=False)
         words = f'"name": "{name}", "args": {line}}}\n'.encode()
+        # The answer of one thread must not be read by another.
         with _talking:
             self._asked += 1
             _write(b'{"call": %d, ' % self._asked + words)
@@ -314,6 +316,7 @@ def _compiled(source: str) -> CodeType:
     if not source.strip():
         _answer({"code": "invalid_argument", "error": "the code is empty"})
     try:
+        # The future statements of this file must not change the meaning of foreign code.
         code = compile(source, "<code>", "exec", dont_inherit=True)
     except MemoryError:
         _answer({"code": "invalid_argument", "error": "the code is nested too deeply to be compiled"})
@@ -370,7 +373,9 @@ def _run(job: dict[str, object], known: dict[str, object]) -> NoReturn:
     elif isinstance(dependencies, list):
         known |= _Kernel().names(dependencies)
     else:
+        # Code that may ask nothing gets no pipe to the daemon.
         os.close(_QUESTIONS)
+    # Foreign code begins here. What goes wrong before it is not the code's fault.
     os.write(_ANSWERS, b"*")
     try:
         _limit_contract(is_contract)
@@ -380,6 +385,7 @@ def _run(job: dict[str, object], known: dict[str, object]) -> NoReturn:
             raise TypeError(f"the code defines no function {function}")
         if is_contract and _takes_ledger(called):
             arguments = [*arguments, ledger]
+        # Once more: the definitions and the call each have the whole time.
         _limit_contract(is_contract)
         result = _as_json(called(*arguments), _LEVELS)
     except _TooMuch as error:
@@ -417,14 +423,18 @@ def main() -> NoReturn:
     """Give up all rights that can be given up, then run the job."""
     setup = json.loads(sys.stdin.buffer.readline())
     known: dict[str, object] = {"__name__": "__artifact__", "__builtins__": __builtins__}
+    # Before the rights are given up, because modules are files.
     known |= {name: import_module(name) for name in setup["preloaded"]}
     program = base64.b64decode(setup["filter"])
+    # The order is that of what each step still needs: limits first, then the files, and last the filter,
+    # which forbids the calls that the others make.
     _limit(setup["limits"])
     _step_back()
     if "ruleset" in setup:
         _restrict(setup["ruleset"])
     if program:
         _install(program)
+    # From here on the process can't get any right back.
     os.write(_ANSWERS, b"+")
     job = json.loads(sys.stdin.buffer.readline())
     is_shown = job.get("shown") is True

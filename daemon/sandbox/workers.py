@@ -155,6 +155,7 @@ def execute(
         fields["shown"] = True
     if job.defines is not None:
         fields["defines"] = list(job.defines)
+    # The code and its arguments go in one line: the worker reads it whole before anything of it runs.
     line = json.dumps(fields).encode()
     if len(line) > MOST_CODE:
         return Execution(
@@ -223,6 +224,7 @@ class Worker:
         """
         if self._used:
             raise RuntimeError("a worker is used once")
+        # Code could leave anything behind in the process, so the next piece of code gets another one.
         self._used = True
         began_at = time.monotonic()
         bounds = _Bounds(min(deadline, began_at + self._executor.timeout), cpu or CpuTime())
@@ -239,6 +241,7 @@ class Worker:
     def _run(self, job: bytes, bounds: _Bounds, answer: Answer | None, began_at: float) -> Execution:
         self._write(job + b"\n", bounds.deadline)
         calls = None if answer is None else Calls(answer)
+        # Without its pipe, the code can't even wait for an answer.
         if calls is None:
             self._hang_up()
         ended: EndExecution | None = None
@@ -249,6 +252,7 @@ class Worker:
         wall_ms = (time.monotonic() - began_at) * 1000
         if self._is_shown:
             self._read_prints()
+        # Killed before what it wrote is looked at: the code's threads can't use anything more.
         self.close()
         execution = (
             self._became(output, end, bounds, asking=calls is not None and is_call(output))
@@ -318,6 +322,8 @@ class Worker:
         pid = self._isolated.find(deadline)
         if pid is None:
             raise NoSandbox(*self._complaint())
+        # Made here, because the worker has no packages. It is installed by the worker on itself, as the last
+        # of its rights goes.
         allowed = system_calls.program(platform.machine(), self._isolated.has_namespaces) if filtered else b""
         setup = {
             "filter": base64.b64encode(allowed).decode(),
@@ -338,12 +344,14 @@ class Worker:
         self._write(json.dumps(setup).encode() + b"\n", deadline)
         stdout = self._process.stdout
         assert stdout is not None
+        # Only after this sign has it given up its rights. No job is given to a worker that didn't say so.
         if not readable(stdout.fileno(), deadline) or os.read(stdout.fileno(), 1) != b"+":
             raise NoSandbox(*self._complaint())
         try:
             self._isolated.watch()
             self._inside = pid
             self._inside_s = cpu_of(pid)
+            # The start of the interpreter is nobody's code, so it isn't charged.
             self._start_s = (
                 self._inside_s if pid == self._process.pid else cpu_of(self._process.pid) + self._inside_s
             )
@@ -376,6 +384,7 @@ class Worker:
         """Write as much as it takes before the deadline, and return the rest."""
         stdin = self._process.stdin
         assert stdin is not None
+        # The code may never read. A write that waited for it would hold this thread past the deadline.
         os.set_blocking(stdin.fileno(), False)
         poll = select.poll()
         poll.register(stdin.fileno(), select.POLLOUT)
@@ -409,6 +418,8 @@ class Worker:
         began = False
         look_again_at = 0.0
         while True:
+            # The worker's own mark that foreign code begins. What fails before it is not the code's fault,
+            # and costs nothing.
             if not began and output.startswith(b"*"):
                 began = True
                 del output[:1]
@@ -416,6 +427,7 @@ class Worker:
             end = output.find(b"\n")
             if (asking is None and end >= 0) or len(output) > (self._most if asking is None else MOST_LINE):
                 return began, bytes(output), "answer"
+            # Whatever it prints or asks, its bounds are checked after each turn.
             if time.monotonic() >= look_again_at:
                 passed = self._passed(bounds)
                 if passed is not None:
@@ -435,6 +447,7 @@ class Worker:
 
     def _reply(self, line: bytes, bounds: _Bounds, calls: Calls) -> None:
         """Answer a call. Meanwhile all threads of the code are stopped, so it uses no CPU time unwatched."""
+        # All its threads stand still while the daemon works out the answer, so no CPU time passes unwatched.
         signal_to(self._inner, signal.SIGSTOP)
         try:
             reply = calls.reply(line)
@@ -461,6 +474,8 @@ class Worker:
         They count even if what isolates it was killed: then the kernel doesn't add them up at the end.
         """
         try:
+            # Remembered at each look: if what isolates it is killed first, the kernel doesn't add the time up
+            # at the end.
             self._seen_s = max(self._seen_s, cpu_of(self._inside) - self._inside_s)
         except OSError:
             pass  # the end of its pipe says so
@@ -478,6 +493,7 @@ class Worker:
 
 def _turn(cpu: CpuTime) -> float:
     """How long code may run unwatched (seconds): too short for all its threads to use up the CPU time that is left."""
+    # All its threads together may use as many seconds as there are cores, in one second.
     return min(_TURN_S, max(_SHORTEST_TURN_S, cpu.left / (os.cpu_count() or 1)))
 
 
@@ -529,6 +545,7 @@ class ReadyWorkers:
         waiting = self._ready.get(executor, deque())
         while waiting:
             worker = waiting.popleft()
+            # It may have died while it waited, or its limits may no longer fit the machine.
             if worker.is_waiting:
                 return worker
             if worker.has_died:
@@ -549,6 +566,7 @@ class ReadyWorkers:
                     self._changed.wait(self._idle_s if self._asked else None)
                     continue
             try:
+                # Outside the lock: a start takes long, and `take` must not wait for it.
                 worker = Worker(lacking)
             except NoSandbox:  # the code that needs one gets the error
                 with self._changed:

@@ -111,6 +111,7 @@ class Events:
         """A stream is closed."""
         self._streams.discard(stream)
         if not self._streams and self._watch is not None:
+            # Nobody listens any more, so nobody looks: an idle Studio costs nothing.
             self._watch.stop()
             self._watch, self.changes = None, None
 
@@ -145,8 +146,10 @@ class _Stream(Response):
         """These lanes changed; None if it is not known which."""
         if lanes is not None and self._concerned is not None:
             lanes = frozenset(each for each in lanes if self._concerned.search(each))
+        # It doesn't concern this page.
         if lanes is not None and not lanes:
             return
+        # If it isn't known what changed, every page would ask anew at once.
         apart = UNKNOWN_APART_S if lanes is None and self._lane is not None else APART_S
         self._lanes = None if lanes is None or self._lanes is None else self._lanes | lanes
         self._due = min(self._due, self._said_at + apart)
@@ -177,12 +180,14 @@ class _Stream(Response):
         while True:
             now = time.monotonic()
             if now - checked_at >= CHECK_S:
+                # A stream lasts for hours. Whoever was logged out meanwhile must not see more.
                 if not await in_thread(is_still_let_through, scope):
                     return
                 checked_at = now
             if now >= self._due:
                 await send({"type": "http.response.body", "body": self._message(), "more_body": True})
                 self._said_at = quiet_at = now
+            # A comment keeps a quiet connection open.
             elif now - quiet_at >= COMMENT_S:
                 await send({"type": "http.response.body", "body": b":\n\n", "more_body": True})
                 quiet_at = now
@@ -247,9 +252,11 @@ class _Watch(threading.Thread):
         except FileNotFoundError:
             self._close()  # no daemon has run yet
             return frozenset()
+        # A restored store is another file under the same name.
         if self._connection is None or self._file != (status.st_dev, status.st_ino):
             self._close()
             self._connection, self._file = open_to_read(self._path), (status.st_dev, status.st_ino)
+        # This changes with each commit of another connection, and costs almost nothing to ask.
         (version,) = self._connection.execute("pragma data_version").fetchone()
         if version == self._version:
             return frozenset()
@@ -258,6 +265,7 @@ class _Watch(threading.Thread):
 
     def _read(self, connection: sqlite3.Connection) -> frozenset[str] | None:
         newest, jobs = self._newest, self._jobs
+        # One transaction, so that the events and the jobs are of the same moment.
         connection.execute("begin")
         try:
             self._newest, self._jobs = newest_event(connection), jobs_soon(connection, time.time())
@@ -304,6 +312,7 @@ class SharedPages:
             scope["runward.host"],
             scope["runward.studio"],
         )
+        # Shielded: the browser that asked first may go away, and the others still wait for the page.
         if key in self._pages:
             return await asyncio.shield(self._pages[key]) or await show(request)
         if len(self._pages) >= MOST_SHARED:

@@ -70,12 +70,14 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
+                    # Set on every answer, also on refusals and on the page of a bug.
                     headers[name] = value
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
         request = Request(scope, receive)
         try:
+            # Read for each request: a key that was removed logs every browser out at once.
             studio, key = self._studio(), studio_key(self._state)
         except (KeyUnusable, StoreUnreadable, OSError) as error:
             await message_page(503, "Not ready", str(error))(scope, receive, with_headers)
@@ -103,6 +105,7 @@ class Guard:
             message = "This address is not the Studio's."
             return message_page(421, "Unknown host", message, fix=_LOG_IN)
         request.scope["runward.host"] = host
+        # Before the cookie is looked at: a page of another site sends the browser's cookie along (CSRF).
         if request.method not in _READING and not is_from_here(request.headers, studio.url):
             message = "The form was not sent by a page of the Studio, so nothing was changed."
             return message_page(
@@ -112,6 +115,8 @@ class Guard:
         if path in NO_LOGIN or path.startswith(STATIC):
             return None
         cookie = cookie_of(request.headers)
+        # Only our own name may log in: it keeps the cookie from programs that listen on other ports of
+        # `localhost`.
         if not host.may_log_in or cookie is None or not is_valid_cookie(key, host.name, cookie, time.time()):
             return message_page(401, "Not logged in", "This browser is not logged in.", fix=_LOG_IN)
         if request.method not in _READING and studio.read_only:
@@ -129,6 +134,8 @@ def host_of(header: str, own: str, url: str | None) -> Host | None:
         _ = parts.port
     except ValueError:
         return None
+    # A page can lead a name of its own to this address (DNS rebinding). Only names that can't be somebody
+    # else's count.
     if not parts.hostname or parts.username is not None or parts.path:
         return None
     name = parts.hostname.rstrip(".")
@@ -146,6 +153,7 @@ def host_of(header: str, own: str, url: str | None) -> Host | None:
 
 def is_from_here(headers: Headers, url: str | None) -> bool:
     """Whether a page of the Studio sent a change: browsers say so, and pages of other sites can't fake it."""
+    # Browsers set it themselves, and no page can change it. Older ones send only the origin.
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"

@@ -113,15 +113,19 @@ class Links:
         """The approval of this very id. For a thread."""
         with reading(str(self._state)) as connection:
             approvals = approvals_called(connection, approval)
+        # The store finds approvals by the beginning of their ids, too. A link names one exactly.
         return next((each for each in approvals if each.id == approval), None)
 
     def signature(self, row: ApprovalRow) -> str:
         """Proves that we made the link of this approval for what it shows."""
+        # The link is for what was shown. If that changes, the signature no longer fits, and the old link
+        # approves nothing.
         signed = f"approval\n{row.id}\n{row.shown_hash}".encode()
         return hmac.new(self._key, signed, hashlib.sha256).hexdigest()
 
     def is_ours(self, row: ApprovalRow, signature: str) -> bool:
         """Whether the signature is right."""
+        # In constant time, so that the right signature can't be found byte by byte.
         return hmac.compare_digest(self.signature(row).encode(), signature.encode(errors="replace"))
 
 

@@ -62,6 +62,7 @@ class ChildServer:
 
     async def start(self, listening: socket.socket) -> None:
         """Start it on this socket. Raises `NoServer` and `OSError`."""
+        # One that ends at once would otherwise be started without a pause.
         if time.monotonic() - self._started_at < RESTART_S:
             raise NoServer(
                 f"the server ended at once; log/{self._name}.log in the state directory may say why"
@@ -75,11 +76,13 @@ class ChildServer:
         try:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-m", self._module, str(self._state), str(listening.fileno()),
+                # It ends when this pipe ends, so also with a daemon that is killed.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 cwd="/",
                 env=environment(os.environ),
+                # The daemon keeps the socket, so the address stays while the program is not there.
                 pass_fds=[listening.fileno()],
                 start_new_session=True,
             )  # fmt: skip  # the command on one line
@@ -207,11 +210,13 @@ class StudioSocket:
         finally:
             self._port = None
             with anyio.CancelScope(shield=True):
+                # Shielded, because the program must end with its address, also when the daemon stops.
                 await self._program.end()
 
     async def _start_for_each(self, listening: socket.socket) -> None:
         """Start the program whenever somebody connects and it isn't there."""
         while True:
+            # A client waits in the socket's backlog. The daemon never accepts it: the program does.
             await anyio.wait_readable(listening)
             began = time.monotonic()
             try:
@@ -239,6 +244,7 @@ def open_studio(state: Path, address: TcpAddress) -> socket.socket:
     make_durably(state, STUDIO)
     if address.port == 0:
         with suppress(CannotListen, OSError, ValueError, OverflowError):
+            # The same port as before keeps a page that is open in a browser working after a restart.
             last = int((state / STUDIO / _PORT).read_text())
             return open_tcp(address._replace(port=last), "studio.listen")
     listening = open_tcp(address, "studio.listen")

@@ -80,10 +80,12 @@ class _Bounded(H11Protocol):
         if len(self.connections) - self._streams() >= CONNECTIONS:
             transport.abort()
             return
+        # A body of many tiny pieces costs the loop time for each of them, however small the body is.
         self.conn = _Pieces(h11.SERVER, HEADERS)
         transport.max_size = READ_AT_ONCE  # type: ignore[attr-defined] # of asyncio's transports over selectors
         # Aborted, not closed: closing waits until the client has read what is left.
         self._end = self.loop.call_later(CONNECTION_S, transport.abort)
+        # How the application asks that this connection may last.
         self.app_state = {STREAM: self._become_stream}
         super().connection_made(transport)
 
@@ -96,6 +98,7 @@ class _Bounded(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        # A client that doesn't read its stream must not make the daemon keep what it was sent.
         if self.is_stream:
             self.transport.abort()
 
@@ -105,6 +108,7 @@ class _Bounded(H11Protocol):
             return False
         self.is_stream = True
         self._end.cancel()
+        # The kernel's buffer is kept small, too: what waits there is not seen as unread.
         self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _IN_KERNEL)
         self.transport.set_write_buffer_limits(high=UNREAD)
         return True
@@ -165,6 +169,7 @@ class WebServer:
         try:
             await self._server.serve(list(self._opened.sockets))
         finally:
+            # uvicorn waits for clients that don't read. A stop of the daemon doesn't.
             for connection in list(self._server.server_state.connections):
                 connection.transport.abort()
 
@@ -213,6 +218,7 @@ class BodyReader:
         A body that is somewhat too long is still read to its end: a client that is still sending may not see an answer.
         """
         declared = request.headers.get("content-length", "")
+        # Refused before it is read: the client says itself that it is far too long.
         if declared.isdigit() and int(declared[:20]) > 2 * most:
             raise BodyTooLong
         body, total, is_large = bytearray(), 0, False
@@ -222,8 +228,10 @@ class BodyReader:
                 if total > 2 * most:
                     raise BodyTooLong
                 if total > SMALL and not is_large:
+                    # Few large bodies are in memory at once, however many clients send one.
                     await self._large.acquire()
                     is_large = True
+                # Read on but not kept: a client that is still sending may not see an answer.
                 if total <= most:
                     body += piece
         finally:

@@ -77,6 +77,7 @@ def _tcp(address: TcpAddress) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if made.family == socket.AF_INET6:
+            # Else `::` would take the address of IPv4 as well, which the settings may name separately.
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind((address.host, address.port))
         made.listen(BACKLOG)
@@ -105,6 +106,7 @@ def _in_file_system(address: SocketPath) -> socket.socket:
 def _make_way(path: str) -> None:
     """Remove a socket on which nobody listens. Raises `OSError` if something else is there."""
     try:
+        # Only a socket is ever removed, and a link is not followed.
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise FileExistsError(errno.EEXIST, "something other than a socket is there")
     except FileNotFoundError:
@@ -112,6 +114,7 @@ def _make_way(path: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.setblocking(False)
         try:
+            # Nobody listens on a socket that a killed daemon left. Any other answer means that it is in use.
             asking.connect(path)
         except ConnectionRefusedError:
             os.unlink(path)
