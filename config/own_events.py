@@ -7,7 +7,7 @@ which fields a filter or an expression may name. Events of GitHub are not among 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from runward.config.exchange_schema import ACTION_FIELDS
+from runward.config.intent import ACTION_FIELDS
 from runward.config.json_value import JsonValue
 
 

@@ -22,9 +22,9 @@ _DESCRIBED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "outcome": ("outcome", "outcome_schema"),
         "run": ("run_schema", "run_schema"),
         "exit": ("run_schema", "exit_schema"),
-        "intent": ("exchange_schema", "intent_schema"),
-        "action_result": ("exchange_schema", "action_result_schema"),
-        "policy": ("exchange_schema", "policy_schema"),
+        "intent": ("intent", "intent_schema"),
+        "action_result": ("intent", "action_result_schema"),
+        "policy": ("intent", "policy_schema"),
         "receipt": ("bundle_schema", "receipt_schema"),
         "replay": ("bundle_schema", "replay_schema"),
     }

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.document import read_json
-from runward.config.exchange_schema import LONGEST_ID, LONGEST_METHOD
+from runward.config.intent import LONGEST_ID, LONGEST_METHOD
 from runward.config.json_value import JsonValue
 
 _CODES: Final = ("invalid_argument", "not_found", "runtime_error", "output_limit")

@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from runward.config.contract import Contract
+from runward.config.intent import NotAnIntent
 from runward.config.json_value import JsonValue
 from runward.daemon.disk.file_systems import is_local
 from runward.daemon.processes.proc import children_of, read_stat
@@ -24,7 +25,7 @@ from runward.daemon.views.text import iso
 from runward.daemon.world.processes import RealProcesses
 from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run, stored_contract
 from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
-from runward.handlers.exchange.intent import NotAnIntent, parse_intent, shown
+from runward.handlers.exchange.intent import parse_intent, shown
 from runward.handlers.exchange.told import RESULTS
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts import native

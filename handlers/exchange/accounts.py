@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from runward.config.exchange import ExchangeRules
+from runward.config.intent import MOST
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange.intent import MOST, Refused, why_no_name
+from runward.handlers.exchange.intent import Refused, why_no_name
 from runward.handlers.exchange.reading import Reading, View, existing_with
 from runward.handlers.model.asking import Asking, Given, Question, ask
 from runward.handlers.model.exchange import (

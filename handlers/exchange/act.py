@@ -8,6 +8,7 @@ happen once.
 from collections.abc import Callable
 from typing import Final
 
+from runward.config.intent import Intent, NotAnIntent
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange import artifacts, genesis, invoke
 from runward.handlers.exchange.accounts import (
@@ -18,15 +19,7 @@ from runward.handlers.exchange.accounts import (
     principal_artifact,
     taken,
 )
-from runward.handlers.exchange.intent import (
-    ActionResult,
-    Intent,
-    NotAnIntent,
-    Refused,
-    parse_intent,
-    result_to_json,
-    shown,
-)
+from runward.handlers.exchange.intent import ActionResult, Refused, parse_intent, result_to_json, shown
 from runward.handlers.exchange.reading import (
     Acted,
     ActedWithCode,

@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from runward.config.intent import DEFAULT_METHOD, KEPT, MOST, Intent
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange.accounts import Accounts, CodeRun, Frame, is_reserved
 from runward.handlers.exchange.contracts import CONTRACTS, FUNCTION, REFERENCE, permitted, policy_of, price
-from runward.handlers.exchange.intent import DEFAULT_METHOD, KEPT, MOST, ActionResult, Intent, Refused
+from runward.handlers.exchange.intent import ActionResult, Refused
 from runward.handlers.model.asking import Asking
 from runward.handlers.model.exchange import GENESIS, LEDGER, STORE, Principal, SharedArtifact
 from runward.handlers.times import iso_time

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from runward.config.intent import MOST
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange.accounts import Accounts, CodeRun, Frame
-from runward.handlers.exchange.intent import MOST, Refused
+from runward.handlers.exchange.intent import Refused
 from runward.handlers.model.asking import Asking
 from runward.handlers.model.exchange import GENESIS, SharedArtifact
 

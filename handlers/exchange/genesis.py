@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Final
 
+from runward.config.intent import MOST
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange.accounts import Accounts, principal_artifact, taken
 from runward.handlers.exchange.artifacts import metadata_of, transfer
 from runward.handlers.exchange.contracts import CONTRACTS
-from runward.handlers.exchange.intent import MOST, Refused
+from runward.handlers.exchange.intent import Refused
 from runward.handlers.model.asking import Asking
 from runward.handlers.model.exchange import (
     LEDGER,

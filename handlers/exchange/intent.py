@@ -2,10 +2,17 @@
 
 import json
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from runward.config.exchange_schema import ACTION_FIELDS, LONGEST_ID, LONGEST_METHOD, MOST_DEPENDENCIES
+from runward.config.intent import (
+    FIELDS,
+    KEPT,
+    LONGEST_ID,
+    Intent,
+    NotAnIntent,
+    read_intent,
+)
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import NotJson, read_json
 
@@ -28,63 +35,6 @@ _SAID_BY_CODE: Final = frozenset(
 
 WHY_IS_PAID: Final = "code said why, so only the result that its caller got has the message"
 
-MOST: Final = 1 << 53
-"""The largest price, cost and amount: every number up to it is the same number in every program."""
-
-DEFAULT_TYPE: Final = "generic"
-DEFAULT_METHOD: Final = "run"
-
-
-class Intent(NamedTuple):
-    """An intent with omitted fields filled in. Fields that its action doesn't have keep their defaults.
-
-    `named` are the keys that a write names, among those that it otherwise keeps.
-    """
-
-    action_type: str
-    reasoning: str = ""
-    id: str | None = None
-    principal_id: str | None = None
-    artifact_id: str = ""
-    artifact_type: str = DEFAULT_TYPE
-    content: str = ""
-    executable: bool = False
-    price: int = 0
-    code: str = ""
-    policy: dict[str, JsonValue] | None = None
-    interface: dict[str, JsonValue] | None = None
-    depends_on: tuple[str, ...] = ()
-    access_contract_id: str | None = None
-    has_standing: bool = False
-    can_execute: bool = False
-    memory_artifact_id: str | None = None
-    method: str = DEFAULT_METHOD
-    args: tuple[JsonValue, ...] = ()
-    budget: int | None = None
-    delegate: bool | None = None
-    to: str = ""
-    named: frozenset[str] = frozenset()
-
-
-KEPT: Final = (
-    "policy",
-    "interface",
-    "access_contract_id",
-    "has_standing",
-    "can_execute",
-    "memory_artifact_id",
-)
-"""What a write keeps unless it names it, and what only the owner may change."""
-
-FIELDS: Final[Mapping[str, tuple[str, ...]]] = {name: tuple(fields) for name, fields in ACTION_FIELDS.items()}
-"""The keys of an intent by its action, in addition to those that every intent has."""
-
-ACTION_TYPES: Final = tuple(FIELDS)
-
-
-class NotAnIntent(Exception):
-    """A line does not hold an intent; the message says why."""
-
 
 def parse_intent(content: bytes) -> Intent:
     """The intent in a line. Raises `NotAnIntent`."""
@@ -98,31 +48,6 @@ def parse_intent(content: bytes) -> Intent:
     if not isinstance(value, dict):
         raise NotAnIntent("an intent is a JSON object")
     return read_intent(value)
-
-
-def read_intent(said: Mapping[str, JsonValue]) -> Intent:
-    """The intent that a JSON object is. Raises `NotAnIntent`."""
-    kind = said.get("action_type")
-    kind = kind.lower() if isinstance(kind, str) else kind
-    if kind == "transfer":
-        raise NotAnIntent(
-            "transfer is not an action: invoke the method transfer of genesis_ledger to pay, or use transfer_artifact"
-        )
-    if not isinstance(kind, str) or kind not in FIELDS:
-        raise NotAnIntent(f"action_type must be one of {', '.join(ACTION_TYPES)}")
-    reasoning = said.get("reasoning")
-    fields: dict[str, object] = {
-        "reasoning": reasoning if isinstance(reasoning, str) else "",
-        "id": _optional(said, "id", _identifier),
-        "principal_id": _optional(said, "principal_id", _identifier),
-        "named": frozenset(name for name in KEPT if name in said),
-    }
-    for name in FIELDS[kind]:
-        fields[name] = _READERS[name](said, name)
-    intent = Intent(kind, **fields)  # type: ignore[arg-type] # each reader returns its field's type
-    if kind == "write_artifact" and intent.executable and ("price" not in said or not intent.code):
-        raise NotAnIntent("an executable artifact needs code, and a price of 0 or more")
-    return intent
 
 
 def intent_to_json(intent: Intent) -> dict[str, JsonValue]:
@@ -184,13 +109,6 @@ def line_without_content(text: str) -> str:
     return json.dumps(without_content(value)) if isinstance(value, dict) else text[:SHOWN]
 
 
-def why_no_id(value: str) -> str | None:
-    """Why a text can't be an id of the exchange."""
-    if not 1 <= len(value) <= LONGEST_ID:
-        return f"must have 1 to {LONGEST_ID} characters"
-    return None if value.isprintable() else "must not have control characters"
-
-
 def why_no_name(value: str) -> str | None:
     """Why no new artifact or principal may have this id. Those of older versions keep theirs."""
     if not 1 <= len(value) <= LONGEST_ID:
@@ -200,113 +118,6 @@ def why_no_name(value: str) -> str | None:
     if value[0] in _JOINING or value[-1] in _JOINING:
         return "must begin and end with a letter or a digit"
     return None
-
-
-def _identifier(value: JsonValue, name: str) -> str:
-    if not isinstance(value, str):
-        raise NotAnIntent(f"{name} must be a text")
-    why = why_no_id(value)
-    if why is not None:
-        raise NotAnIntent(f"{name} {why}")
-    return value
-
-
-def _optional(said: Mapping[str, JsonValue], name: str, read: Callable[[JsonValue, str], str]) -> str | None:
-    value = said.get(name)
-    return None if value is None else read(value, name)
-
-
-def _needed_id(said: Mapping[str, JsonValue], name: str) -> str:
-    if name not in said:
-        raise NotAnIntent(f"{name} is missing")
-    return _identifier(said[name], name)
-
-
-def _optional_id(said: Mapping[str, JsonValue], name: str) -> str | None:
-    return _optional(said, name, _identifier)
-
-
-def _text(said: Mapping[str, JsonValue], name: str) -> str:
-    value = said.get(name)
-    return value if isinstance(value, str) else DEFAULT_TYPE if name == "artifact_type" else ""
-
-
-def _flag(said: Mapping[str, JsonValue], name: str) -> bool:
-    value = said.get(name, False)
-    if not isinstance(value, bool):
-        raise NotAnIntent(f"{name} must be true or false")
-    return value
-
-
-def _optional_flag(said: Mapping[str, JsonValue], name: str) -> bool | None:
-    return None if said.get(name) is None else _flag(said, name)
-
-
-def _whole(said: Mapping[str, JsonValue], name: str) -> int:
-    value = said.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
-        raise NotAnIntent(f"{name} must be a whole number of 0 or more, up to 2^53")
-    return value
-
-
-def _optional_whole(said: Mapping[str, JsonValue], name: str) -> int | None:
-    return None if said.get(name) is None else _whole(said, name)
-
-
-def _object(said: Mapping[str, JsonValue], name: str) -> dict[str, JsonValue] | None:
-    value = said.get(name)
-    if value is not None and not isinstance(value, dict):
-        raise NotAnIntent(f"{name} must be an object or null")
-    return value
-
-
-def _ids(said: Mapping[str, JsonValue], name: str) -> tuple[str, ...]:
-    value = said.get(name)
-    if value is None:
-        return ()
-    if not isinstance(value, list) or len(value) > MOST_DEPENDENCIES:
-        raise NotAnIntent(f"{name} must be a list of at most {MOST_DEPENDENCIES} ids")
-    return tuple(dict.fromkeys(_identifier(each, f"an id of {name}") for each in value))
-
-
-def _method(said: Mapping[str, JsonValue], name: str) -> str:
-    value = said.get(name)
-    if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_METHOD or not value.isprintable():
-        raise NotAnIntent(
-            f"{name} must be a text of 1 to {LONGEST_METHOD} characters, none of them a control"
-        )
-    return value
-
-
-def _values(said: Mapping[str, JsonValue], name: str) -> tuple[JsonValue, ...]:
-    value = said.get(name)
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise NotAnIntent(f"{name} must be a list")
-    return tuple(value)
-
-
-_READERS: Final[Mapping[str, Callable[[Mapping[str, JsonValue], str], object]]] = {
-    "artifact_id": _needed_id,
-    "artifact_type": _text,
-    "content": _text,
-    "executable": _flag,
-    "price": _whole,
-    "code": _text,
-    "policy": _object,
-    "interface": _object,
-    "depends_on": _ids,
-    "access_contract_id": _optional_id,
-    "has_standing": _flag,
-    "can_execute": _flag,
-    "memory_artifact_id": _optional_id,
-    "method": _method,
-    "args": _values,
-    "budget": _optional_whole,
-    "delegate": _optional_flag,
-    "to": _needed_id,
-}
 
 
 class Kind(NamedTuple):

@@ -7,11 +7,12 @@ changes nothing.
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
+from runward.config.intent import DEFAULT_METHOD, Intent
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange import artifacts, genesis
 from runward.handlers.exchange.accounts import Accounts, CodeRun, Frame
 from runward.handlers.exchange.contracts import permitted, price
-from runward.handlers.exchange.intent import DEFAULT_METHOD, ActionResult, Intent, Refused
+from runward.handlers.exchange.intent import ActionResult, Refused
 from runward.handlers.model.asking import Asking
 from runward.handlers.model.exchange import Existing, SharedArtifact
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
+from runward.config.intent import Intent
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange.intent import ActionResult, Intent
+from runward.handlers.exchange.intent import ActionResult
 from runward.handlers.model.asking import Asking, Given, Question, ask
 from runward.handlers.model.exchange import (
     SCRIP,

@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 from pydantic_core import to_json
 
 from runward.config import own_events
+from runward.config.intent import NotAnIntent
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Place, Returned
-from runward.handlers.exchange.intent import NotAnIntent, intent_to_json, parse_intent
+from runward.handlers.exchange.intent import intent_to_json, parse_intent
 from runward.handlers.journal.lines import EVENTS, action_taken, artifact_deleted
 from runward.handlers.model.asking import Given, ask
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from runward.config.document import read_json
+from runward.config.intent import NotAnIntent, read_intent
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
@@ -22,7 +23,7 @@ from runward.daemon.cli.terminal.output import complain, fail, note, print_json,
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_exchange import action, agent_of, held_job
 from runward.daemon.views.exchange import result_of
-from runward.handlers.exchange.intent import NotAnIntent, Refused, read_intent, result_to_json
+from runward.handlers.exchange.intent import Refused, result_to_json
 
 if TYPE_CHECKING:
     from runward.handlers.model.exchange import ActionRequested

@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from runward.config.exchange import LONGEST_TIMEOUT_S
+from runward.config.intent import DEFAULT_METHOD, NotAnIntent
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exchange.acting import Acting, act, argument_of, text_of
@@ -41,9 +42,7 @@ from runward.daemon.store.reading_exchange import (
 from runward.daemon.views.exchange import action_as_json, ledger_as_json, shown_result
 from runward.daemon.views.text import local
 from runward.handlers.exchange.intent import (
-    DEFAULT_METHOD,
     ActionResult,
-    NotAnIntent,
     as_intent,
     intent_to_json,
     parse_intent,

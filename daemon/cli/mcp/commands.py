@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from runward.config.intent import why_no_id
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
@@ -13,7 +14,6 @@ from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.terminal.output import fail
 from runward.daemon.configuration.extras import NO_LIBRARY, has_library
 from runward.daemon.processes.client_gone import end_with_client
-from runward.handlers.exchange.intent import why_no_id
 
 _RUN: Final = "RUNWARD_RUN_DIR"
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import anyio
 
 from runward.config.contract import contract_to_json
-from runward.config.exchange_schema import ACTION_FIELDS, NEEDED_FIELDS
+from runward.config.intent import ACTION_FIELDS, NEEDED_FIELDS, Intent, NotAnIntent
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exchange.acting import TOO_LONG, action_request, result_so_far
@@ -40,8 +40,6 @@ from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import boundary, rules_as_json, verification_as_json, verify
 from runward.handlers.exchange.intent import (
     ActionResult,
-    Intent,
-    NotAnIntent,
     as_intent,
     parse_intent,
     result_to_json,

@@ -21,11 +21,11 @@ from mcp_types import CallToolResult, TextContent
 from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S, wait_for
 
+from runward.config.intent import FIELDS
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.mcp.serving import server_of
 from runward.daemon.cli.mcp.tools import ByInbox, ByRun, action_tools
-from runward.handlers.exchange.intent import FIELDS
 
 ACTIONS = {"read_artifact", "write_artifact", "invoke_artifact", "delete_artifact", "transfer_artifact"}
 READING = {"list_artifacts", "show_principal", "list_sessions", "show_session", "why"}

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from runward.config.intent import NotAnIntent
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange.intent import (
     WHY_IS_PAID,
-    NotAnIntent,
     intent_to_json,
     line_without_content,
     parse_intent,
