@@ -79,8 +79,9 @@ class _PublicKey(Shape):
 
 
 class BundleRules(NamedTuple):
-    """How a bundle is made. The store keeps these rules as an array while a replay grows: never reorder the fields."""
+    """How a bundle is made."""
 
+    # The store keeps these rules as an array while a replay grows: a new field goes to the end, and has a default.
     canonical_form: Annotated[
         CanonicalForm,
         Choice("The canonical JSON of every hash in a bundle; its receipt names it.", ("seed", "rfc8785")),

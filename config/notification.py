@@ -113,6 +113,7 @@ class Recipient(NamedTuple):
         """Its id: the same for as long as its settings stay as they are, whatever other settings surround them."""
         import hashlib  # loaded only for recipients
 
+        # Owed notices are stored under it, so it must not depend on anything that may change without changing who gets them.
         reached = (*self.command, self.address or "", self.address_file or "", self.secret_file or "")
         digest = hashlib.sha256("\0".join(reached).encode()).hexdigest()
         return f"{self.means}-{digest[:6]}"

@@ -90,6 +90,7 @@ def merge_layers(layers: Iterable[Layer]) -> Layer:
     roots: dict[str, Placed] | None = None
     contracts: tuple[Placed, ...] = ()
     for layer in layers:
+        # A variable replaces the whole table: what a file says about its other keys counts no more.
         values = {key: value for key, value in values.items() if key.split(".")[0] not in layer.whole}
         values.update(layer.values)
         if "roots" in layer.whole:
@@ -289,6 +290,7 @@ def _variable(variable: str, key: str, text: str) -> Parsed[Document]:
 
 
 def _perhaps_misspelt(variable: str) -> list[Problem]:
+    # Only a warning, and only for what is nearly a name: other programs may use our prefix.
     known = [PREFIX + key.upper() for key in SETTINGS.keys]
     guess = nearest(variable, known, cutoff=0.9)
     if guess is None or variable in OTHER_VARIABLES:

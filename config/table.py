@@ -133,6 +133,7 @@ class Table(Shape, Generic[T]):
                 fields[name] = shape.from_json(value)
             elif name in value:
                 item = value[name]
+                # Null is a value only where None is the default: as an answer to another key, another version wrote it.
                 may_be_none = item is None and name in self.defaults and self.defaults[name] is None
                 fields[name] = None if may_be_none else shape.from_json(item)
         if any(name not in fields for name in self._without_default):
@@ -216,6 +217,7 @@ def parts(shape: Shape, value: JsonValue, loc: Location) -> Iterator[tuple[Locat
         for name, each in value.items():
             yield (*loc, name), each
     elif isinstance(shape, Table) and not shape.is_one_value and isinstance(value, dict):
+        # One by one, so that a key that a later file leaves out keeps its value from an earlier one.
         for key, each in value.items():
             yield from parts(shape.keys[key], each, (*loc, key))
     else:

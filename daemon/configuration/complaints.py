@@ -59,6 +59,7 @@ def complaints_about(parsed: Parsed[Settings], reading: Reading | None = None) -
     wrong = [Wrong(each) for each in parsed.problems]
     if parsed.value is not None:
         wrong += _about(parsed.value, reading or reading_of(parsed.value))
+    # Several rules and playbooks can name one wrong file.
     return tuple(dict.fromkeys(wrong))
 
 

@@ -83,6 +83,7 @@ class Declarer:
         )
         self.wrong: tuple[Wrong, ...] | None = None
         """What the last check found wrong with all configuration; None before the first one."""
+        # One tuple, replaced as a whole: no thread sees new chains with an old basis, or it would keep them for good.
         self._chains: tuple[object, _Chains] = (None, _NO_CHAINS)
         self._reading_chains = threading.Lock()
         self._schedules: tuple[object, dict[str, str]] = (None, {})
@@ -122,6 +123,7 @@ class Declarer:
     def _playbook(self, settings: Settings, name: str) -> Playbook:
         try:
             file = playbook_file(settings, only_a_name(name))
+            # A run's contract never changes once it is taken from here, so a file that is half written must not be read.
             wait_until_quiet(lambda: look_at(file))
             return _value(find_playbook(settings, name, self._read_playbook))
         except NotFound as error:
@@ -201,7 +203,7 @@ class Declarer:
         settings = self._settings
         if not chain_names(settings):
             return _NO_CHAINS
-        with self._reading_chains:
+        with self._reading_chains:  # or each thread would read thousands of files after one change
             given = callables(settings)
             basis = (given, settings.chains, look_into(settings.chains))
             known, chains = self._chains

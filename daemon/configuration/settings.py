@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 def overlapping_roots(settings: Settings) -> Iterator[Problem]:
     """A problem for each pair of roots that overlap on the disk, and for each that overlaps the state directory."""
+    # By device and inode, not by text: through a link or a bind mount, one directory has two paths, and each run in it
+    # would be judged twice.
     ways = {root.name: _way_to(root.path) for root in settings.roots}
     paths = {root.name: root.path for root in settings.roots}
     earlier: list[str] = []
@@ -156,6 +158,7 @@ def state_dir_of_broken(config: str | None, environment: Mapping[str, str], cwd:
         files = settings_files(config, environment, cwd)
     except OSError:
         files = []
+    # Commands must find the daemon that runs on under its old settings while somebody repairs the file.
     for path in files:
         text = text_of(path)
         if isinstance(text, str):
@@ -226,6 +229,7 @@ def _not_to_be_obeyed(path: str) -> Problem | None:
         link, file = os.lstat(path), os.stat(path)
     except OSError:
         return None  # reading it gives the reason
+    # The link's owner counts, too: in /tmp, anybody can make ./runward.toml a link to a file of root's.
     for each in (link, file):
         if each.st_uid not in (os.geteuid(), 0):
             from runward.daemon.users import name_of
