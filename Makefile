@@ -12,7 +12,7 @@ MINUTES ?= 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo screenshots test prove rest again explore soak bench check format clean
+.PHONY: help setup demo screenshots test prove rest agents sweep again explore soak bench check format clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,20 +29,26 @@ demo: setup ## run real commands, judge them, show the verdicts
 screenshots: setup ## take a picture of every page of the Studio, in build/screenshots
 	@$(BIN)/python -m tests.demo.screenshots
 
-test: setup ## run the tests a person runs (about ten minutes on two cores; the goal is five)
+test: setup ## run the tests a person runs
 	@$(PYTEST) -m "not prove"
 
-prove: check ## run every test (about fifty minutes; the goal is thirty), and the checkers
+prove: check ## run every test, and the checkers
 	@$(PYTEST)
 
-rest: check ## what `make prove` runs beyond `make test`
-	@$(PYTEST) -m prove
+rest: check ## the checkers, and the proofs that CI runs beyond `make test`
+	@$(PYTEST) -m "prove and not sweep and not agents"
+
+agents: setup ## the real Claude Code and Codex against a scripted model
+	@$(PYTEST) -m agents
+
+sweep: setup ## every single point and seed of what CI samples
+	@$(PYTEST) -m sweep
 
 again: setup ## run alone what failed last, if that was a test or a few
 	@$(BIN)/python tests/project/again.py
 
 explore: setup ## look for faults under new seeds for MINUTES=10; print what plays them again
-	@$(BIN)/python tests/project/explore.py $(MINUTES)
+	@$(BIN)/python -m tests.project.explore $(MINUTES)
 
 soak: setup ## twenty minutes at 20 runs a second: what the daemon holds must stay the same
 	@RUNWARD_SOAK_MINUTES=20 $(BIN)/python -m pytest -n 0 -s -q tests/proof/test_soak.py

@@ -11,7 +11,7 @@ from tests.waiting import wait_for
 
 from runward.handlers.sessions.over import SETTLE
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
 
 @pytest.mark.parametrize(("script", "waits"), [("in_background", False), ("delegated_in_background", True)])

@@ -17,7 +17,7 @@ from tests.agents.scenarios import Stage
 from tests.agents.terminal import ESCAPE
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
 CTRL_C: Final = b"\x03"
 

@@ -13,7 +13,7 @@ from tests.agents.homes import Run
 from tests.agents.scripted_model import prompt
 from tests.waiting import PATIENCE_S, wait_for
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
 UP: Final = {
     "answered-before": "answer",

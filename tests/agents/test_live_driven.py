@@ -15,7 +15,7 @@ from tests.waiting import wait_for
 
 from runward.handlers.sessions.over import SETTLE
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
 AGENT = ClaudeCode(CLAUDE_CODE_2_1_332)
 ACTIVITY = "select activity from cursors"

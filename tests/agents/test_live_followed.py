@@ -28,7 +28,7 @@ from tests.agents.scenarios import Seen, in_request, in_tool
 
 from runward.daemon.rundir.bundle_verifying import verify_bundle
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
 
 class Case(NamedTuple):

@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE_S, wait_for
 
 from runward.handlers.sessions.over import GRACE
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
 
 def resumed_later(stage: FollowedStage) -> None:

@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE_S, wait_for
 from runward.handlers.layouts.claude_code import read_pid_file
 from runward.handlers.layouts.codex_records import lock_of, thread_of
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
 
 def waiting(stage: Stage) -> Run:

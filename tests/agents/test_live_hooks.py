@@ -9,7 +9,7 @@ from tests.agents.installed import CLAUDE_CODE, CLAUDE_CODE_2_0, NotToBeHadError
 
 from runward.daemon.hooks.claude_code_settings import KNOWN_SINCE, accepts, events_of, installed
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(200)]
 
 
 @pytest.mark.parametrize("pinned", [CLAUDE_CODE_2_0, CLAUDE_CODE], ids=lambda pinned: pinned.version)

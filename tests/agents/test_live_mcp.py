@@ -15,7 +15,7 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.cli.test_mcp_http import HTTP
 from tests.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
 SCRIPTS: Final[Scripts] = {
     "share": [

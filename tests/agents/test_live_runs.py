@@ -10,7 +10,7 @@ from tests.agents.checks import StageFor, checked, cost
 from tests.agents.scenarios import Glimpse, Scenario, Stage, Transcript, in_request, in_tool
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
 KILLED: Final = -signal.SIGKILL
 TERMINATED: Final = -signal.SIGTERM

@@ -9,7 +9,7 @@ from tests.agents.scripted_model import prompt
 
 from runward.config.json_value import JsonValue
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 BOTH = pytest.mark.parametrize(
     "agent", [pytest.param(CLAUDE, id="claude"), pytest.param(CODEX_NOW, id="codex")]
 )

@@ -16,7 +16,7 @@ from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
 
 def welcome(home: Home) -> None:

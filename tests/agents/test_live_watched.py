@@ -8,7 +8,7 @@ from tests.agents.checks import StageFor
 from tests.agents.replies import JsonObject
 from tests.agents.scripted_model import prompt
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
 
 @pytest.mark.parametrize("agent", [pytest.param(CLAUDE, id="claude"), pytest.param(CODEX_NOW, id="codex")])

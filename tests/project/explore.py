@@ -1,6 +1,6 @@
 """Looks for faults that the fixed seeds do not show, for as long as it is given: `make explore MINUTES=60`.
 
-One thread plays histories of the simulation under new seeds. Beside it, another runs the quick tests again and again,
+One thread plays histories of the simulation: first those of the fixed seeds that CI leaves out, then new ones. Beside it, another runs the quick tests again and again,
 each time in a new order and with new Hypothesis examples. What fails is printed at once with the command that plays
 it again: make it a test. Ends with 1 if anything failed. `RUNWARD_EXPLORE=SEED` sets the first seed.
 """
@@ -13,9 +13,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain, count
 from pathlib import Path
 from typing import Final
+
+from tests.simulation.simulation import IN_CI, SEEDS
 
 ROOT: Final = Path(__file__).parents[2]
 PLAY: Final = "import sys; from tests.simulation.simulation import run; run(int(sys.argv[1]))"
@@ -41,16 +44,16 @@ class Explored:
         self.played = 0
         self.found: list[str] = []
 
-    def all_of(self, first: int, kind: Callable[[int], tuple[list[str], str]]) -> None:
+    def all_of(self, seeds: Iterable[int], kind: Callable[[int], tuple[list[str], str]]) -> None:
         """Play this kind of thing under one seed after the other until the time is up."""
-        seed = first
-        while time.monotonic() < self._until:
+        for seed in seeds:
+            if time.monotonic() >= self._until:
+                break
             command, again = kind(seed)
             said = self._said_by(command)
             if said is not None:
                 self.found.append(again)
                 print(said[-20_000:], f"FOUND, play it again: {again}", sep="\n", flush=True)
-            seed += 1
 
     def _said_by(self, command: list[str]) -> str | None:
         """What a command that failed said; none if it passed. At the end of the time it is interrupted."""
@@ -83,10 +86,14 @@ def main(minutes: float) -> int:
         f"exploring for {minutes:g} minutes from seed {first} (RUNWARD_EXPLORE={first} does the same)",
         flush=True,
     )
-    kinds = {"histories": history, "rounds of the quick tests": quick_tests}
+    kinds = {
+        "histories": (chain(SEEDS[len(IN_CI) :], count(first)), history),
+        "rounds of the quick tests": (count(first), quick_tests),
+    }
     explored = {name: Explored(minutes * 60) for name in kinds}
     threads = [
-        threading.Thread(target=explored[name].all_of, args=(first, kind)) for name, kind in kinds.items()
+        threading.Thread(target=explored[name].all_of, args=seeds_and_kind)
+        for name, seeds_and_kind in kinds.items()
     ]
     for thread in threads:
         thread.start()

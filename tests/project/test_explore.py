@@ -1,6 +1,7 @@
 """What fails under a new seed is printed with the command that plays it again."""
 
 import sys
+from itertools import count
 
 import pytest
 from tests.project.explore import Explored
@@ -21,7 +22,7 @@ def test_seeds_are_played_one_after_the_other_and_what_fails_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     explored = Explored(SECONDS)
-    explored.all_of(11, fails_from_the_third)
+    explored.all_of(count(11), fails_from_the_third)
     assert explored.played >= 3
     assert explored.found[0] == "play 13"
     assert len(explored.found) == explored.played - 2
@@ -30,5 +31,5 @@ def test_seeds_are_played_one_after_the_other_and_what_fails_is_told(
 
 def test_what_is_not_over_in_time_is_interrupted_and_found_nothing() -> None:
     explored = Explored(0.2)
-    explored.all_of(1, never_ends)
+    explored.all_of(count(1), never_ends)
     assert (explored.played, explored.found) == (0, [])

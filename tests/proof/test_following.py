@@ -461,6 +461,7 @@ def test_a_daemon_that_was_down_tells_of_every_attempt_afterwards(
     assert _keys(_told(place)) == _keys(undisturbed[0])
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("chapter", range(len(CHAPTERS)))
 def test_a_daemon_that_is_killed_while_it_follows_tells_the_same_afterwards(
     in_memory: Path, forks: Forks, undisturbed: tuple[list[tuple[object, ...]], list[int]], chapter: int
@@ -470,7 +471,7 @@ def test_a_daemon_that_is_killed_while_it_follows_tells_the_same_afterwards(
         _kill(Place(in_memory / f"some-{chapter}-{number}", forks), chapter, number, undisturbed[0])
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("chapter", range(len(CHAPTERS)))
 @pytest.mark.longest

@@ -105,6 +105,7 @@ def _judged_by_a_successor(place: Place, point: int | str, fences_out: Sequence[
     return zombie
 
 
+@pytest.mark.prove
 @pytest.mark.longest
 def test_a_daemon_frozen_at_a_point_of_each_kind_does_nothing_when_it_wakes_up(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
@@ -117,7 +118,7 @@ def test_a_daemon_frozen_at_a_point_of_each_kind_does_nothing_when_it_wakes_up(
             )
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.timeout(900)
 @pytest.mark.longest
 @pytest.mark.parametrize("part", range(PARTS))
@@ -130,6 +131,7 @@ def test_a_daemon_frozen_at_any_point_does_nothing_when_it_wakes_up(
             _prove_one_effect(Place(in_memory / f"every-{index}", forks), index + 1, points, expected)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(("chapter", "point"), [(0, "notice.before"), (2, "worktree.before")])
 def test_a_daemon_frozen_before_it_carries_out_what_a_chain_run_ordered_does_nothing_twice(
     undisturbed_chains: ChainRuns, in_memory: Path, forks: Forks, chapter: int, point: str
@@ -138,7 +140,7 @@ def test_a_daemon_frozen_before_it_carries_out_what_a_chain_run_ordered_does_not
     _prove_chain_runs_once(Place(in_memory / f"chains-{point}", forks), chapter, number, undisturbed_chains)
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.timeout(900)
 @pytest.mark.longest
 @pytest.mark.parametrize("chapter", range(len(chain_runs.CHAPTERS)))
@@ -221,7 +223,7 @@ def test_a_daemon_frozen_inside_a_journals_lock_holds_up_that_journal_and_double
     assert not _parted_after_a_freeze_in_a_lock(Place(in_memory / name, forks), name, undisturbed[0])
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.timeout(1200)
 def test_a_daemon_frozen_inside_any_journals_lock_doubles_no_line(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks

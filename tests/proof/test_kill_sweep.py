@@ -19,7 +19,7 @@ from tests.proof.processes import Forks
 
 KILLED = -9
 SAMPLE = 200
-"""In the default run every so many points are taken and one of every other name, each time other ones."""
+"""CI takes every so many points, and one of every other name."""
 
 PARTS = 6
 """The exhaustive sweep of a chapter is dealt out in so many tests: a slow machine does each within its time."""
@@ -98,6 +98,7 @@ def test_the_history_of_chain_runs_has_every_kind_of_point(undisturbed: dict[str
         assert sum(f" | {kind} | " in line for line in events) == (1 if kind == "TimerRang" else 2), kind
 
 
+@pytest.mark.prove
 @pytest.mark.longest
 @pytest.mark.timeout(900)  # over a hundred daemons, each at the mercy of a loaded machine
 def test_a_daemon_killed_at_any_point_leaves_what_an_undisturbed_one_leaves(
@@ -116,7 +117,7 @@ def test_a_daemon_killed_where_a_step_has_just_begun_leaves_what_an_undisturbed_
     assert _kill_and_compare(place, "chain runs", 1, points, undisturbed["chain runs"].account)
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize(("name", "chapter"), EVERY_CHAPTER)
@@ -135,7 +136,7 @@ def test_a_daemon_killed_at_every_single_point_leaves_what_an_undisturbed_one_le
 
 @pytest.mark.prove
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.sweep) for part in range(1, 5))])
 def test_a_daemon_that_is_killed_again_and_again_while_it_recovers_leaves_the_same(
     undisturbed: dict[str, Undisturbed], in_memory: Path, forks: Forks, part: int
 ) -> None:
@@ -158,7 +159,7 @@ def test_without_looking_for_what_stands_already_a_killed_daemons_line_is_double
 
 
 def _sampled(undisturbed: Mapping[str, Undisturbed]) -> list[tuple[str, int, int]]:
-    """History, chapter and number of the points of the default run."""
+    """History, chapter and number of the points that CI takes."""
     every = [
         (name, chapter, number, point)
         for name, (_, points) in undisturbed.items()

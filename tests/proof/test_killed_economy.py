@@ -208,6 +208,7 @@ def kill_and_compare(place: Place, chapter: int, points: list[str], expected: Ac
     return code == KILLED
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("chapter", range(len(CHAPTERS)))
 def test_a_daemon_killed_at_some_points_leaves_the_same_ledger_and_results(
     undisturbed: tuple[Account, list[list[str]]], in_memory: Path, forks: Forks, chapter: int
@@ -218,7 +219,7 @@ def test_a_daemon_killed_at_some_points_leaves_the_same_ledger_and_results(
         assert kill_and_compare(place, chapter, [str(number)], expected)
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.longest
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("chapter", range(len(CHAPTERS)))

@@ -123,7 +123,7 @@ def test_a_few_stops_under_load_lose_nothing(in_memory: Path, forks: Forks, way:
 
 @pytest.mark.prove
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(2, 5))])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_hundred_stops_under_load_lose_nothing(in_memory: Path, forks: Forks, way: str, seed: int) -> None:
     """Four times 25 of each, for the tests of one kind may run beside each other."""

@@ -56,15 +56,16 @@ def _stopped_at(place: Place, point: int | str, times: int = 1) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(300)
 @pytest.mark.longest
 def test_sigterm_at_some_kinds_of_points_ends_0_and_loses_nothing(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
 ) -> None:
     expected, points = undisturbed
-    for name in list(dict.fromkeys(points))[::4]:  # every point is met in the proof below
+    for name in list(dict.fromkeys(points))[::4]:  # every point is met in the sweep below
         if name.startswith("sweep") or "commit.outbox" in name:
-            continue  # five seconds after the start: in the proof below
+            continue  # five seconds after the start: in the sweep below
         place = Place(in_memory / name, forks)
         assert _stopped_at(place, name) < BOUND
         assert place.once() == 0
@@ -73,7 +74,7 @@ def test_sigterm_at_some_kinds_of_points_ends_0_and_loses_nothing(
         assert not parted, f"{name}:\n{parted}"
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.timeout(900)
 @pytest.mark.longest
 def test_sigterm_at_every_point_ends_0_and_loses_nothing(

@@ -1,6 +1,6 @@
 """A soak at 20 runs a second with deletions: what the daemon holds of the machine stays as it is.
 
-Four minutes in `make prove`, twenty in `make soak`, which shows the table. The last third is held against the second: in
+Two minutes in `make prove`, twenty in `make soak`, which shows the table. The last third is held against the second: in
 the first the runs that stand at a time become as many as they stay.
 """
 
@@ -13,7 +13,7 @@ from tests.proof.processes import Forks
 from tests.proof.soak import Soak, table, thirds
 from tests.waiting import wait_for
 
-MINUTES = float(os.environ.get("RUNWARD_SOAK_MINUTES", "4"))
+MINUTES = float(os.environ.get("RUNWARD_SOAK_MINUTES", "2"))
 
 
 @pytest.mark.prove

@@ -18,6 +18,11 @@ from tests.simulation.story import Story
 from tests.simulation.tally import Tally
 from tests.simulation.universe import Universe
 
+SEEDS: Final = range(500)
+"""The histories that are always the same: CI plays the first half of them, `make explore` the second one first."""
+
+IN_CI: Final = SEEDS[: len(SEEDS) // 2]
+
 PATIENCE: Final = 400.0
 """Virtual seconds after the last fault within which everything must be quiet."""
 

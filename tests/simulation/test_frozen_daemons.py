@@ -1,4 +1,4 @@
-"""A whole daemon is frozen at each point, and goes on after its successor did the work: one effect.
+"""A whole daemon is frozen at each point, and goes on after its successor did the work, or it is killed there: one effect.
 
 Random histories meet this too, but only a directed one shows what each of the two fences is worth:
 the epoch that every write checks, and the token that a job is completed under.
@@ -49,10 +49,10 @@ POINTS: Final = (
 class FrozenDaemon:
     """A run and a request, a daemon that is frozen at `point` over them, and its successor.
 
-    A short time is one that its own heartbeat doesn't notice.
+    A short time is one that its own heartbeat doesn't notice. With none, it is killed.
     """
 
-    def __init__(self, point: str, seconds: float = SHORT) -> None:
+    def __init__(self, point: str, seconds: float | None = SHORT) -> None:
         self.universe = Universe(f"frozen at {point}", Tally())
         self.story = Story(self.universe)
         self.laws = Laws(self.universe, self.story.places)
@@ -68,6 +68,8 @@ class FrozenDaemon:
         if name == self.point and not self.frozen and timeline.time > 1002.0:
             self.frozen = True
             timeline.after(0.1, self.universe.start_daemon)
+            if self.seconds is None:
+                return "crash"
             timeline.running.freeze(timeline.time + self.seconds)
         return None
 
@@ -92,9 +94,11 @@ class FrozenDaemon:
         return self.universe.daemons[0]
 
 
-@pytest.mark.parametrize("seconds", [SHORT, LONG])
+@pytest.mark.parametrize("seconds", [SHORT, LONG, pytest.param(None, id="killed")])
 @pytest.mark.parametrize("point", POINTS)
-def test_a_daemon_that_was_frozen_there_does_nothing_twice(point: str, seconds: float) -> None:
+def test_a_daemon_that_was_frozen_or_killed_there_does_nothing_twice(
+    point: str, seconds: float | None
+) -> None:
     with closing(FrozenDaemon(point, seconds)) as history:
         history.play()
         assert len(history.universe.daemons) > 1

@@ -12,15 +12,11 @@ from typing import Final
 
 import pytest
 from tests.simulation.laws import RARE_ROWS
-from tests.simulation.simulation import run
+from tests.simulation.simulation import IN_CI, SEEDS, run
 from tests.simulation.tally import Tally
 
 FEW: Final = 20
 """Histories of the default run."""
-
-MANY: Final = 500
-CHUNK: Final = 250
-"""Histories of one test. They usually strike every point and take every rare path, all together."""
 
 ONE: Final = os.environ.get("RUNWARD_SEED")
 pytestmark = pytest.mark.timeout(900)  # a busy machine takes its time, and time is not what is tested here
@@ -39,8 +35,8 @@ def play(seeds: range) -> Tally:
 @pytest.mark.prove
 @pytest.mark.longest
 def test_the_laws_hold_in_every_history_and_every_fault_and_rare_path_was_met() -> None:
-    tally = play(range(CHUNK))
-    for seed in range(CHUNK, MANY):  # each change shifts the histories, and what is rarest may come later
+    tally = play(IN_CI)
+    for seed in SEEDS[len(IN_CI) :]:  # each change shifts the histories, and what is rarest may come later
         if not tally.never_struck() and not tally.never_reached():
             break
         tally.add(run(seed).tally)
@@ -66,11 +62,10 @@ def test_the_laws_hold_in_some_histories(first: int) -> None:
 
 
 @only_chunks
-@pytest.mark.prove
-@pytest.mark.parametrize("first", range(CHUNK, MANY, CHUNK))
+@pytest.mark.sweep
 @pytest.mark.longest
-def test_the_laws_hold_in_many_more_histories(first: int) -> None:
-    play(range(first, min(first + CHUNK, MANY)))
+def test_the_laws_hold_in_many_more_histories() -> None:
+    play(SEEDS[len(IN_CI) :])
 
 
 @pytest.mark.skipif(ONE is None, reason="RUNWARD_SEED names no history to play again")
