@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, W
 
 from runward.config.contract import ExpectedArtifact, declaration_schema, declared_artifacts
 from runward.config.document import Document, Mark
-from runward.config.playbook import complaints_of
+from runward.config.playbook_file import complaints_of
 from runward.config.problem import SLIP, Complaint, Parsed, Problem, has_errors, nearest, unknown_key
 from runward.config.yaml_document import read_yaml
 

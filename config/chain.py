@@ -25,7 +25,6 @@ from runward.config.seen import Visible, check_text
 from runward.config.shape import Complain
 from runward.config.step import Callables, Step, step_schema, steps_of, steps_schema
 from runward.config.trigger import Surroundings, Trigger, item_schema, read_trigger, trigger_schema
-from runward.config.yaml_document import read_yaml
 
 CHAIN_SUFFIX: Final = ".yaml"
 
@@ -92,6 +91,8 @@ def chain_schema() -> dict[str, JsonValue]:
 
 def read_chain(text: str, file: str, callables: Callables) -> Parsed[Chain]:
     """The chain in `text`, which came from `file`, or everything that is wrong with it."""
+    from runward.config.yaml_document import read_yaml  # yaml is imported only for a file
+
     parsed = read_yaml(text, file)
     if parsed.value is None:
         return Parsed(None, parsed.problems)

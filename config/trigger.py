@@ -21,7 +21,6 @@ from runward.config.own_events import EXCHANGE, OWN_EVENTS
 from runward.config.problem import SLIP, Complaint, Location, kind, nearest, quoted, unknown_field
 from runward.config.schedule import Schedule, read_schedule
 from runward.config.shape import Complain
-from runward.config.yaml_document import read_yaml
 
 Composite: TypeAlias = Literal["all_of", "sequence", "any_of"]
 
@@ -432,6 +431,8 @@ def _as_written(text: str) -> JsonValue:
     """What YAML 1.2 reads as the plain scalar `text`; the text itself if it is not a scalar."""
     if not text or len(text) > _LONGEST_TEXT or text != text.strip():
         return text
+    from runward.config.yaml_document import read_yaml  # yaml is imported only for a file
+
     parsed = read_yaml(text, "")
     # A text such as `[1, 2]` stays a text: only scalars can be equal to one.
     read = parsed.value.root if parsed.value is not None else text

@@ -3,9 +3,8 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
-from runward.config.agent import read_agent
 from runward.config.bundle import BundleRules
 from runward.config.chain import Chain, read_chain
 from runward.config.contract import ExpectedArtifact
@@ -38,6 +37,9 @@ from runward.handlers.model.schedules import Scheduled, chain_and_item
 from runward.handlers.model.sessions import CoveringRoot, RootOf
 from runward.handlers.schedules import PATIENCE
 
+if TYPE_CHECKING:
+    from runward.config.agent import AgentProfile
+
 NO_ROOT: Final = "no root of the settings has the layout 'native', for new runs to go to"
 
 T = TypeVar("T")
@@ -67,6 +69,12 @@ class Remembering(Generic[T]):
         return parsed
 
 
+def _read_agent(text: str, path: str) -> "Parsed[AgentProfile]":
+    from runward.config.agent import read_agent  # with pydantic, which many daemons never need
+
+    return read_agent(text, path)
+
+
 class Declarer:
     """Answers what a playbook and an agent declare under the settings in force. Used in threads."""
 
@@ -76,7 +84,7 @@ class Declarer:
         self._settings = settings
         self.patience = patience
         self._checked = CheckedChains() if checked is None else checked
-        self._read_playbook, self._read_agent = Remembering(read_playbook), Remembering(read_agent)
+        self._read_playbook, self._read_agent = Remembering(read_playbook), Remembering(_read_agent)
         self._read_chain = Remembering(
             lambda text, path: read_chain(text, path, callables(self._settings)),
             lambda: callables(self._settings),

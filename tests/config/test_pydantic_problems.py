@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from runward.config.playbook import complaints_of
+from runward.config.playbook_file import complaints_of
 from runward.config.yaml_document import read_yaml
 
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import click
 from tests.docs.pages import ROOT, codes, documentation, page, pages
 
-from runward.config.playbook import KNOWN_KEYS as PLAYBOOK_KEYS
+from runward.config.playbook_file import KNOWN_KEYS as PLAYBOOK_KEYS
 from runward.config.root import LAYOUTS
 from runward.config.settings import SETTINGS
 from runward.config.settings_layers import OTHER_VARIABLES, PREFIX
