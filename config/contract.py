@@ -360,7 +360,12 @@ def _source(spec: Mapping[str, JsonValue], loc: Location, complaints: list[Compl
 
 def _entry(artifact: ExpectedArtifact, source: Source) -> ContractEntry:
     return ContractEntry(
-        artifact.id, artifact.path, artifact.required, artifact.description, source, artifact.rules
+        id=artifact.id,
+        path=artifact.path,
+        required=artifact.required,
+        description=artifact.description,
+        source=source,
+        rules=artifact.rules,
     )
 
 

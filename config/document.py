@@ -1,4 +1,4 @@
-"""A document that somebody wrote, as plain data that still knows the place of each of its values; and strict JSON."""
+"""A document as plain data that still knows the place of each of its values; and strict JSON."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping

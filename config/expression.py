@@ -38,38 +38,32 @@ from runward.config.json_value import MAX_INTEGER, JsonValue, is_text
 from runward.config.problem import MAX_QUOTED, nearest, quoted
 
 _ALLOWED: Final = (
-    *(
-        nodes.Template,
-        nodes.Output,
-        nodes.TemplateData,
-        nodes.Name,
-        nodes.Const,
-        nodes.List,
-        nodes.Dict,
-        nodes.Pair,
-    ),
-    *(
-        nodes.Compare,
-        nodes.Operand,
-        nodes.And,
-        nodes.Or,
-        nodes.Not,
-        nodes.CondExpr,
-        nodes.Add,
-        nodes.Sub,
-        nodes.Neg,
-    ),
-    *(
-        nodes.Pos,
-        nodes.Concat,
-        nodes.Getattr,
-        nodes.Getitem,
-        nodes.Slice,
-        nodes.Filter,
-        nodes.Test,
-        nodes.Tuple,
-    ),
-    *(nodes.Keyword,),
+    nodes.Template,
+    nodes.Output,
+    nodes.TemplateData,
+    nodes.Name,
+    nodes.Const,
+    nodes.List,
+    nodes.Dict,
+    nodes.Pair,
+    nodes.Compare,
+    nodes.Operand,
+    nodes.And,
+    nodes.Or,
+    nodes.Not,
+    nodes.CondExpr,
+    nodes.Add,
+    nodes.Sub,
+    nodes.Neg,
+    nodes.Pos,
+    nodes.Concat,
+    nodes.Getattr,
+    nodes.Getitem,
+    nodes.Slice,
+    nodes.Filter,
+    nodes.Test,
+    nodes.Tuple,
+    nodes.Keyword,
 )
 LONGEST_SOURCE: Final = 4096
 """Characters of one expression."""
@@ -299,7 +293,7 @@ def _at(path: Sequence[str | int], given: Given) -> object:
 
 
 class _Evaluation:
-    """Walks the tree of one expression. It calls itself for each level: `expression_syntax` bounds these."""
+    """Walks the tree of one expression. It calls itself for each level: `parsed` bounds these."""
 
     def __init__(self, given: Given, budget: Budget) -> None:
         self._given, self._budget = given, budget
@@ -391,7 +385,7 @@ class _Evaluation:
         given = [self.of(node.node), *(self.of(each) for each in node.args)]
         more = {str(pair.key): self.of(pair.value) for pair in node.kwargs}
         what, among = ("filter", FILTERS) if isinstance(node, nodes.Filter) else ("test", TESTS)
-        return call(what, among, node.name, self._budget, given, more)
+        return call(what, among, node.name, budget=self._budget, given=given, more=more)
 
     def _key(self, node: nodes.Expr) -> str:
         key = present(self.of(node))

@@ -64,7 +64,15 @@ _WHOLE_FROM: Final = 2**53
 """From here on, each float is a whole number."""
 
 
-def call(what: str, among: Mapping[str, Filter], name: object, budget: Budget, given: Sequence[object], more: Mapping[str, object]) -> object:  # fmt: skip
+def call(
+    what: str,
+    among: Mapping[str, Filter],
+    name: object,
+    *,
+    budget: Budget,
+    given: Sequence[object],
+    more: Mapping[str, object],
+) -> object:
     """The result of the filter or test of this name. `given` begins with the value."""
     function = among.get(name) if isinstance(name, str) else None
     if function is None:
@@ -280,7 +288,7 @@ def _map(budget: Budget, value: object, *given: object, **more: object) -> list[
         return [default if default is not None and isinstance(each, Missing) else each for each in picked]
     check_maps(given)
     name, *rest = given
-    return [call("filter", FILTERS, name, budget, [each, *rest], more) for each in items]
+    return [call("filter", FILTERS, name, budget=budget, given=[each, *rest], more=more) for each in items]
 
 
 def _selected(wanted: bool, by_attribute: bool) -> Filter:
@@ -293,7 +301,11 @@ def _selected(wanted: bool, by_attribute: bool) -> Filter:
         kept, picked = [], _picker(attribute, budget)
         for each in _items_or_none(value, budget):
             seen = picked(each)
-            result = seen if not given else call("test", TESTS, given[0], budget, [seen, *given[1:]], {})
+            result = (
+                seen
+                if not given
+                else call("test", TESTS, given[0], budget=budget, given=[seen, *given[1:]], more={})
+            )
             if is_true(result) is wanted:
                 kept.append(each)
         return kept

@@ -310,7 +310,13 @@ def check_outcome(value: JsonValue, kind: str | None = None) -> CheckedOutcome |
     if read.passed is not None:
         kept["passed"] = read.passed
     return CheckedOutcome(
-        named, read.name, read.summary, read.passed, kept, model is not None, read.file_path
+        kind=named,
+        name=read.name,
+        summary=read.summary,
+        passed=read.passed,
+        value=kept,
+        is_known=model is not None,
+        file_path=read.file_path,
     )
 
 

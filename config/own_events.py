@@ -1,7 +1,8 @@
 """The events that Runward itself reports to chains, and their fields.
 
-They are declared once, here: who reports an event makes its fields from these, and who checks a chain's file knows from them
-which fields a filter or an expression may name. Events of GitHub are not among them: anybody may report events of these names.
+They are declared once, here. The code that reports an event makes its fields from these. The check of a chain's file takes
+from them which fields a filter or an expression may name. Events of GitHub are not among them, because any program may
+report events of these names.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What is wrong with a text that somebody wrote, where, and how to fix it.
+"""What is wrong with a text, where, and how to fix it.
 
 Every reader of this package returns a `Parsed`: the typed value, or all complaints at once. Nothing here
 reads, prints or raises.
@@ -56,7 +56,9 @@ class Complaint(NamedTuple):
         line, column = place if place is not None else (None, None)
         where = dotted(self.loc)
         message = f"{where}: {self.message}" if where else self.message
-        return Problem(file, line, column, message, self.fix, self.severity)
+        return Problem(
+            file=file, line=line, column=column, message=message, fix=self.fix, severity=self.severity
+        )
 
 
 class Parsed(NamedTuple, Generic[T]):

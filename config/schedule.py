@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from runward.config.duration import DurationError, parse_duration
@@ -31,12 +31,23 @@ _SHORTHANDS: Final = {
 }
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+
+class _Field(NamedTuple):
+    """One of the five fields of a cron expression: its lowest and highest value, and names for values."""
+
+    name: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+
+
 _FIELDS: Final = (
-    ("minute", 0, 59, ()),
-    ("hour", 0, 23, ()),
-    ("day of the month", 1, 31, ()),
-    ("month", 1, 12, _MONTHS),
-    ("day of the week", 0, 7, _DAYS),
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of the month", 1, 31),
+    _Field("month", 1, 12, _MONTHS),
+    _Field("day of the week", 0, 7, _DAYS),
 )
 _PART: Final = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,3}))?")
 _YEARS: Final = 41
@@ -153,7 +164,7 @@ def parse_cron(text: str) -> Cron:
         raise CronError(f"has {len(matches)} fields, not five: minute, hour, day, month, day of the week")
     words = [each[0].lower() for each in matches]
     checked = [
-        _checked(word, place.start(), *field)
+        _checked(word, place.start(), field)
         for word, place, field in zip(words, matches, _FIELDS, strict=True)
     ]
     try:
@@ -161,8 +172,8 @@ def parse_cron(text: str) -> Cron:
     except CroniterError as error:
         raise CronError(str(error)) from error
     sets = [
-        range(low, high + 1) if "*" in values else sorted({int(each) for each in values})
-        for values, (_, low, high, _) in zip(expanded, _FIELDS, strict=True)
+        range(field.low, field.high + 1) if "*" in values else sorted({int(each) for each in values})
+        for values, field in zip(expanded, _FIELDS, strict=True)
     ]
     minutes, hours, days, months, weekdays = sets
     return Cron(
@@ -176,32 +187,34 @@ def parse_cron(text: str) -> Cron:
     )
 
 
-def _checked(word: str, at: int, field: str, low: int, high: int, names: tuple[str, ...]) -> str:
+def _checked(word: str, at: int, field: _Field) -> str:
     """A field as croniter reads it. Refuses random, reversed and out-of-range values, which croniter accepts."""
     parts: list[str] = []
     for part in word.split(","):
         match = _PART.fullmatch(part)
         if match is None:
-            raise CronError(f"{part[:40]!r} is not understood in the {field}", at)
-        values = [
-            _number(each, field, low, high, names, at) for each in match.group(1, 2) if each is not None
-        ]
+            raise CronError(f"{part[:40]!r} is not understood in the {field.name}", at)
+        values = [_number(each, field, at) for each in match.group(1, 2) if each is not None]
         if len(values) == 2 and values[0] > values[1]:
-            raise CronError(f"{part!r} is a reversed range in the {field}", at)
+            raise CronError(f"{part!r} is a reversed range in the {field.name}", at)
         if match[3] is not None and int(match[3]) == 0:
-            raise CronError(f"{part!r} has a step of 0 in the {field}", at)
+            raise CronError(f"{part!r} has a step of 0 in the {field.name}", at)
         if match[3] is not None and len(values) == 1:
-            raise CronError(f"{part!r} has a step without a range in the {field}", at)
-        is_far = match[3] is not None and int(match[3]) > high  # such a step leads to the first value alone
-        parts.append(str(values[0] if values else low) if is_far else part)
+            raise CronError(f"{part!r} has a step without a range in the {field.name}", at)
+        is_far = (
+            match[3] is not None and int(match[3]) > field.high
+        )  # such a step leads to the first value alone
+        parts.append(str(values[0] if values else field.low) if is_far else part)
         at += len(part) + 1
     return ",".join(parts)
 
 
-def _number(text: str, field: str, low: int, high: int, names: tuple[str, ...], at: int) -> int:
-    value = low + names.index(text) if text in names else int(text) if text.isdecimal() else -1
-    if not low <= value <= high:
-        raise CronError(f"{text!r} is not in the {field}: {low} to {high}", at)
+def _number(text: str, field: _Field, at: int) -> int:
+    value = (
+        field.low + field.names.index(text) if text in field.names else int(text) if text.isdecimal() else -1
+    )
+    if not field.low <= value <= field.high:
+        raise CronError(f"{text!r} is not in the {field.name}: {field.low} to {field.high}", at)
     return value
 
 

@@ -16,7 +16,7 @@ _PART: Final = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _DEEP_KEY: Final = re.compile(
     rf"(?:^|[\[{{,])[ \t]*{_PART}(?:[ \t]*\.[ \t]*{_PART}){{{MAX_DEPTH}}}", re.MULTILINE
 )
-"""A key that is nested too deeply to be read. In a text it would be refused, too, which nobody has written yet."""
+"""A key that is nested too deeply to be read. The same characters inside a text match, too, and are refused with it."""
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")

@@ -230,7 +230,7 @@ def _read(
     if sort == "event":
         return _event(value, loc, surroundings, complain)
     composite = next(each for each in _COMPOSITES if each == sort)
-    return _composite(composite, value, loc, level, surroundings, complain)
+    return _composite(composite, value, loc, level=level, surroundings=surroundings, complain=complain)
 
 
 def _event(
@@ -288,6 +288,7 @@ def _composite(
     composite: Composite,
     value: Mapping[str, JsonValue],
     loc: Location,
+    *,
     level: int,
     surroundings: Surroundings,
     complain: Complain,
