@@ -16,7 +16,8 @@ from runward.daemon.cli.shell.context import own_settings, settings_in_force
 from runward.daemon.cli.terminal.options import NamedPath
 from runward.daemon.cli.terminal.output import fail, note, print_json, safe
 from runward.daemon.store.reading import STORE, exists
-from runward.daemon.views.text import iso, local, size
+from runward.daemon.views.text import local, size
+from runward.handlers.times import iso
 
 if TYPE_CHECKING:
     from runward.daemon.backup import Plan
@@ -168,7 +169,6 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
 
 
 def _value(plan: "Plan", dry_run: bool) -> JsonValue:
-    from runward.daemon.views.approvals import step_id
 
     return {
         "backup": str(plan.backup),
@@ -188,7 +188,7 @@ def _value(plan: "Plan", dry_run: bool) -> JsonValue:
                 "approval_id": each.id,
                 "chain_run_id": each.run,
                 "chain": each.chain,
-                "step": {"index": each.step, "id": step_id(each)},
+                "step": {"index": each.step, "id": each.step_id()},
             }
             for each in plan.approvals
         ],
@@ -196,7 +196,6 @@ def _value(plan: "Plan", dry_run: bool) -> JsonValue:
 
 
 def _tell(plan: "Plan", dry_run: bool) -> None:
-    from runward.daemon.views.approvals import step_id
 
     will, found = ("would be ", plan.examined) if dry_run else ("", plan.examined)
     click.echo(
@@ -218,7 +217,7 @@ def _tell(plan: "Plan", dry_run: bool) -> None:
         )
     for each in plan.approvals:
         click.echo(
-            f"waits for a person: step {safe(step_id(each))} of {safe(each.run)} ({safe(each.chain)});"
+            f"waits for a person: step {safe(each.step_id())} of {safe(each.run)} ({safe(each.chain)});"
             " `runward chain approvals` shows it"
         )
     if not dry_run:

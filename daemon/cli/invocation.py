@@ -13,14 +13,9 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, one_of
 from runward.daemon.cli.terminal.options import Moment, limit_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
-from runward.daemon.store.reading_artifacts import ArtifactRow, artifacts_of
 from runward.daemon.store.reading_chains import ChainStepRow
-from runward.daemon.store.reading_invocations import (
-    InvocationRow,
-    Wanted,
-    invocations,
-    invocations_called,
-)
+from runward.daemon.store.tables.artifacts import ArtifactRow, artifacts_of
+from runward.daemon.store.tables.invocations import InvocationRow, Wanted, invocations, invocations_called
 from runward.daemon.views.chain_runs import (
     STATUSES,
     invocation_as_json,

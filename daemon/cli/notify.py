@@ -15,8 +15,7 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, one_of
 from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
-from runward.daemon.store.reading_notices import NoticeRow, notices, notices_called
-from runward.daemon.views.requests import notice_as_json
+from runward.daemon.store.tables.notices import NoticeRow, notices, notices_called
 from runward.daemon.views.text import ago
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def list_notices(context: click.Context, state: str | None, limit: int, as_json:
     with store_to_read(settings_in_force(context)) as connection:
         found = notices(connection, state, limit or -1)
     if as_json:
-        print_json([notice_as_json(each) for each in found])
+        print_json([each.as_json() for each in found])
     elif not found:
         click.echo("no notices")
     else:

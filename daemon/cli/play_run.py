@@ -35,6 +35,7 @@ from runward.daemon.rundir.growing import Line, Tail, ends_with
 from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading, reading_queue, reading_sessions, reading_starts
 from runward.daemon.store.ownership import prepare
+from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import journal_place
 from runward.handlers.foreign_json import NotJson
 from runward.handlers.layouts.native import session_key
@@ -154,7 +155,7 @@ class Standing(NamedTuple):
     status: str
     problem: str | None = None
     directory: str | None = None
-    session: reading_sessions.SessionRow | None = None
+    session: SessionRow | None = None
 
 
 def watch(state: str, asked: Asked, follow: bool, as_json: bool) -> int:
@@ -209,7 +210,7 @@ def _not_begun(asked: Asked, standing: Standing, as_json: bool) -> int:
     return WRONG_USAGE if standing.status == "refused" else NOT_SO
 
 
-def _over(asked: Asked, session: reading_sessions.SessionRow, as_json: bool, is_stream: bool) -> int:
+def _over(asked: Asked, session: SessionRow, as_json: bool, is_stream: bool) -> int:
     if as_json:
         reason: JsonValue = {"code": session.reason_code, "summary": session.reason_summary}
         said = asked.as_json(session.status, None, reason=reason, delivery=session.delivery)
@@ -220,7 +221,7 @@ def _over(asked: Asked, session: reading_sessions.SessionRow, as_json: bool, is_
     return BY_STATUS[session.status]
 
 
-def _wait_for_journal(state: str, session: reading_sessions.SessionRow, followed: "Followed") -> None:
+def _wait_for_journal(state: str, session: SessionRow, followed: "Followed") -> None:
     """Until the journal has all its lines: they are written after the verdict."""
     give_up = time.monotonic() + _LAST_LINES
     while time.monotonic() < give_up:

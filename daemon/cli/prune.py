@@ -15,8 +15,9 @@ from runward.daemon.cli.shell.asking import ask_daemon, need_daemon, note_withou
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.terminal.options import Length, timeout_option
 from runward.daemon.cli.terminal.output import print_json
-from runward.daemon.store import reading_pruning
-from runward.daemon.views.text import iso, local
+from runward.daemon.store.tables import prunings
+from runward.daemon.views.text import local
+from runward.handlers.times import iso
 
 _SHORTEST: Final = 1.0
 """Seconds that a session must have been over, at least."""
@@ -71,7 +72,7 @@ def prune(
 
 def _say_what_would_go(settings: Settings, before: float, now: float, as_json: bool) -> None:
     with store_to_read(settings) as connection:
-        found = reading_pruning.prunable(connection, before, now)
+        found = prunings.prunable(connection, before, now)
     if as_json:
         print_json({"before": iso(before), "sessions": found.sessions, "still_owed": found.owed})
         return
@@ -91,8 +92,8 @@ def _ask(settings: Settings, now: float, older_than: float) -> str:
 
 
 def _wait(settings: Settings, request: str, before: float, patience: float, as_json: bool) -> None:
-    def ended(connection: sqlite3.Connection) -> reading_pruning.PruningRow | None:
-        found = reading_pruning.pruning(connection, request)
+    def ended(connection: sqlite3.Connection) -> prunings.PruningRow | None:
+        found = prunings.pruning(connection, request)
         return found if found is not None and found.ended_at is not None else None
 
     found = wait_for(settings, patience, ended, lambda: "it is not done yet; it continues")

@@ -23,7 +23,6 @@ from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import align, coloured, fail, print_json, print_table, safe
 from runward.daemon.store import reading_queue
 from runward.daemon.store.reading_queue import JobRow
-from runward.daemon.views.requests import job_as_json
 from runward.daemon.views.text import ago, local
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def list_jobs(context: click.Context, state: str | None, limit: int | None, as_j
         else:
             jobs = reading_queue.jobs_in_state(connection, state, limit)
     if as_json:
-        print_json([job_as_json(job) for job in jobs])
+        print_json([job.as_json() for job in jobs])
     elif not jobs:
         click.echo("the queue is empty" if state is None else f"no jobs are {state}")
     else:
@@ -110,7 +109,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
     with store_to_read(settings_in_force(context)) as connection:
         job = find_job(connection, identifier)
     if as_json:
-        print_json(job_as_json(job))
+        print_json(job.as_json())
         return
     now = time.time()
     facts = [

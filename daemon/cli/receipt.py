@@ -27,7 +27,7 @@ from runward.daemon.disk.receipt_keys import KeyRefused, OwnKey, own_key, own_ke
 from runward.daemon.rundir.bundle_verifying import part_hashes, receipt_fields
 from runward.daemon.store import reading_queue
 from runward.daemon.store.reading_bundles import SigningRow, signing
-from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import SessionBundle, session_bundle
 from runward.handlers.bundle.signatures import (
     NoLibrary,

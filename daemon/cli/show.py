@@ -12,8 +12,15 @@ from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
-from runward.daemon.store.reading_shows import PlayRow, ShowRow, plan_of, plays_of, shows, shows_called
-from runward.daemon.views.shows import listed_show, whole_show
+from runward.daemon.store.tables.shows import (
+    PlayRow,
+    ShowRow,
+    plan_of,
+    plays_of,
+    shows,
+    shows_called,
+    whole_show,
+)
 from runward.daemon.views.text import ago
 from runward.handlers.secrets import text_without_secrets
 
@@ -43,7 +50,7 @@ def list_shows(context: click.Context, as_json: bool) -> None:
     with store_to_read(settings_in_force(context)) as connection:
         found = shows(connection)
     if as_json:
-        print_json([listed_show(each) for each in found])
+        print_json([each.as_json() for each in found])
     elif not found:
         click.echo("no shows")
     else:

@@ -20,7 +20,8 @@ from runward.daemon.store.reading_sessions import RunningRow
 from runward.daemon.views.needs import Need, agreeing, how_to_start, needs, table, tables
 from runward.daemon.views.sessions import NOT_KNOWN
 from runward.daemon.views.status import Status, status_of
-from runward.daemon.views.text import ago, duration, lag, local, moment_of
+from runward.daemon.views.text import ago, duration, lag, local
+from runward.handlers.times import moment_of
 
 USUAL_PERIOD: Final = "2"
 """Seconds between two pages by default, as for watch(1)."""

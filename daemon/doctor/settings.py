@@ -24,7 +24,7 @@ from runward.daemon.hooks.settings_file import Refused, read_settings_file
 from runward.daemon.host.report import Report, read_report
 from runward.daemon.store import reading
 from runward.daemon.store.ownership import UNREAD, holder, how_to_start_runs
-from runward.daemon.store.reading_notices import notices_by_state
+from runward.daemon.store.tables.notices import notices_by_state
 from runward.daemon.web.sockets import CannotListen, HttpReport, open_sockets
 
 _TAKEN_BY_ITSELF: Final = (

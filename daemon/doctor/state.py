@@ -20,12 +20,13 @@ from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.host.report import read_report
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
 from runward.daemon.rundir.journal_reading import JournalAway, lines_with_hashes
-from runward.daemon.store import reading, reading_problems, reading_queue, reading_sessions
+from runward.daemon.store import reading, reading_files, reading_queue, reading_sessions
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.ownership import holder, how_to_start_daemon
 from runward.daemon.store.reading import STORE
 from runward.daemon.store.schema import Soundness, quick_check, soundness, strange_schema
 from runward.daemon.store.session_state import FreshStore, keys_after, packed_among, state_of
+from runward.daemon.store.tables.sessions import SessionRow, session_rows
 from runward.daemon.users import as_root, name_of, run_as
 from runward.handlers.contracts.snapshots import BrokenSnapshot, snapshot_of, stored_contract
 from runward.handlers.foreign_json import read_json
@@ -210,7 +211,7 @@ def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
     with reading.reading(installation.settings.state_dir) as connection:
         held = reading_queue.held_by_reason(connection)
         figures = reading_queue.queue_figures(connection, time.time())
-        problems = reading_problems.problems(connection)
+        problems = reading_files.problems(connection)
     for reason, count in held:
         fix = "fix the cause, then `runward queue retry --all`; `runward queue` shows them"
         yield Finding(
@@ -350,7 +351,7 @@ def _some(
     """The next sessions after `last`; returns the last one of them, None if there is none."""
     keys = keys_after(connection, last, AT_ONCE)
     packed = packed_among(connection, keys)
-    for row in reading_sessions.sessions_with_keys(connection, keys):
+    for row in session_rows(connection, keys):
         rebuilt.sessions += 1
         live = state_of(connection, row.key, packed.get(row.key))
         try:
@@ -377,7 +378,7 @@ def _compare(
     connection: sqlite3.Connection,
     state: str,
     fresh: FreshStore,
-    row: reading_sessions.SessionRow,
+    row: SessionRow,
     live: Mapping[str, JsonValue],
     on_the_way: OnTheWay,
 ) -> _Outcome:
@@ -407,9 +408,7 @@ def _told(contents: Iterable[bytes]) -> list[dict[str, JsonValue]]:
     return [value for value in read if isinstance(value, dict)]
 
 
-def _on_disk(
-    state: str, row: reading_sessions.SessionRow, hashes: set[str], on_the_way: OnTheWay
-) -> Iterator[JsonValue]:
+def _on_disk(state: str, row: SessionRow, hashes: set[str], on_the_way: OnTheWay) -> Iterator[JsonValue]:
     directory = os.path.join(state, journal_directory(row.layout, row.key, row.path))
     if row.layout != NATIVE and not os.path.lexists(directory):
         return  # it was in our own state: nobody but Runward may remove it

@@ -321,7 +321,7 @@ class Pruner(Part):
                 # Just before the records: a daemon that is killed in between leaves records without files,
                 # which are pruned next time, and no files that nobody knows.
                 await self._remove_parts(due.keys)
-                count = [] if event is None else [prunings.counted(event, len(due.keys))]
+                count = [] if event is None else [prunings.sessions_counted(event, len(due.keys))]
                 await self.store.run([*due.statements, *count], "prune")
             return due
 

@@ -199,7 +199,7 @@ def show(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Docum
     documents = {str(key): unpack(content) for key, content in found}
     if not documents:
         return documents
-    from runward.daemon.store.reading_pruning import ASKED
+    from runward.daemon.store.tables.prunings import ASKED
 
     events: list[tuple[Value, ...]] = []
     for table, chosen in CHOSEN.items():

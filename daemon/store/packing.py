@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runward.daemon.store.packed_document import CHOSEN, COLUMNS, Document, insert, pack, select, unpack
-from runward.daemon.store.reading_pruning import ASKED, ASKED_LATELY, NOTHING_OWED
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables.prunings import ASKED, ASKED_LATELY, NOTHING_OWED
 from runward.daemon.store.transaction import Row, Statement, as_bytes, as_float, as_int, listed
 
 _DELETE: Final = "delete from absent_events where last = ?"

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from runward.daemon.store.packing import absent, packed_sessions
-from runward.daemon.store.reading_pruning import ASKED, ASKED_LATELY, NOTHING_OWED
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
+from runward.daemon.store.tables.prunings import ASKED, ASKED_LATELY, NOTHING_OWED
 from runward.daemon.store.transaction import Row, Statement, Value, as_float, as_int, listed
 from runward.handlers.model.events import Event
 from runward.handlers.model.exchange import IntentMade

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.daemon.store.reading import STORE, open_to_read
-from runward.daemon.store.reading_pruning import PROGRESS
+from runward.daemon.store.tables.prunings import PROGRESS
 from runward.handlers.model.part import Part, load_parts
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import Final, Literal, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store.reading import begins
+from runward.handlers.times import iso
 
 
 class ChainRunRow(NamedTuple):
@@ -25,6 +26,18 @@ class ChainRunRow(NamedTuple):
     trigger_event: str
     definition: str
     depth: int
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """A chain run as it appears in lists."""
+        return {
+            "chain_run_id": self.id,
+            "chain": self.chain,
+            "status": self.status,
+            "reason": {"code": self.reason_code, "summary": self.reason_summary},
+            "current_step": self.current_step,
+            "created_at": iso(self.created_at),
+            "updated_at": iso(self.updated_at),
+        }
 
 
 class ChainStepRow(NamedTuple):
@@ -225,6 +238,30 @@ class ApprovalRow(NamedTuple):
     definition: str
     asked_before: int
     run_status: str
+
+    def step_id(self) -> str:
+        """The id of the step that waits."""
+        step = json.loads(self.definition)["steps"][self.step]
+        return str(step.get("id", f"step{self.step}"))
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """An approval, with all that it is bound to."""
+        from runward.handlers.left_files import unbound
+
+        return {
+            "approval_id": self.id,
+            "chain_run_id": self.run,
+            "chain": self.chain,
+            "step": {"index": self.step, "id": self.step_id()},
+            "shown_hash": self.shown_hash,
+            "shown": json.loads(self.shown),
+            "asked_at": iso(self.asked_at),
+            "expires_at": None if self.expires_at is None else iso(self.expires_at),
+            "asked_before": self.asked_before,
+            "not_covered": [
+                {"path": path, "why": what} for path, what in unbound(json.loads(self.shown)).items()
+            ],
+        }
 
 
 _APPROVALS = (

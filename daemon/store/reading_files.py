@@ -1,4 +1,4 @@
-"""Files that sessions produced, as commands read them from the store: as verified, and as hashed later."""
+"""Files, as commands read them from the store: what sessions produced, and what is wrong with those that people and agents write."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -43,3 +43,23 @@ def kept_files(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str,
         taken = None if hashed[-1] is None else HashedFile(*hashed)
         found.setdefault(key, []).append(KeptFile(identifier, path, size, modified_ns, taken))
     return found
+
+
+class ProblemRow(NamedTuple):
+    """What is wrong with a file that somebody wrote."""
+
+    path: str
+    line: int | None
+    message: str
+    fix: str | None
+    since: float
+
+
+def problems(connection: sqlite3.Connection, directory: str | None = None) -> list[ProblemRow]:
+    """What is wrong with people's and agents' files; only in `directory` and below it, if one is given."""
+    rows = connection.execute(
+        "select path, line, message, mend, since from problems"
+        " where ?1 is null or path = ?1 or substr(path, 1, length(?1) + 1) = ?1 || '/' order by path, line",
+        (directory,),
+    )
+    return [ProblemRow(*row) for row in rows]

@@ -7,7 +7,9 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from runward.config.json_value import JsonValue
 from runward.daemon.store.transaction import listed
+from runward.handlers.times import iso
 
 
 class EventRow(NamedTuple):
@@ -52,6 +54,23 @@ class JobRow(NamedTuple):
     error: str | None
     updated_at: float
     blocked_by: int | None
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """A self as `queue list --json` prints it."""
+        return {
+            "id": self.id,
+            "event": self.event_key,
+            "type": self.event_type,
+            "handler": self.handler,
+            "lane": self.lane,
+            "state": self.state,
+            "tries": self.tries,
+            "error": self.error,
+            "recorded_at": iso(self.recorded_at),
+            "due_at": iso(self.run_after) if self.run_after else None,
+            "updated_at": iso(self.updated_at),
+            "blocked_by": self.blocked_by,
+        }
 
 
 class CancellationRow(NamedTuple):

@@ -6,79 +6,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from runward.config.root import NATIVE
-from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import packed_document
-from runward.handlers.model.processes import bare_host
+from runward.daemon.store.tables.sessions import ACTIVITY, SessionRow, StatusChange, here, session_rows
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 """Sorts after every other character: what begins with a text sorts between that text and the text followed by this."""
-
-_ACTIVITY: Final = (
-    "case when s.status <> 'running' then null when s.layout <> :native then c.activity"
-    " when coalesce(json_extract(c.state, '$[8]'), json_extract(c.state, '$[9]')) is not null"
-    " and coalesce(json_extract(c.state, '$[10]'), :here) in (:here, :host)"
-    " then 'active' end"
-)
-"""What a session does. A native run works as long as its process does: where its launcher or its process is known (the
-fields 8 and 9 of what is remembered of its directory), here (10, as `is_here` says)."""
-
-_ABOUT: Final = "case when s.layout <> :native then json_extract(c.state, '$[10]') end"
-"""What is shown of a foreign session: field 10 of what is remembered about it."""
-
-
-class SessionRow(NamedTuple):
-    """A session as stored. Times are Unix seconds; `*_json`, `evidence_refs` and `linked` are JSON texts.
-
-    `activity` is what a running session does, None if it is not known whether it still runs. `linked` are the keys of
-    the sessions that were started inside it, and of the launcher's that it was started in. `about` is a JSON list:
-    directory, first prompt, model, tokens in and out, each of which may be null. `not_judged_yet` comes from the run's
-    own files. `cwd` is present if it was requested.
-    """
-
-    key: str
-    session_id: str
-    layout: str
-    root: str
-    path: str
-    kind: str
-    status: str
-    attempt: int
-    origin: str
-    started_at: float
-    finished_at: float | None
-    ended_by: str | None
-    reason_code: str
-    reason_summary: str
-    evidence_refs: str
-    playbook: str | None
-    agent: str | None
-    invocation_id: str | None
-    containment: str | None
-    artifacts_path: str
-    artifact_contract_json: str | None
-    contract_basis: str | None
-    contract_problem: str | None
-    artifact_verification_json: str | None
-    delivery: str | None
-    folded: bool
-    activity: str | None
-    linked: str
-    about: str | None = None
-    not_judged_yet: bool = False
-    cwd: str | None = None
-
-
-class StatusChange(NamedTuple):
-    """A row of a session's status history."""
-
-    attempt: int
-    at: float
-    replaced: str | None
-    status: str
-    reason_code: str
-    reason_summary: str
-    evidence_refs: str
-    source: str
 
 
 class Directory(NamedTuple):
@@ -176,11 +108,11 @@ def sessions(
     )
     chosen = [key for (key,) in keys]
     if wanted.cwd is None:
-        return _rows(connection, chosen)
+        return session_rows(connection, chosen)
     found: list[SessionRow] = []
     for start in range(0, len(chosen), _AT_ONCE):
         cwds = working_directories(connection, chosen[start : start + _AT_ONCE])
-        rows = _rows(connection, list(cwds))
+        rows = session_rows(connection, list(cwds))
         found += [row for row in (row._replace(cwd=cwds[row.key]) for row in rows) if wanted.has(row)]
         if limit is not None and len(found) >= limit:
             return found[:limit]
@@ -225,42 +157,7 @@ def _declared_cwd(key: str, document: packed_document.Document) -> str | None:
 
 def session(connection: sqlite3.Connection, key: str) -> SessionRow | None:
     """The session with this key."""
-    return next(iter(_rows(connection, [key])), None)
-
-
-def sessions_with_keys(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
-    """The sessions with these keys, newest first."""
-    return _rows(connection, keys)
-
-
-def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
-    packed = packed_document.show(connection, keys)
-    rows = connection.execute(
-        "select s.key, session_id, layout, s.root, path, kind, status, attempt, origin, started_at,"  # noqa: S608 - one of our own constants
-        " finished_at, ended_by, reason_code, reason_summary, evidence_refs, playbook, agent, invocation_id, containment,"
-        " artifacts_path, artifact_contract_json, contract_basis, contract_problem,"
-        f" artifact_verification_json, delivery, folded, {_ACTIVITY},"
-        " (select json_group_array(other) from (select linked as other from links where launcher = s.key"
-        "  union all select launcher from links where linked = s.key)),"
-        f" {_ABOUT}"
-        " from sessions s left join cursors c"
-        " on c.key = case s.layout when :native then substr(s.key, length(:native) + 2) else s.key end"
-        " where s.key in (select value from json_each(:keys)) order by started_at desc, s.key",
-        {"keys": json.dumps(keys), **_here()},
-    )
-    found = [SessionRow(*row) for row in rows]
-    return [_whole(row, packed[row.key]) if row.key in packed else row for row in found]
-
-
-def _here() -> dict[str, str]:
-    place = own_host()
-    return {"native": NATIVE, "here": place, "host": bare_host(place)}
-
-
-def _whole(row: SessionRow, document: packed_document.Document) -> SessionRow:
-    return row._replace(
-        evidence_refs=document.evidence_refs, artifact_verification_json=document.verification
-    )
+    return next(iter(session_rows(connection, [key])), None)
 
 
 def sessions_called(connection: sqlite3.Connection, text: str, limit: int) -> list[tuple[str, str]]:
@@ -349,10 +246,10 @@ def sessions_by_status(connection: sqlite3.Connection) -> dict[str, int]:
 def running(connection: sqlite3.Connection, limit: int) -> list[RunningRow]:
     """The running sessions, oldest first, at most `limit` of them."""
     rows = connection.execute(
-        f"select s.session_id, s.layout, s.playbook, s.agent, s.started_at, {_ACTIVITY} from cursors c"  # noqa: S608 - one of our own constants
+        f"select s.session_id, s.layout, s.playbook, s.agent, s.started_at, {ACTIVITY} from cursors c"  # noqa: S608 - one of our own constants
         " join sessions s on s.key = c.session_key where c.phase = 'open' and s.status = 'running'"
         " order by s.started_at, s.key limit :limit",
-        {"limit": limit, **_here()},
+        {"limit": limit, **here()},
     )
     return [RunningRow(*row) for row in rows]
 
@@ -414,7 +311,7 @@ def unseen_failures(connection: sqlite3.Connection, now: float, limit: int | Non
         "select key from sessions where unseen_at >= ? order by unseen_at desc, key limit ?",
         (since, -1 if limit is None else limit),
     )
-    rows = sessions_with_keys(connection, [key for (key,) in keys])
+    rows = session_rows(connection, [key for (key,) in keys])
     return Failures(total, sorted(rows, key=lambda row: (-(row.finished_at or 0.0), row.key)))
 
 

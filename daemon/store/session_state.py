@@ -15,34 +15,10 @@ from runward.daemon.store.hash_chain import GENESIS_HEAD
 from runward.daemon.store.packed_document import Document
 from runward.daemon.store.schema import make_empty
 from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables.sessions import STATE
 from runward.handlers.model.effects import Effects
 from runward.handlers.model.sessions import AttemptStarted
 
-_SESSION: Final = (
-    "session_id",
-    "layout",
-    "kind",
-    "status",
-    "attempt",
-    "origin",
-    "started_at",
-    "finished_at",
-    "ended_by",
-    "reason_code",
-    "reason_summary",
-    "evidence_refs",
-    "playbook",
-    "agent",
-    "invocation_id",
-    "containment",
-    "artifacts_path",
-    "artifact_contract_json",
-    "contract_basis",
-    "contract_problem",
-    "artifact_verification_json",
-    "delivery",
-    "folded",
-)
 _ATTEMPT: Final = ("started_at", "status", "ended_by", "reason_code", "ended_at", "produced")
 _CHANGE: Final = ("at", "replaced", "status", "reason_code", "reason_summary", "evidence_refs", "source")
 _JSON: Final = frozenset(
@@ -69,13 +45,13 @@ def state_of(
 ) -> dict[str, JsonValue]:
     """The fields of a session by name, JSON as its value; empty if there is no such session."""
     found: dict[str, JsonValue] = {}
-    row = connection.execute(_select(_SESSION, "sessions where key = ?"), (key,)).fetchone()
+    row = connection.execute(_select(STATE, "sessions where key = ?"), (key,)).fetchone()
     if row is None:
         return found
     if packed is not None:
         whole = {"evidence_refs": packed.evidence_refs, "artifact_verification_json": packed.verification}
-        row = [whole.get(name, value) for name, value in zip(_SESSION, row, strict=True)]
-    _add(found, "", _SESSION, row)
+        row = [whole.get(name, value) for name, value in zip(STATE, row, strict=True)]
+    _add(found, "", STATE, row)
     attempts = _select(("attempt", *_ATTEMPT), "attempts where session_key = ? order by attempt")
     for attempt, *row in connection.execute(attempts, (key,)):
         _add(found, f"attempts/{attempt}/", _ATTEMPT, row)

@@ -21,14 +21,14 @@ from starlette.routing import Route
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.store.reading_artifacts import (
+from runward.daemon.store.reading_sessions import session
+from runward.daemon.store.tables.artifacts import (
     Newest,
     Wanted,
     artifact_with,
     has_artifacts,
     newest_artifacts,
 )
-from runward.daemon.store.reading_sessions import session
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.pages import Entry, Pages
 from runward.daemon.studio.rendering import PAGE, address, bounded_json, page, template_at, template_called

@@ -26,7 +26,7 @@ from runward.daemon.store.reading_chains import (
 from runward.daemon.studio.filters import Filters, Older, older
 from runward.daemon.studio.pages import Act, Entry, Form, Pages
 from runward.daemon.studio.rendering import PAGE, REQUEST, page
-from runward.daemon.views.chain_runs import RUN_STATUSES, run_as_json
+from runward.daemon.views.chain_runs import RUN_STATUSES
 from runward.daemon.views.chains import (
     ChainFile,
     chain_as_json,
@@ -214,7 +214,7 @@ def _runs(connection: sqlite3.Connection, request: Request, given: Filters, chai
         after=after,
     )
     last = (rows[PAGE - 1].created_at, rows[PAGE - 1].id) if len(rows) > PAGE else None
-    return _Runs([run_as_json(each) for each in rows[:PAGE]], older(request, last, end, since))
+    return _Runs([each.as_json() for each in rows[:PAGE]], older(request, last, end, since))
 
 
 def _fire(

@@ -19,11 +19,10 @@ from runward.daemon.inbox.approval_answers import LONGEST_NOTE
 from runward.daemon.store import reading_chains, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow, ChainStepRow
-from runward.daemon.store.reading_invocations import invocations_of
+from runward.daemon.store.tables.invocations import invocations_of
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.pages import Act, Form, Pages, as_it_is
 from runward.daemon.studio.rendering import page
-from runward.daemon.views.approvals import ShownApproval, approval_as_json, shown_approval
 from runward.daemon.views.chain_runs import (
     AskedRun,
     OutcomeInWords,
@@ -32,10 +31,11 @@ from runward.daemon.views.chain_runs import (
     details_as_json,
     outcome_in_words,
 )
+from runward.daemon.views.requests import ShownApproval, shown_approval
 from runward.daemon.views.session_files import LOGS, NoFile, log_file, text_of
-from runward.daemon.views.text import moment_of
 from runward.handlers.left_files import unbound
 from runward.handlers.secrets import json_without_secrets, without_secrets_in
+from runward.handlers.times import moment_of
 
 if TYPE_CHECKING:
     from runward.daemon.views.why import Story
@@ -160,7 +160,7 @@ def _read(connection: sqlite3.Connection, settings: Settings, row: ChainRunRow, 
         if isinstance(each, dict)
     ]
     cause = reading_chains.name_of_cause(connection, row.id)
-    return _Read(run, steps, [approval_as_json(each) for each in waiting], story.as_json(), cause)
+    return _Read(run, steps, [each.as_json() for each in waiting], story.as_json(), cause)
 
 
 def _step(

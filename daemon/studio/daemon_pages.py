@@ -13,15 +13,14 @@ from starlette.routing import Route
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.store.reading_notices import notices, notices_called
 from runward.daemon.store.reading_queue import JobRow, job, open_jobs
+from runward.daemon.store.tables.notices import notices, notices_called
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.pages import Act, Entry, Form, Pages
 from runward.daemon.studio.rendering import PAGE, address, page
 from runward.daemon.views.needs import how_to_start
-from runward.daemon.views.requests import job_as_json, notice_as_json
 from runward.daemon.views.status import roots_as_json, status_in, status_of
-from runward.daemon.views.text import moment_of
+from runward.handlers.times import moment_of
 
 if TYPE_CHECKING:
     from runward.handlers.model.notices import NoticeRetryRequested
@@ -194,8 +193,8 @@ class DaemonPages(Pages):
             return {
                 "status": status_in(connection, settings, time.time()).told,
                 "roots": [*roots_as_json(settings)],
-                "jobs": [job_as_json(each) for each in open_jobs(connection, PAGE)],
-                "notices": [notice_as_json(each) for each in rows[:PAGE]],
+                "jobs": [each.as_json() for each in open_jobs(connection, PAGE)],
+                "notices": [each.as_json() for each in rows[:PAGE]],
             }, settings.state_dir
 
         data, state = await self.read(request, look)

@@ -21,7 +21,8 @@ from starlette.types import Receive, Scope, Send
 from runward.config.json_value import JsonValue
 from runward.daemon import __version__
 from runward.daemon.views.requests import RequestResult
-from runward.daemon.views.text import ago, duration, json_text, lag, moment_of, size, visible
+from runward.daemon.views.text import ago, duration, json_text, lag, size, visible
+from runward.handlers.times import moment_of
 
 MOST: Final = 64 << 10
 """Characters of one text."""

@@ -16,7 +16,8 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import search_end
-from runward.daemon.store.reading_sessions import EVERY, SessionRow, Wanted, is_unseen_failure
+from runward.daemon.store.reading_sessions import EVERY, Wanted, is_unseen_failure
+from runward.daemon.store.tables.sessions import SessionRow, verification_of
 from runward.daemon.studio.cards import card
 from runward.daemon.studio.filters import Filters, Older, older
 from runward.daemon.studio.pages import DOWNLOAD, Entry, Form, Opened, Pages, file_page, opened_file
@@ -40,7 +41,6 @@ from runward.daemon.views.sessions import (
     session_as_json,
     session_with_key,
     sessions_as_json,
-    verification_of,
 )
 from runward.daemon.views.text import duration
 from runward.handlers.secrets import json_without_secrets

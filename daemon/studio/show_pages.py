@@ -11,9 +11,9 @@ from starlette.routing import Route
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.store.reading_artifacts import artifact_with
 from runward.daemon.store.reading_sessions import session
-from runward.daemon.store.reading_shows import (
+from runward.daemon.store.tables.artifacts import artifact_with
+from runward.daemon.store.tables.shows import (
     PlayRow,
     ShowRow,
     has_shows,
@@ -23,6 +23,7 @@ from runward.daemon.store.reading_shows import (
     show_in,
     shows,
     shows_called,
+    whole_show,
 )
 from runward.daemon.studio.cards import card
 from runward.daemon.studio.filters import Filters
@@ -30,7 +31,6 @@ from runward.daemon.studio.pages import DOWNLOAD, Entry, Opened, Pages, file_pag
 from runward.daemon.studio.rendering import PAGE, address, bounded_json, page
 from runward.daemon.views.outcomes import outcomes_as_json
 from runward.daemon.views.session_files import NoFile, play_file
-from runward.daemon.views.shows import listed_show, whole_show
 from runward.handlers.model.files import Unreadable
 
 _FILTERS: Final = ("path", "play", "file", DOWNLOAD, "after")
@@ -57,7 +57,7 @@ class ShowPages(Pages):
         return page(
             request,
             "shows.html",
-            {"shows": [listed_show(each) for each in rows[:PAGE]]},
+            {"shows": [each.as_json() for each in rows[:PAGE]]},
             older=None if last is None else address(request, after=f"{last.created_at!r},{last.path}"),
             topic=None,
         )
@@ -86,7 +86,7 @@ class ShowPages(Pages):
 
         show_read = await self.read(request, look)
         if not isinstance(show_read, _Show):
-            choice: list[JsonValue] = [listed_show(each) for each in show_read]
+            choice: list[JsonValue] = [each.as_json() for each in show_read]
             return page(request, "shows.html", {"shows": choice}, older=None, topic=topic)
         older = None if show_read.last is None else address(request, after=show_read.last)
         return page(request, "show.html", {"show": show_read.show}, cards=show_read.cards, older=older)

@@ -10,7 +10,7 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.covering_root import bundle_rules
 from runward.daemon.rundir.parts_standing import parts_stand
 from runward.daemon.store.reading_bundles import BundleRow, bundle_of, growing, job_state
-from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.store.tables.sessions import SessionRow
 from runward.handlers.journal.place import journal_directory
 
 if TYPE_CHECKING:

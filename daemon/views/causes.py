@@ -14,10 +14,11 @@ from runward.config.document import read_json
 from runward.config.json_value import JsonValue
 from runward.daemon.store import reading_queue, reading_sessions, reading_starts
 from runward.daemon.store.reading_queue import CancellationRow, DecisionRow, EventRow, JobRow, LineRow
-from runward.daemon.store.reading_sessions import StatusChange
-from runward.daemon.views.text import duration, iso, local
+from runward.daemon.store.tables.sessions import StatusChange
+from runward.daemon.views.text import duration, local
 from runward.handlers.exchange.intent import line_without_content, without_content
 from runward.handlers.subjects import of_job, of_start
+from runward.handlers.times import iso
 
 Fact: TypeAlias = Mapping[str, JsonValue]
 

@@ -10,30 +10,17 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.store.reading_artifacts import ArtifactRow
 from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow, chain_steps
-from runward.daemon.store.reading_invocations import InvocationRow
+from runward.daemon.store.tables.artifacts import ArtifactRow
+from runward.daemon.store.tables.invocations import InvocationRow
 from runward.daemon.views.outcomes import outcomes_as_json
-from runward.daemon.views.text import iso
 from runward.handlers.secrets import json_without_secrets
+from runward.handlers.times import iso
 
 RUN_STATUSES: Final = (
     *("running", "completed", "failed", "timed_out", "aborted", "cancelled", "waiting_approval"),
 )
 _BEGINNING: Final = "cr_"
-
-
-def run_as_json(row: ChainRunRow) -> dict[str, JsonValue]:
-    """A chain run as it appears in lists."""
-    return {
-        "chain_run_id": row.id,
-        "chain": row.chain,
-        "status": row.status,
-        "reason": {"code": row.reason_code, "summary": row.reason_summary},
-        "current_step": row.current_step,
-        "created_at": iso(row.created_at),
-        "updated_at": iso(row.updated_at),
-    }
 
 
 Invocations: TypeAlias = Mapping[tuple[int | None, int | None], str]
@@ -55,7 +42,7 @@ def details_as_json(
     ]
     outcomes: list[JsonValue] = [_loaded(each.outcome) for each in tries.values()]
     return {
-        **run_as_json(row),
+        **row.as_json(),
         "trigger_event": json.loads(row.trigger_event),
         "fired_by": row.fired_by,
         "invocation_id": invocations.get((None, None)),

@@ -26,7 +26,8 @@ from runward.daemon.store.reading_chains import (
     last_runs,
     schedules,
 )
-from runward.daemon.views.text import iso, local
+from runward.daemon.views.text import local
+from runward.handlers.times import iso
 
 _JOINED: Final = {"all_of": " + ", "sequence": " > ", "any_of": " | "}
 _COMPOSITES: Final = {

@@ -22,12 +22,12 @@ from runward.daemon.store.reading_exchange import (
 )
 from runward.daemon.store.reading_queue import decisions_about
 from runward.daemon.views.causes import Entry
-from runward.daemon.views.text import iso
 from runward.handlers.exchange.artifacts import metadata_of
 from runward.handlers.exchange.genesis import METHODS, genesis_artifact
 from runward.handlers.exchange.intent import without_content
 from runward.handlers.model.exchange import MILLIONTHS, SCRIP, SharedArtifact
 from runward.handlers.subjects import PRINCIPAL
+from runward.handlers.times import iso
 
 _SCHEMAS: Final = ("inputSchema", "outputSchema")
 _DIALECT: Final = "$schema"

@@ -20,8 +20,7 @@ from runward.daemon.rundir.growing import Line, Tail
 from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.rundir.opening import Gone, NotRegular, open_in_run
 from runward.daemon.rundir.run_directories import look
-from runward.daemon.store.reading_sessions import SessionRow
-from runward.daemon.views.text import iso
+from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.world.processes import RealProcesses
 from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run, stored_contract
 from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
@@ -36,6 +35,7 @@ from runward.handlers.model.processes import ProcessState, RecordedProcess, has_
 from runward.handlers.model.sessions import AttemptEnded, Complaint, Launch, Signature
 from runward.handlers.sessions.observe import NEVER_SEEN, NOT_THE_LAUNCHERS, RootRule, Watched, see, together
 from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, PROCESS_GONE, MissingProcess, Standing
+from runward.handlers.times import iso
 
 if TYPE_CHECKING:
     from runward.handlers.model.reasons import ReasonCode

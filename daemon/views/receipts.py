@@ -9,7 +9,7 @@ from runward.config.settings import Settings
 from runward.daemon.disk.receipt_keys import KeyRefused, own_public_keys
 from runward.daemon.rundir.bundle_verifying import verify_bundle
 from runward.daemon.store.reading_bundles import BundleRow, bundle_of
-from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import journal_place
 from runward.handlers.bundle.parts import REPLAY, SUMMARY, part_name
 from runward.handlers.bundle.verify import FileFacts, Recorded, Verified

@@ -1,14 +1,17 @@
-"""What the daemon was asked for and has to do, as programs read it: what came of a request, jobs, and notices to people."""
+"""What a person asks of the daemon, and is asked: what came of a request, and what an approval is about."""
 
+import json
+import shlex
 import sqlite3
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.store.reading_notices import NoticeRow
-from runward.daemon.store.reading_queue import JobRow, decisions_on, event_of, jobs_for_events
-from runward.daemon.views.text import iso
+from runward.daemon.store.reading_chains import ApprovalRow
+from runward.daemon.store.reading_queue import decisions_on, event_of, jobs_for_events
+from runward.daemon.views.text import visible
+from runward.handlers.left_files import ELSEWHERE, as_lines, unbound
 
 _OPEN = ("waiting", "running")
 
@@ -50,37 +53,38 @@ def request_result(connection: sqlite3.Connection, state: Path, request: str) ->
     return RequestResult("done", f"Done: {decisions[0].summary}." if decisions else "Done.")
 
 
-def job_as_json(job: JobRow) -> dict[str, JsonValue]:
-    """A job as `queue list --json` prints it."""
-    return {
-        "id": job.id,
-        "event": job.event_key,
-        "type": job.event_type,
-        "handler": job.handler,
-        "lane": job.lane,
-        "state": job.state,
-        "tries": job.tries,
-        "error": job.error,
-        "recorded_at": iso(job.recorded_at),
-        "due_at": iso(job.run_after) if job.run_after else None,
-        "updated_at": iso(job.updated_at),
-        "blocked_by": job.blocked_by,
-    }
+_MOST_SHOWN: Final = 256 << 10
+"""Characters of each part; the hash covers all of it."""
 
 
-def notice_as_json(row: NoticeRow) -> JsonValue:
-    """A notice as `notify list --json` prints it."""
-    return {
-        "id": row.id,
-        "kind": row.kind,
-        "subject": row.subject,
-        "recipient": row.recipient,
-        "title": row.title,
-        "text": row.text,
-        "state": row.state,
-        "created_at": iso(row.created_at),
-        "tries": row.tries,
-        "next_at": iso(row.next_at) if row.state == "pending" else None,
-        "problem": row.error,
-        "settled_at": None if row.settled_at is None else iso(row.settled_at),
-    }
+class ShownApproval(NamedTuple):
+    """What a page shows of an approval, with nothing invisible in it. `parts` are titles and texts.
+
+    `unbound` are the files that it can't cover: the path, how it is shown, and why.
+    """
+
+    command: str
+    parts: list[tuple[str, str]]
+    unbound: list[tuple[str, str, str]]
+
+
+def shown_approval(row: ApprovalRow) -> ShownApproval:
+    """What a person decides about."""
+    shown = json.loads(row.shown)
+    files = as_lines(shown)
+    parts = [
+        ("Directory", visible(str(shown["cwd"])) if shown.get("cwd") else ""),
+        ("Variables", _listed(shown.get("env"))),
+        ("Outcomes before it", _listed(shown.get("outcomes"))),
+        ("Files before it, which the approval covers", visible("\n".join(files))),
+        ("What it does not cover", ELSEWHERE if files else ""),
+    ]
+    return ShownApproval(
+        visible(shlex.join(shown["argv"]))[:_MOST_SHOWN],
+        [(title, text[:_MOST_SHOWN]) for title, text in parts if text],
+        [(path, visible(path), what) for path, what in unbound(shown).items()],
+    )
+
+
+def _listed(value: JsonValue) -> str:
+    return visible(json.dumps(value, ensure_ascii=False, indent=2)) if value else ""

@@ -1,6 +1,5 @@
 """Sessions as programs read them: the objects of `session list --json` and `session show --json`."""
 
-import json
 import os
 import shlex
 import sqlite3
@@ -13,15 +12,20 @@ from runward.config.settings import Settings
 from runward.daemon.rundir.changes import last_change
 from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading_sessions
-from runward.daemon.store.reading_artifacts import Wanted, artifacts
-from runward.daemon.store.reading_files import KeptFile, kept_files
-from runward.daemon.store.reading_problems import problems
-from runward.daemon.store.reading_sessions import SessionRow, StatusChange
-from runward.daemon.views.text import ago, duration, iso, local
+from runward.daemon.store.reading_files import KeptFile, kept_files, problems
+from runward.daemon.store.tables.artifacts import Wanted, artifacts
+from runward.daemon.store.tables.sessions import (
+    SessionRow,
+    StatusChange,
+    contract_of,
+    rules_of,
+    verification_of,
+)
+from runward.daemon.views.text import ago, duration, local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
 from runward.handlers.foreign_json import NotJson, read_json
-from runward.handlers.model.files import RULES
 from runward.handlers.secrets import json_without_secrets, without_secrets_in
+from runward.handlers.times import iso
 
 _LONGEST: Final = 1 << 20
 
@@ -70,65 +74,6 @@ STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "ca
 FAILED: Final = ("failed", "timed_out", "aborted")
 
 
-def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue]:
-    """A session without the fields that only its own page needs."""
-    ended = row.finished_at
-    return {
-        "session_id": row.session_id,
-        "key": row.key,
-        "attempt": row.attempt,
-        "layout": row.layout,
-        "path": row.path,
-        "status": row.status,
-        "activity": row.activity,
-        "ended_by": row.ended_by,
-        "reason": {
-            "code": row.reason_code,
-            "summary": row.reason_summary,
-            "evidence_refs": json.loads(row.evidence_refs),
-        },
-        "started_at": iso(row.started_at),
-        "finished_at": iso(ended),
-        "duration_s": None if ended is None else round(ended - row.started_at, 6),
-        "playbook": row.playbook,
-        "agent": row.agent,
-        "invocation_id": row.invocation_id,
-        "contract_basis": row.contract_basis,
-        "contract_problem": row.contract_problem,
-        "delivery": row.delivery,
-        "origin": row.origin,
-        "linked": json.loads(row.linked),
-        **about_of(row)._asdict(),
-        "containment": row.containment,
-        "files": files_of(row, kept),
-        "not_judged_yet": row.not_judged_yet,
-    }
-
-
-class About(NamedTuple):
-    """What a foreign session is about. `usage` has `input_tokens` and `output_tokens`."""
-
-    cwd: str | None = None
-    prompt: str | None = None
-    model: str | None = None
-    usage: JsonValue = None
-
-
-def about_of(row: SessionRow) -> About:
-    """Where a foreign session works, its first prompt, its model and its tokens."""
-    if row.about is None:
-        return About()
-    cwd, prompt, model, given, made = json.loads(row.about)
-    usage = None if given is None else {"input_tokens": given, "output_tokens": made}
-    return About(cwd, prompt, model, usage)
-
-
-def tokens_of(told: About) -> str | None:
-    """The tokens of a foreign session, if they are known."""
-    usage = told.usage
-    return f"{usage['input_tokens']} in, {usage['output_tokens']} out" if isinstance(usage, dict) else None
-
-
 def details_of(
     row: SessionRow,
     history: Sequence[StatusChange],
@@ -146,7 +91,7 @@ def details_of(
         for change in history
     ]
     launched = launched_command(row)
-    summary = summary_of(row, kept)
+    summary = row.as_json(kept)
     words: list[JsonValue] | None = None if launched.words is None else [*launched.words]
     return {
         **summary,
@@ -157,56 +102,6 @@ def details_of(
         "rules": rules_of(row),
         "artifacts": [*outcomes],
         "history": changes,
-    }
-
-
-def contract_of(row: SessionRow) -> JsonValue:
-    """The snapshot of the session's contract; None if it has no contract."""
-    return None if row.artifact_contract_json is None else json.loads(row.artifact_contract_json)
-
-
-def verification_of(row: SessionRow) -> JsonValue:
-    """The verification object as ADR-0029 writes it; None if nothing was verified."""
-    kept = _kept_verification(row)
-    return {key: value for key, value in kept.items() if key != RULES} if kept is not None else None
-
-
-def rules_of(row: SessionRow) -> list[JsonValue]:
-    """The result of each rule of the contract at the last verification."""
-    rules = (_kept_verification(row) or {}).get(RULES)
-    return rules if isinstance(rules, list) else []
-
-
-def _kept_verification(row: SessionRow) -> dict[str, JsonValue] | None:
-    kept = None if row.artifact_verification_json is None else json.loads(row.artifact_verification_json)
-    return kept if isinstance(kept, dict) else None
-
-
-def files_of(row: SessionRow, kept: Sequence[KeptFile]) -> list[JsonValue]:
-    """The files that the session left behind as its contract expects, with their hashes once computed.
-
-    `size` is that of what was hashed, else that of what was verified.
-    """
-    known = {each.id: each for each in kept}
-    return [_file(each, known.get(str(each["id"]))) for each in produced_of(row)]
-
-
-def produced_of(row: SessionRow) -> list[dict[str, JsonValue]]:
-    """What the last verification found: `id`, `path` and `size` of each."""
-    verification = verification_of(row)
-    produced = verification.get("produced") if isinstance(verification, dict) else None
-    return [each for each in produced if isinstance(each, dict)] if isinstance(produced, list) else []
-
-
-def _file(verified: dict[str, JsonValue], kept: KeptFile | None) -> JsonValue:
-    hashed = kept.hashed if kept is not None else None
-    taken = hashed is not None and hashed.sha256 is not None
-    return {
-        "id": verified["id"],
-        "path": verified["path"],
-        "size": hashed.size if hashed is not None and taken else verified["size"],
-        "sha256": hashed.sha256 if hashed is not None else None,
-        "problem": hashed.problem if hashed is not None else None,
     }
 
 
@@ -240,7 +135,7 @@ def sessions_as_json(
     """What a list says of each of these sessions, without what looks like a secret."""
     kept = kept_files(connection, [row.key for row in rows])
     listed = json_without_secrets(
-        [summary_of(row, kept.get(row.key, [])) for row in rows], settings.bundle.rules.redact
+        [row.as_json(kept.get(row.key, [])) for row in rows], settings.bundle.rules.redact
     )
     assert isinstance(listed, list)
     return listed
@@ -254,7 +149,6 @@ def session_as_json(
     `report` takes what keeps signatures from being checked.
     """
     from runward.daemon.views.bundles import bundle_json, shown_bundle
-    from runward.daemon.views.outcomes import artifact_as_json
 
     history = reading_sessions.status_history(connection, row.key)
     kept = kept_files(connection, [row.key]).get(row.key, [])
@@ -264,7 +158,7 @@ def session_as_json(
         {"path": each.path, "line": each.line, "message": each.message, "fix": each.fix}
         for each in problems(connection, row.path)
     ]
-    details = details_of(row, history, kept, [artifact_as_json(each) for each in outcomes])
+    details = details_of(row, history, kept, [each.as_json() for each in outcomes])
     told = {**details, "bundle": bundle_json(bundle, settings, report), "problems": complaints}
     return without_secrets_in(told, settings.bundle.rules.redact)
 

@@ -23,16 +23,17 @@ from runward.daemon.store import (
     reading,
     reading_chains,
     reading_exchange,
-    reading_problems,
+    reading_files,
     reading_queue,
     reading_sessions,
 )
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_notices import notices_by_state
 from runward.daemon.store.reading_sessions import unseen_failures
+from runward.daemon.store.tables.notices import notices_by_state
+from runward.daemon.store.tables.sessions import SessionRow, session_rows
 from runward.daemon.views.daemon_report import report_of, settings_in_report, stalled_s
 from runward.daemon.views.needs import needs
-from runward.daemon.views.text import iso
+from runward.handlers.times import iso
 
 if TYPE_CHECKING:
     from runward.config.chain import Chain
@@ -337,15 +338,15 @@ def _failures(connection: sqlite3.Connection, settings: Settings, now: float) ->
 def _waiting_agents(connection: sqlite3.Connection, settings: Settings) -> JsonValue:
     """The running sessions whose agent waits for an answer: how many, and those that began first."""
     keys = reading_sessions.waiting_for_answer(connection)
-    rows = reading_sessions.sessions_with_keys(connection, keys[:MOST_NAMED]) if keys else []
+    rows = session_rows(connection, keys[:MOST_NAMED]) if keys else []
     return {"count": len(keys), "oldest": _named(rows[::-1], settings)}
 
 
-def _named(rows: Sequence[reading_sessions.SessionRow], settings: Settings) -> list[JsonValue]:
+def _named(rows: Sequence[SessionRow], settings: Settings) -> list[JsonValue]:
     """What is said of these sessions, without what looks like a secret."""
     if not rows:
         return []
-    from runward.daemon.views.sessions import about_of  # `status` most often names none
+    from runward.daemon.store.tables.sessions import about_of  # `status` most often names none
     from runward.handlers.secrets import json_without_secrets
 
     named: list[JsonValue] = [
@@ -370,13 +371,12 @@ def _named(rows: Sequence[reading_sessions.SessionRow], settings: Settings) -> l
 
 def _approval(row: reading_chains.ApprovalRow) -> JsonValue:
     """An approval that waits for a person; `chain approvals` has all that it is bound to."""
-    from runward.daemon.views.approvals import step_id  # most chains ask nobody
 
     return {
         "approval_id": row.id,
         "chain_run_id": row.run,
         "chain": row.chain,
-        "step": step_id(row),
+        "step": row.step_id(),
         "command": shlex.join(map(str, json.loads(row.shown)["argv"])),
         "asked_at": iso(row.asked_at),
         "expires_at": iso(row.expires_at),
@@ -392,7 +392,7 @@ def _problems(connection: sqlite3.Connection) -> list[JsonValue]:
     """What is wrong with files that people and agents wrote."""
     return [
         _problem(each.path, each.line, each.message, each.fix, each.since)
-        for each in reading_problems.problems(connection)
+        for each in reading_files.problems(connection)
     ]
 
 

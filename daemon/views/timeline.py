@@ -27,16 +27,16 @@ from runward.daemon.rundir.recorded_files import (
     open_recorded,
     opened_directory,
 )
-from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import journal_place, session_bundle, shown_bundle
 from runward.daemon.views.session_files import JOURNAL, NoFile, place_of
-from runward.daemon.views.text import iso, moment_of
 from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.calls import Called, Returned
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.places import PACKED
 from runward.handlers.layouts.registry import MESSAGES
 from runward.handlers.secrets import json_without_secrets
+from runward.handlers.times import iso, moment_of
 
 ENTRIES: Final = 200
 """Entries of a page."""

@@ -9,15 +9,15 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
-from runward.daemon.store import reading_chains, reading_problems, reading_queue, reading_sessions
+from runward.daemon.store import reading_chains, reading_files, reading_queue, reading_sessions
 from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow, ChainStatusRow
 from runward.daemon.store.reading_queue import JobRow
-from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_starts import StartRow
+from runward.daemon.store.tables.sessions import SessionRow, produced_of, verification_of
 from runward.daemon.views import causes
 from runward.daemon.views.causes import Entry
 from runward.daemon.views.chain_runs import AskedRun
-from runward.daemon.views.sessions import fix_of_unknown, produced_of, verification_of
+from runward.daemon.views.sessions import fix_of_unknown
 from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import NOT_JUDGED
 
@@ -140,7 +140,7 @@ def obstacles_of_directory(connection: sqlite3.Connection, path: str) -> list[Ob
     """What is wrong with the files of a run directory."""
     return [
         Obstacle(_place(each.path, each.line), each.message, each.fix)
-        for each in reading_problems.problems(connection, path)
+        for each in reading_files.problems(connection, path)
     ]
 
 

@@ -23,7 +23,7 @@ from runward.daemon.inbox.approval_answers import LONGEST_NOTE, Answer, Decided,
 from runward.daemon.store.reading import StoreUnreadable, reading
 from runward.daemon.store.reading_chains import ApprovalRow, approvals_called
 from runward.daemon.store.tables.notices import PendingNotice
-from runward.daemon.views.approvals import shown_approval, step_id
+from runward.daemon.views.requests import shown_approval
 from runward.daemon.web.server import BodyReader, BodyTooLong
 from runward.daemon.web.sockets import CannotListen
 from runward.daemon.world.messenger import NoLink
@@ -63,10 +63,10 @@ def question_page(row: ApprovalRow) -> Response:
     shown = shown_approval(row)
     return _page(
         200,
-        heading=f"{row.chain}: step {step_id(row)} waits for a person",
+        heading=f"{row.chain}: step {row.step_id()} waits for a person",
         said="",
         row=row,
-        step=step_id(row),
+        step=row.step_id(),
         asked=_moment(row.asked_at),
         expires=None if row.expires_at is None else _moment(row.expires_at),
         command=shown.command,

@@ -32,7 +32,6 @@ from runward.daemon.store import reading_chains
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow, ChainStepRow
 from runward.daemon.store.reading_queue import why_refused
-from runward.daemon.views.approvals import approval_as_json, step_id
 from runward.daemon.views.chain_runs import RUN_STATUSES, AskedRun, defined_steps, session_id_of
 from runward.daemon.views.text import ago, local
 from runward.handlers.left_files import ELSEWHERE, as_lines, paths_in, unbound, why_not_without
@@ -61,12 +60,11 @@ def runs(
     """
 
     from runward.daemon.store.reading_chains import chain_runs
-    from runward.daemon.views.chain_runs import run_as_json
 
     with store_to_read(settings_in_force(context)) as connection:
         found = chain_runs(connection, name, status, since, limit or -1)
     if as_json:
-        print_json([run_as_json(each) for each in found])
+        print_json([each.as_json() for each in found])
     elif not found:
         click.echo("no chain runs")
     else:
@@ -97,7 +95,7 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
 
     from runward.daemon.store.ownership import holder
     from runward.daemon.store.reading_chains import approvals_of_run, chain_steps, name_of_cause
-    from runward.daemon.store.reading_invocations import invocations_of
+    from runward.daemon.store.tables.invocations import invocations_of
     from runward.daemon.views.chain_runs import asked_as_json, asked_run, details_as_json, newest_asked_run
 
     settings = settings_in_force(context)
@@ -260,7 +258,7 @@ SHOWN_LINES: Final = 20
 def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool) -> None:
     """As JSON, or as a table."""
     if as_json:
-        print_json([approval_as_json(each) for each in rows])
+        print_json([each.as_json() for each in rows])
     elif not rows:
         click.echo("nothing waits for a person")
     else:
@@ -268,7 +266,7 @@ def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool) -> None:
             (
                 safe(each.id),
                 safe(each.chain),
-                safe(step_id(each)),
+                safe(each.step_id()),
                 safe(shlex.join(json.loads(each.shown)["argv"])),
                 ago(each.asked_at, time.time()),
             )

@@ -22,13 +22,14 @@ from runward.daemon.cli.terminal.options import NamedPath
 from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe
 from runward.daemon.disk.credentials import Token, create_token, list_tokens, revoke_token
 from runward.daemon.store.ownership import prepare
-from runward.daemon.store.reading_artifacts import is_decided
 from runward.daemon.store.reading_exchange import PrincipalRow, principals
 from runward.daemon.store.reading_queue import why_refused
+from runward.daemon.store.tables.artifacts import is_decided
 from runward.daemon.views.exchange import shown_principal
-from runward.daemon.views.text import ago, iso, size
+from runward.daemon.views.text import ago, size
 from runward.handlers.exchange.accounts import why_no_principal
 from runward.handlers.model.exchange import MILLIONTHS, SCRIP
+from runward.handlers.times import iso
 
 if TYPE_CHECKING:
     from runward.handlers.model.events import Request

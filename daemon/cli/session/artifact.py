@@ -20,13 +20,7 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, find_session, one_of
 from runward.daemon.cli.terminal.options import Moment, NamedPath, limit_option, opened
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
-from runward.daemon.store.reading_artifacts import (
-    ArtifactRow,
-    Wanted,
-    artifacts,
-    artifacts_called,
-    is_decided,
-)
+from runward.daemon.store.tables.artifacts import ArtifactRow, Wanted, artifacts, artifacts_called, is_decided
 from runward.daemon.views.outcomes import outcomes_as_json, shown_outcomes
 from runward.daemon.views.text import ago
 from runward.handlers.foreign_json import NotJson, read_json

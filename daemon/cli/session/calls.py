@@ -27,16 +27,15 @@ from runward.daemon.rundir.bundle_parts import (
     put_over,
 )
 from runward.daemon.store import reading_sessions
-from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_bundles import told_actions
-from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.store.tables.artifacts import Wanted, artifacts
+from runward.daemon.store.tables.sessions import SessionRow, about_of
 from runward.daemon.views.bundles import (
     SessionBundle,
     recorded_names,
     session_bundle,
 )
 from runward.daemon.views.replay import order_on_demand, replay_of
-from runward.daemon.views.sessions import about_of
 from runward.daemon.views.text import size
 from runward.handlers.bundle.canonical import canonical
 from runward.handlers.bundle.parts import PARTS

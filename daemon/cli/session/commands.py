@@ -27,10 +27,10 @@ from runward.daemon.cli.terminal.output import coloured, fail, note, print_json,
 from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading_queue, reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_artifacts import Wanted, artifacts
-from runward.daemon.store.reading_files import kept_files
-from runward.daemon.store.reading_problems import problems
-from runward.daemon.store.reading_sessions import SessionRow, is_unseen_failure, unseen_failures
+from runward.daemon.store.reading_files import kept_files, problems
+from runward.daemon.store.reading_sessions import is_unseen_failure, unseen_failures
+from runward.daemon.store.tables.artifacts import Wanted, artifacts
+from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.sessions import session_as_json
 from runward.handlers.secrets import text_without_secrets
 

@@ -23,17 +23,15 @@ from runward.daemon.cli.terminal.output import (
     wrapped,
 )
 from runward.daemon.store import reading_sessions
+from runward.daemon.store.tables.sessions import SessionRow, about_of, tokens_of, verification_of
 from runward.daemon.views.sessions import (
     FAILED,
     NOT_KNOWN,
     STATUSES,
-    about_of,
     is_unknown,
     newest_sessions,
     sessions_as_json,
     silence,
-    tokens_of,
-    verification_of,
 )
 from runward.daemon.views.text import ago, duration
 from runward.daemon.views.unjudged import NOT_JUDGED
@@ -163,7 +161,7 @@ def list_sessions(
         note(f"there are more than these {limit}, the newest: `--limit 0` shows all")
 
 
-def _print_list(settings: Settings, rows: Sequence[reading_sessions.SessionRow]) -> None:
+def _print_list(settings: Settings, rows: Sequence[SessionRow]) -> None:
     now = time.time()
     table = [_HEADS, *(_row(row, now) for row in rows)]
     if any(row.about is not None for row in rows):
@@ -187,7 +185,7 @@ def _say_below(said: str) -> None:
         click.echo(line, err=True)
 
 
-def _row(row: reading_sessions.SessionRow, now: float) -> tuple[str, ...]:
+def _row(row: SessionRow, now: float) -> tuple[str, ...]:
     verification = verification_of(row)
     verified = str(verification["status"]) if isinstance(verification, dict) else "-"
     if row.contract_problem is not None:
@@ -205,7 +203,7 @@ def _row(row: reading_sessions.SessionRow, now: float) -> tuple[str, ...]:
     )
 
 
-def _about(row: reading_sessions.SessionRow) -> tuple[str, ...]:
+def _about(row: SessionRow) -> tuple[str, ...]:
     told = about_of(row)
     cwd, prompt = told.cwd or "-", told.prompt or "-"
     return (
@@ -216,7 +214,7 @@ def _about(row: reading_sessions.SessionRow) -> tuple[str, ...]:
     )
 
 
-def _status(row: reading_sessions.SessionRow) -> str:
+def _status(row: SessionRow) -> str:
     if row.not_judged_yet:
         return f"{coloured(row.status)}, {NOT_JUDGED}"
     if is_unknown(row):

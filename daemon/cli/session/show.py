@@ -10,23 +10,20 @@ import click
 from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
 from runward.daemon.cli.terminal.output import align, coloured, safe, safe_line, width
-from runward.daemon.store.reading_artifacts import ArtifactRow
-from runward.daemon.store.reading_files import KeptFile
-from runward.daemon.store.reading_problems import ProblemRow
-from runward.daemon.store.reading_sessions import SessionRow, StatusChange
-from runward.daemon.views.outcomes import ExpectedArtifact, disagreement, expected_artifacts
-from runward.daemon.views.session_files import last_lines
-from runward.daemon.views.sessions import (
+from runward.daemon.store.reading_files import KeptFile, ProblemRow
+from runward.daemon.store.tables.artifacts import ArtifactRow
+from runward.daemon.store.tables.sessions import (
+    SessionRow,
+    StatusChange,
     about_of,
-    activity_in_full,
     contract_of,
     files_of,
-    fix_of_unknown,
-    is_unknown,
-    launched_command,
     tokens_of,
     verification_of,
 )
+from runward.daemon.views.outcomes import ExpectedArtifact, disagreement, expected_artifacts
+from runward.daemon.views.session_files import last_lines
+from runward.daemon.views.sessions import activity_in_full, fix_of_unknown, is_unknown, launched_command
 from runward.daemon.views.text import ago, duration, local, size
 from runward.daemon.views.unjudged import NOT_JUDGED
 from runward.handlers.model.files import MEANINGS

@@ -25,9 +25,8 @@ from runward.daemon.rundir.opening import Gone
 from runward.daemon.store.hash_chain import BrokenChain, broken_event, lines_off_the_chain
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.reading_files import KeptFile
-from runward.daemon.store.reading_sessions import SessionRow
-from runward.daemon.views.sessions import produced_of, verification_of
-from runward.daemon.views.text import iso, local, size
+from runward.daemon.store.tables.sessions import SessionRow, produced_of, verification_of
+from runward.daemon.views.text import local, size
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import (
     Compared,
@@ -40,6 +39,7 @@ from runward.handlers.contracts.verify import (
     verify,
 )
 from runward.handlers.model.files import FileHash, RootFacts, Unreadable
+from runward.handlers.times import iso
 
 
 class JournalCheck(NamedTuple):

@@ -30,9 +30,8 @@ from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_files import kept_files
-from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.session_files import RunOutput, text_of
-from runward.daemon.views.sessions import summary_of
 from runward.daemon.views.text import local
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.secrets import text_without_secrets, without_secrets_in
@@ -165,9 +164,7 @@ _JOURNAL_PERIOD: Final = 0.5
 """Seconds between two questions to the store whether the session is over."""
 
 
-def print_journal(
-    state: str, row: reading_sessions.SessionRow, follow: bool, count: int | None, as_json: bool
-) -> None:
+def print_journal(state: str, row: SessionRow, follow: bool, count: int | None, as_json: bool) -> None:
     """Print the journal of a session; exits 3 if there is none."""
     from runward.daemon.views.bundles import journal_place
 
@@ -210,7 +207,7 @@ def _wait_for(place: str, session_id: str, is_over: Callable[[], bool]) -> Tail:
     return _open(place, session_id)
 
 
-def _until_over(state: str, row: reading_sessions.SessionRow) -> Callable[[], bool]:
+def _until_over(state: str, row: SessionRow) -> Callable[[], bool]:
     """Whether the session is over and its journal has all its lines; asks the store twice a second."""
     from runward.daemon.views.bundles import journal_place
 
@@ -272,7 +269,7 @@ def _say_if_over(connection: sqlite3.Connection, row: SessionRow, as_json: bool)
     if now.status == "running":
         return False
     if as_json:
-        print_json(without_secrets_in(summary_of(now, kept_files(connection, [now.key]).get(now.key, []))))
+        print_json(without_secrets_in(now.as_json(kept_files(connection, [now.key]).get(now.key, []))))
     else:
         click.echo(
             f"session {safe(now.session_id)} is {coloured(now.status)}: {safe(text_without_secrets(now.reason_summary))}"

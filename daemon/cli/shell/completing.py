@@ -139,31 +139,31 @@ def approvals(context: click.Context, parameter: click.Parameter, incomplete: st
 
 def invocations(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The newest invocations."""
-    from runward.daemon.store import reading_invocations
+    from runward.daemon.store.tables.invocations import Wanted, invocations
 
-    wanted = reading_invocations.Wanted(limit=_NEWEST)
+    wanted = Wanted(limit=_NEWEST)
     return _of_store(
         context,
         incomplete,
-        lambda store: (each.id for each in reading_invocations.invocations(store, wanted)),
+        lambda store: (each.id for each in invocations(store, wanted)),
     )
 
 
 def outcomes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The newest outcomes of sessions."""
-    from runward.daemon.store import reading_artifacts
+    from runward.daemon.store.tables import artifacts
 
-    wanted = reading_artifacts.Wanted(limit=_NEWEST)
+    wanted = artifacts.Wanted(limit=_NEWEST)
     return _of_store(
-        context, incomplete, lambda store: (each.id for each in reading_artifacts.artifacts(store, wanted))
+        context, incomplete, lambda store: (each.id for each in artifacts.artifacts(store, wanted))
     )
 
 
 def shows(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The topics of shows."""
-    from runward.daemon.store import reading_shows
+    from runward.daemon.store.tables.shows import shows
 
-    return _of_store(context, incomplete, lambda store: (each.topic for each in reading_shows.shows(store)))
+    return _of_store(context, incomplete, lambda store: (each.topic for each in shows(store)))
 
 
 def principals(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -214,12 +214,12 @@ def shared_types(context: click.Context, parameter: click.Parameter, incomplete:
 
 def dead_notices(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The notices that were given up."""
-    from runward.daemon.store import reading_notices
+    from runward.daemon.store.tables import notices
 
     return _of_store(
         context,
         incomplete,
-        lambda store: (each.id for each in reading_notices.notices(store, "dead", _NEWEST)),
+        lambda store: (each.id for each in notices.notices(store, "dead", _NEWEST)),
     )
 
 

@@ -11,9 +11,9 @@ from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.terminal.output import fail, safe
 from runward.daemon.store import reading_queue, reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_pruning import Tombstone, tombstone
 from runward.daemon.store.reading_queue import JobRow
-from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.store.tables.prunings import Tombstone, tombstone
+from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
 

@@ -3,19 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from runward.daemon.store.tables.artifacts import ARTIFACTS
+from runward.daemon.store.tables import artifacts, invocations, notices, prunings, sessions, shows
 from runward.daemon.store.tables.bundles import FILES, RECEIPTS, REPLAYS, SIGNINGS
 from runward.daemon.store.tables.chain_runs import APPROVALS, CHAIN_RUNS
 from runward.daemon.store.tables.exchange import ACTIONS, LEDGER, PRINCIPALS, SHARED_ARTIFACTS
 from runward.daemon.store.tables.hooks import HOOKS
 from runward.daemon.store.tables.intent_files import INTENT_FILES
-from runward.daemon.store.tables.invocations import INVOCATIONS, PLAYS
 from runward.daemon.store.tables.jobs import DECISIONS, EVENTS, JOBS
 from runward.daemon.store.tables.journal_lines import JOURNAL_LINES
-from runward.daemon.store.tables.notices import NOTICES
 from runward.daemon.store.tables.places import CURSORS, LINKS, PLACES, PROBLEMS, ROOTS
-from runward.daemon.store.tables.prunings import PRUNINGS
-from runward.daemon.store.tables.sessions import SESSIONS
 from runward.daemon.store.tables.starts import CANCELLATIONS, LAUNCHES, STARTS, WORKTREES
 from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table, Write
 from runward.daemon.store.tables.triggers import FIRINGS, HELD_EVENTS, SCHEDULES, WATCHED_FILES
@@ -33,21 +29,21 @@ TABLES: Final[tuple[Table, ...]] = (
     LINKS,
     LAUNCHES,
     PROBLEMS,
-    SESSIONS,
+    sessions.table(),
     CANCELLATIONS,
     STARTS,
     WORKTREES,
     CHAIN_RUNS,
-    INVOCATIONS,
-    PLAYS,
-    ARTIFACTS,
+    invocations.table(),
+    shows.table(),
+    artifacts.table(),
     APPROVALS,
     FIRINGS,
     HELD_EVENTS,
     SCHEDULES,
-    NOTICES,
+    notices.table(),
     DECISIONS,
-    PRUNINGS,
+    prunings.table(),
     ROOTS,
     JOURNAL_LINES,
     FILES,

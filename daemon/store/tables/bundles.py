@@ -9,9 +9,9 @@ from pydantic_core import from_json, to_json
 from runward.config.bundle import BundleRules, Scheme
 from runward.config.root import NATIVE
 from runward.daemon.store.reading_bundles import ATTEMPTS
-from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables.prunings import PROGRESS
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.transaction import Row, as_float, as_int, listed, stored_text
 from runward.handlers.calls import BeganAndEnded, stretch_of

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 from pydantic_core import from_json, to_json
 
 from runward.config.json_value import JsonValue
-from runward.daemon.store.reading_artifacts import OUTCOMES
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables.artifacts import OUTCOMES
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.transaction import as_float, as_int, listed

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.daemon.rundir.intents import IntentCursor
-from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables.prunings import PROGRESS
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.transaction import as_int, listed
 from runward.handlers.layouts.native import RunName

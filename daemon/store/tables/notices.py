@@ -1,16 +1,23 @@
-"""Notices: each is pending until it is delivered or given up."""
+"""Notices to people outside: each is pending until it is delivered or given up."""
 
+from __future__ import annotations
+
+import sqlite3
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from runward.daemon.store.store import Store
-from runward.daemon.store.tables.jobs import Job
+from runward.config.json_value import JsonValue
+from runward.daemon.store.reading import begins
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.transaction import Row, as_float, as_int, listed
-from runward.handlers.model.notices import NoticeStateOf, ResendNotice, SendNotice
+from runward.handlers.times import iso
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
+    from runward.daemon.store.store import Store
+    from runward.daemon.store.tables.jobs import Job
+    from runward.handlers.model.notices import ResendNotice, SendNotice
+
 
 INSERT: Final = Write(
     "insert into notices (id, kind, subject, recipient, title, text, created_at, next_at, since)"
@@ -45,13 +52,13 @@ class PendingNotice(NamedTuple):
     since: float
 
 
-_COLUMNS: Final = ", ".join(PendingNotice._fields)
+_PENDING: Final = ", ".join(PendingNotice._fields)
 
 
 async def pending(store: Store, most: int) -> list[PendingNotice]:
     """The notices to deliver, earliest due first."""
     rows = await store.read(
-        f"select {_COLUMNS} from notices where state = 'pending' order by next_at, id limit ?",  # noqa: S608 # our own words
+        f"select {_PENDING} from notices where state = 'pending' order by next_at, id limit ?",  # noqa: S608 # our own words
         (most,),
     )
     return [
@@ -85,17 +92,94 @@ def row_of(effect: SendNotice) -> Row:
     return *said, effect.at
 
 
-def _send(batch: "Batch", job: Job, effect: SendNotice) -> None:
+def _send(batch: Batch, job: Job, effect: SendNotice) -> None:
     batch.row(INSERT, row_of(effect))
 
 
-def _resend(batch: "Batch", job: Job, effect: ResendNotice) -> None:
+def _resend(batch: Batch, job: Job, effect: ResendNotice) -> None:
     batch.row(RESEND, (effect.at, effect.id))
 
 
-NOTICES: Final = Table(
-    writes=(INSERT, RESEND),
-    appliers={SendNotice: _send, ResendNotice: _resend},
-    answers={NoticeStateOf: answers_by(states, lambda asked: asked.id)},
-    moved_by_steps=("update notices set next_at = next_at + ?1, since = since + ?1 where state = 'pending'",),
-)
+class NoticeRow(NamedTuple):
+    """A notice. Times are Unix seconds."""
+
+    id: str
+    kind: str
+    subject: str
+    recipient: str
+    title: str
+    text: str
+    state: str
+    created_at: float
+    tries: int
+    next_at: float
+    error: str | None
+    settled_at: float | None
+
+    def as_json(self) -> JsonValue:
+        """A notice as `notify list --json` prints it."""
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "subject": self.subject,
+            "recipient": self.recipient,
+            "title": self.title,
+            "text": self.text,
+            "state": self.state,
+            "created_at": iso(self.created_at),
+            "tries": self.tries,
+            "next_at": iso(self.next_at) if self.state == "pending" else None,
+            "problem": self.error,
+            "settled_at": None if self.settled_at is None else iso(self.settled_at),
+        }
+
+
+_COLUMNS = ", ".join(NoticeRow._fields)
+
+
+def notices(
+    connection: sqlite3.Connection, state: str | None, limit: int, after: tuple[float, str] | None = None
+) -> list[NoticeRow]:
+    """The notices in this state, or all, before `after` (a time and an id), newest first; `limit` -1 for all."""
+    at, key = after or (None, None)
+    # A condition that is not needed is left out: with `or ? is null` SQLite would walk from the newest notice on.
+    behind = "" if after is None else " and created_at <= :at and (created_at < :at or id > :key)"
+    rows = connection.execute(
+        f"select {_COLUMNS} from notices where (:state is null or state = :state){behind}"  # noqa: S608 # our own words
+        " order by created_at desc, id limit :limit",
+        {"state": state, "at": at, "key": key, "limit": limit},
+    )
+    return [NoticeRow(*row) for row in rows]
+
+
+def notices_called(connection: sqlite3.Connection, text: str) -> list[NoticeRow]:
+    """The notices whose id begins with `text`."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from notices where {begins('id')} order by id limit 9",  # noqa: S608 # our own words
+        (text,),
+    )
+    return [NoticeRow(*row) for row in rows]
+
+
+def notices_by_state(connection: sqlite3.Connection) -> dict[str, JsonValue]:
+    """How many notices wait, and how many were given up."""
+    return dict(
+        connection.execute(
+            "select 'pending', count(*) from notices where state = 'pending'"
+            " union all select 'dead', count(*) from notices where state = 'dead'"
+        ).fetchall()
+    )
+
+
+def table() -> Table:
+    """What effects make of it. The events are imported here, because commands that read the table do without them."""
+    from runward.handlers.model.notices import NoticeStateOf, ResendNotice, SendNotice
+
+    return Table(
+        writes=(INSERT, RESEND),
+        appliers={SendNotice: _send, ResendNotice: _resend},
+        answers={NoticeStateOf: answers_by(states, lambda asked: asked.id)},
+        moved_by_steps=(
+            "update notices set next_at = next_at + ?1, since = since + ?1 where state = 'pending'",
+        ),
+    )

@@ -1,36 +1,254 @@
-"""The sessions with their attempts and the history of their status."""
+"""The sessions with their attempts and the history of their status: the rows, how they are read, and how programs see them."""
+
+from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pydantic_core import to_json
-
+from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
-from runward.daemon.store.store import Store
+from runward.daemon.processes.whereabouts import own_host
+from runward.daemon.store import packed_document
+from runward.daemon.store.reading_files import KeptFile
 from runward.daemon.store.tables import artifacts
-from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.transaction import as_float, listed
-from runward.handlers.model.files import Produced
-from runward.handlers.model.invocations import LinkSession
-from runward.handlers.model.sessions import (
-    EndAttempt,
-    EvidenceRef,
-    FoldContract,
-    HoldToLaunch,
-    OpenAttempt,
-    OpenSession,
-    RefuseFold,
-    Session,
-    SessionOf,
-    WorkingDirectoryOf,
-)
-from runward.handlers.sessions.fold import fold
-from runward.handlers.sessions.late import CORRECTED_WITHIN, Lacking, lacking
+from runward.handlers.model.files import RULES
+from runward.handlers.model.processes import bare_host
+from runward.handlers.times import iso
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
+    from runward.daemon.store.store import Store
+    from runward.daemon.store.tables.jobs import Job
+    from runward.handlers.model.files import Produced
+    from runward.handlers.model.invocations import LinkSession
+    from runward.handlers.model.sessions import (
+        EndAttempt,
+        EvidenceRef,
+        FoldContract,
+        HoldToLaunch,
+        OpenAttempt,
+        OpenSession,
+        RefuseFold,
+        Session,
+    )
+    from runward.handlers.sessions.late import Lacking
+
+ACTIVITY: Final = (
+    "case when s.status <> 'running' then null when s.layout <> :native then c.activity"
+    " when coalesce(json_extract(c.state, '$[8]'), json_extract(c.state, '$[9]')) is not null"
+    " and coalesce(json_extract(c.state, '$[10]'), :here) in (:here, :host)"
+    " then 'active' end"
+)
+"""What a session does. A native run works as long as its process does: where its launcher or its process is known (the
+fields 8 and 9 of what is remembered of its directory), here (10, as `is_here` says)."""
+
+
+_ABOUT: Final = "case when s.layout <> :native then json_extract(c.state, '$[10]') end"
+"""What is shown of a foreign session: field 10 of what is remembered about it."""
+
+
+class About(NamedTuple):
+    """What a foreign session is about. `usage` has `input_tokens` and `output_tokens`."""
+
+    cwd: str | None = None
+    prompt: str | None = None
+    model: str | None = None
+    usage: JsonValue = None
+
+
+class SessionRow(NamedTuple):
+    """A session as stored. Times are Unix seconds; `*_json`, `evidence_refs` and `linked` are JSON texts.
+
+    `activity` is what a running session does, None if it is not known whether it still runs. `linked` are the keys of
+    the sessions that were started inside it, and of the launcher's that it was started in. `about` is a JSON list:
+    directory, first prompt, model, tokens in and out, each of which may be null. `not_judged_yet` comes from the run's
+    own files. `cwd` is present if it was requested.
+    """
+
+    key: str
+    session_id: str
+    layout: str
+    root: str
+    path: str
+    kind: str
+    status: str
+    attempt: int
+    origin: str
+    started_at: float
+    finished_at: float | None
+    ended_by: str | None
+    reason_code: str
+    reason_summary: str
+    evidence_refs: str
+    playbook: str | None
+    agent: str | None
+    invocation_id: str | None
+    containment: str | None
+    artifacts_path: str
+    artifact_contract_json: str | None
+    contract_basis: str | None
+    contract_problem: str | None
+    artifact_verification_json: str | None
+    delivery: str | None
+    folded: bool
+    activity: str | None
+    linked: str
+    about: str | None = None
+    not_judged_yet: bool = False
+    cwd: str | None = None
+
+    def as_json(self, kept: Sequence[KeptFile]) -> dict[str, JsonValue]:
+        """A session without the fields that only its own page needs."""
+        ended = self.finished_at
+        return {
+            "session_id": self.session_id,
+            "key": self.key,
+            "attempt": self.attempt,
+            "layout": self.layout,
+            "path": self.path,
+            "status": self.status,
+            "activity": self.activity,
+            "ended_by": self.ended_by,
+            "reason": {
+                "code": self.reason_code,
+                "summary": self.reason_summary,
+                "evidence_refs": json.loads(self.evidence_refs),
+            },
+            "started_at": iso(self.started_at),
+            "finished_at": iso(ended),
+            "duration_s": None if ended is None else round(ended - self.started_at, 6),
+            "playbook": self.playbook,
+            "agent": self.agent,
+            "invocation_id": self.invocation_id,
+            "contract_basis": self.contract_basis,
+            "contract_problem": self.contract_problem,
+            "delivery": self.delivery,
+            "origin": self.origin,
+            "linked": json.loads(self.linked),
+            **about_of(self)._asdict(),
+            "containment": self.containment,
+            "files": files_of(self, kept),
+            "not_judged_yet": self.not_judged_yet,
+        }
+
+
+class StatusChange(NamedTuple):
+    """A row of a session's status history."""
+
+    attempt: int
+    at: float
+    replaced: str | None
+    status: str
+    reason_code: str
+    reason_summary: str
+    evidence_refs: str
+    source: str
+
+
+def here() -> dict[str, str]:
+    """The parameters of `ACTIVITY`."""
+    place = own_host()
+    return {"native": NATIVE, "here": place, "host": bare_host(place)}
+
+
+_STORED: Final = SessionRow._fields[: SessionRow._fields.index("activity")]
+"""The columns of the table. What comes after them is worked out for each reading."""
+
+STATE: Final = tuple(name for name in _STORED if name not in ("key", "root", "path"))
+"""What a session's journal tells of it. Where it is changes without an event, when files are moved."""
+
+
+def session_rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
+    """The sessions with these keys, newest first."""
+    packed = packed_document.show(connection, keys)
+    rows = connection.execute(
+        f"select {', '.join(f's.{name}' for name in _STORED)}, {ACTIVITY},"  # noqa: S608 - our own words
+        " (select json_group_array(other) from (select linked as other from links where launcher = s.key"
+        "  union all select launcher from links where linked = s.key)),"
+        f" {_ABOUT}"
+        " from sessions s left join cursors c"
+        " on c.key = case s.layout when :native then substr(s.key, length(:native) + 2) else s.key end"
+        " where s.key in (select value from json_each(:keys)) order by started_at desc, s.key",
+        {"keys": json.dumps(keys), **here()},
+    )
+    sessions = [SessionRow(*row) for row in rows]
+    return [_whole(row, packed[row.key]) if row.key in packed else row for row in sessions]
+
+
+def _whole(row: SessionRow, document: packed_document.Document) -> SessionRow:
+    return row._replace(
+        evidence_refs=document.evidence_refs, artifact_verification_json=document.verification
+    )
+
+
+def about_of(row: SessionRow) -> About:
+    """Where a foreign session works, its first prompt, its model and its tokens."""
+    if row.about is None:
+        return About()
+    cwd, prompt, model, given, made = json.loads(row.about)
+    usage = None if given is None else {"input_tokens": given, "output_tokens": made}
+    return About(cwd, prompt, model, usage)
+
+
+def tokens_of(told: About) -> str | None:
+    """The tokens of a foreign session, if they are known."""
+    usage = told.usage
+    return f"{usage['input_tokens']} in, {usage['output_tokens']} out" if isinstance(usage, dict) else None
+
+
+def contract_of(row: SessionRow) -> JsonValue:
+    """The snapshot of the session's contract; None if it has no contract."""
+    return None if row.artifact_contract_json is None else json.loads(row.artifact_contract_json)
+
+
+def verification_of(row: SessionRow) -> JsonValue:
+    """The verification object as ADR-0029 writes it; None if nothing was verified."""
+    kept = _kept_verification(row)
+    return {key: value for key, value in kept.items() if key != RULES} if kept is not None else None
+
+
+def rules_of(row: SessionRow) -> list[JsonValue]:
+    """The result of each rule of the contract at the last verification."""
+    rules = (_kept_verification(row) or {}).get(RULES)
+    return rules if isinstance(rules, list) else []
+
+
+def _kept_verification(row: SessionRow) -> dict[str, JsonValue] | None:
+    kept = None if row.artifact_verification_json is None else json.loads(row.artifact_verification_json)
+    return kept if isinstance(kept, dict) else None
+
+
+def files_of(row: SessionRow, kept: Sequence[KeptFile]) -> list[JsonValue]:
+    """The files that the session left behind as its contract expects, with their hashes once computed.
+
+    `size` is that of what was hashed, else that of what was verified.
+    """
+    known = {each.id: each for each in kept}
+    return [_file(each, known.get(str(each["id"]))) for each in produced_of(row)]
+
+
+def produced_of(row: SessionRow) -> list[dict[str, JsonValue]]:
+    """What the last verification found: `id`, `path` and `size` of each."""
+    verification = verification_of(row)
+    produced = verification.get("produced") if isinstance(verification, dict) else None
+    return [each for each in produced if isinstance(each, dict)] if isinstance(produced, list) else []
+
+
+def _file(verified: dict[str, JsonValue], kept: KeptFile | None) -> JsonValue:
+    hashed = kept.hashed if kept is not None else None
+    taken = hashed is not None and hashed.sha256 is not None
+    return {
+        "id": verified["id"],
+        "path": verified["path"],
+        "size": hashed.size if hashed is not None and taken else verified["size"],
+        "sha256": hashed.sha256 if hashed is not None else None,
+        "problem": hashed.problem if hashed is not None else None,
+    }
+
 
 INSERT: Final = Write(
     "insert into sessions (key, session_id, layout, root, path, kind, status, attempt, origin, started_at,"
@@ -98,6 +316,8 @@ MOST_DECISIONS: Final = 10_000
 
 async def known(store: Store, keys: Iterable[str]) -> dict[str, Session]:
     """The sessions with these keys, as handlers see them."""
+    from runward.handlers.model.sessions import Session
+
     rows = await store.read(
         "select key, session_id, layout, path, status, attempt, artifacts_path, artifact_contract_json,"
         " playbook, agent, started_at, origin, contract_problem, folded, contract_basis, invocation_id, reason_code from sessions where key in (select value from json_each(?))",
@@ -119,6 +339,8 @@ async def working_directories(store: Store, keys: Iterable[str]) -> dict[str, st
 
 async def lacking_of(store: Store, keys: Iterable[str]) -> dict[str, Lacking]:
     """What those of these sessions lack whose verdict may be corrected by a file that arrived, by key."""
+    from runward.handlers.sessions.late import lacking
+
     rows = await store.read(
         "select s.key, s.attempt, d.at, s.artifacts_path, s.artifact_contract_json, s.started_at, d.known"
         " from json_each(?) asked join sessions s on s.key = asked.value join decisions d on d.id ="
@@ -145,6 +367,8 @@ async def judged_lately(store: Store) -> list[str]:
 
     They were judged within the last minute in which anything was recorded: a daemon that went on saw to the others itself.
     """
+    from runward.handlers.sessions.late import CORRECTED_WITHIN
+
     rows = await store.read(
         "select s.key from (select id, subject, at, handler from decisions order by id desc limit ?) d"
         " join sessions s on s.key = d.subject where d.handler = 'sessions/ended'"
@@ -155,7 +379,7 @@ async def judged_lately(store: Store) -> list[str]:
     return [str(key) for (key,) in rows]
 
 
-def _open(batch: "Batch", job: Job, effect: OpenSession) -> None:
+def _open(batch: Batch, job: Job, effect: OpenSession) -> None:
     said, evidence = effect.declaration, _evidence(effect.reason.evidence_refs)
     batch.row(
         INSERT,
@@ -187,7 +411,7 @@ def _open(batch: "Batch", job: Job, effect: OpenSession) -> None:
     _change(batch, effect, 1, None, "running", evidence)
 
 
-def _resume(batch: "Batch", job: Job, effect: OpenAttempt) -> None:
+def _resume(batch: Batch, job: Job, effect: OpenAttempt) -> None:
     reason, evidence = effect.reason, _evidence(effect.reason.evidence_refs)
     to = ("running", effect.attempt, None, None, reason.code, reason.summary, evidence, None, None)
     batch.row(TRANSIT, (*to, effect.key, effect.replaces, effect.attempt - 1))
@@ -195,7 +419,7 @@ def _resume(batch: "Batch", job: Job, effect: OpenAttempt) -> None:
     _change(batch, effect, effect.attempt, effect.replaces, "running", evidence)
 
 
-def _end(batch: "Batch", job: Job, effect: EndAttempt) -> None:
+def _end(batch: Batch, job: Job, effect: EndAttempt) -> None:
     reason, evidence = effect.reason, _evidence(effect.reason.evidence_refs)
     why = (reason.code, reason.summary, evidence, effect.verification_json, effect.delivery)
     to = (effect.status, effect.attempt, effect.at, effect.ended_by, *why)
@@ -207,7 +431,7 @@ def _end(batch: "Batch", job: Job, effect: EndAttempt) -> None:
 
 
 def _change(
-    batch: "Batch",
+    batch: Batch,
     effect: OpenSession | OpenAttempt | EndAttempt,
     attempt: int,
     replaced: str | None,
@@ -222,66 +446,86 @@ def _change(
     )
 
 
-def _fold_contract(batch: "Batch", job: Job, effect: FoldContract) -> None:
+def _fold_contract(batch: Batch, job: Job, effect: FoldContract) -> None:
     batch.row(FOLD_CONTRACT, (effect.contract_json, effect.contract_basis, effect.key))
 
 
-def _hold_to_launch(batch: "Batch", job: Job, effect: HoldToLaunch) -> None:
+def _hold_to_launch(batch: Batch, job: Job, effect: HoldToLaunch) -> None:
     batch.row(HOLD_TO_LAUNCH, (effect.contract_json, effect.problem, effect.key))
 
 
-def _refuse_fold(batch: "Batch", job: Job, effect: RefuseFold) -> None:
+def _refuse_fold(batch: Batch, job: Job, effect: RefuseFold) -> None:
     batch.row(REFUSE_FOLD, (effect.problem, effect.key))
 
 
-def _link(batch: "Batch", job: Job, effect: LinkSession) -> None:
+def _link(batch: Batch, job: Job, effect: LinkSession) -> None:
     batch.row(LINK, (effect.invocation, effect.key))
     batch.row(artifacts.LINK, (effect.invocation, effect.key))
 
 
 def _evidence(references: Iterable[EvidenceRef]) -> str:
+    from pydantic_core import to_json  # `session list` does without
+
     return to_json([{"kind": each.kind, "id": each.id, "label": each.label} for each in references]).decode()
 
 
 def _produced(files: tuple[Produced, ...]) -> str | None:
     """What was produced, as lists in the order of the tuple's fields; None if nothing was."""
+    from pydantic_core import to_json  # likewise
+
     return to_json(files).decode() if files else None
 
 
-_FOLD: Final = Fold(lambda effect: SessionOf(effect.key), lambda session, effect: fold(session, (effect,)))
+def table() -> Table:
+    """What effects make of it. The events are imported here, because commands that read the table do without them."""
+    from runward.handlers.model.invocations import LinkSession
+    from runward.handlers.model.sessions import (
+        EndAttempt,
+        FoldContract,
+        HoldToLaunch,
+        OpenAttempt,
+        OpenSession,
+        RefuseFold,
+        SessionOf,
+        WorkingDirectoryOf,
+    )
+    from runward.handlers.sessions.fold import fold
 
-SESSIONS: Final = Table(
-    writes=(
-        INSERT,
-        PLACE,
-        MOVE,
-        INSERT_ATTEMPT,
-        FOLD_CONTRACT,
-        HOLD_TO_LAUNCH,
-        REFUSE_FOLD,
-        LINK,
-        TRANSIT,
-        END_ATTEMPT,
-        INSERT_HISTORY,
-    ),
-    appliers={
-        OpenSession: _open,
-        OpenAttempt: _resume,
-        EndAttempt: _end,
-        FoldContract: _fold_contract,
-        HoldToLaunch: _hold_to_launch,
-        RefuseFold: _refuse_fold,
-        LinkSession: _link,
-    },
-    answers={
-        SessionOf: answers_by(known, lambda asked: asked.key),
-        WorkingDirectoryOf: answers_by(working_directories, lambda asked: asked.key),
-    },
-    goes_with_session=(
-        "delete from status_history where session_key = ?",
-        "delete from attempts where session_key = ?",
-    ),
-    folds=dict.fromkeys(
-        (OpenSession, OpenAttempt, EndAttempt, FoldContract, HoldToLaunch, RefuseFold, LinkSession), (_FOLD,)
-    ),
-)
+    changes = Fold(lambda effect: SessionOf(effect.key), lambda session, effect: fold(session, (effect,)))
+
+    return Table(
+        writes=(
+            INSERT,
+            PLACE,
+            MOVE,
+            INSERT_ATTEMPT,
+            FOLD_CONTRACT,
+            HOLD_TO_LAUNCH,
+            REFUSE_FOLD,
+            LINK,
+            TRANSIT,
+            END_ATTEMPT,
+            INSERT_HISTORY,
+        ),
+        appliers={
+            OpenSession: _open,
+            OpenAttempt: _resume,
+            EndAttempt: _end,
+            FoldContract: _fold_contract,
+            HoldToLaunch: _hold_to_launch,
+            RefuseFold: _refuse_fold,
+            LinkSession: _link,
+        },
+        answers={
+            SessionOf: answers_by(known, lambda asked: asked.key),
+            WorkingDirectoryOf: answers_by(working_directories, lambda asked: asked.key),
+        },
+        goes_with_session=(
+            "delete from status_history where session_key = ?",
+            "delete from attempts where session_key = ?",
+        ),
+        folds=dict.fromkeys(
+            (OpenSession, OpenAttempt, EndAttempt, FoldContract, HoldToLaunch, RefuseFold, LinkSession),
+            (changes,),
+        ),
+    )

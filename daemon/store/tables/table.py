@@ -1,17 +1,19 @@
-"""Everything that the owner of a table declares, in one place; `all.py` joins them."""
+"""Everything that the owner of a table declares, in one place; `all.py` joins them. Commands import it, so it imports little."""
+
+from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row
-from runward.handlers.model.asking import Question
-from runward.handlers.model.effects import Effect
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
+    from runward.daemon.store.store import Store
     from runward.daemon.store.tables.jobs import Job
+    from runward.handlers.model.asking import Question
+    from runward.handlers.model.effects import Effect
 
 Key = TypeVar("Key")
 
@@ -64,7 +66,7 @@ class Table:
     moved_by_steps: tuple[str, ...] = ()
 
 
-def no_rows(batch: "Batch", job: "Job", effect: object) -> None:
+def no_rows(batch: Batch, job: Job, effect: object) -> None:
     """The applier of an effect that needs no rows: it is carried out once its job is durable."""
 
 
@@ -75,7 +77,7 @@ def answers_by(
 ) -> Answerer:
     """An answerer that runs `query` for the keys of all questions; `absent` is the answer for what is not found."""
 
-    async def answer(store: Store, asked: Sequence[Any], jobs: "Sequence[Job]") -> dict[Any, object]:
+    async def answer(store: Store, asked: Sequence[Any], jobs: Sequence[Job]) -> dict[Any, object]:
         found = await query(store, [key(each) for each in asked])
         return {each: found.get(key(each), absent) for each in asked}
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.daemon.cli.terminal import output
-from runward.daemon.views.text import ago, duration, iso, json_text, moment_of, size
+from runward.daemon.views.text import ago, duration, json_text, size
+from runward.handlers.times import iso, moment_of
 
 NOW = 1_800_000_000.0
 

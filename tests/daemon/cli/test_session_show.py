@@ -10,7 +10,7 @@ from tests.daemon.cli.calling import CONTRACT, SETTINGS, Place
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.json_value import JsonValue
-from runward.daemon.views.text import moment_of
+from runward.handlers.times import moment_of
 
 
 def test_the_json_has_contract_verification_and_history_in_their_promised_shapes(recorded: Place) -> None:

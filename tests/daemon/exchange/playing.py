@@ -24,7 +24,7 @@ from runward.daemon.host.acting_with_code import acting_with_code
 from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.sandbox.execution import CpuTime, Execution
 from runward.daemon.sandbox.workers import Job
-from runward.daemon.store.reading_pruning import PROGRESS
+from runward.daemon.store.tables.prunings import PROGRESS
 from runward.daemon.store.transaction import as_float, as_int
 from runward.handlers.exchange.intent import CODES
 from runward.handlers.exchange.reading import ActedWithCode, Worked

@@ -31,7 +31,7 @@ from runward.daemon.parts.actions_with_code import (
 )
 from runward.daemon.sandbox.execution import Call, CpuTime, Execution
 from runward.daemon.sandbox.workers import Job
-from runward.daemon.store.reading_pruning import NOTHING_OWED
+from runward.daemon.store.tables.prunings import NOTHING_OWED
 from runward.daemon.store.transaction import as_float, as_int
 from runward.handlers.exchange.reading import Acted, ActedWithCode, CodeOf, CodeRan, Running, Unable, Worked
 from runward.handlers.model.asking import Given, TryLater

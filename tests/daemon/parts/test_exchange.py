@@ -15,8 +15,8 @@ from runward.config.json_value import JsonValue
 from runward.daemon import faults
 from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.parts.intents import AT_ONCE, Intents
-from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.tables import starts
+from runward.daemon.store.tables.prunings import PROGRESS
 from runward.daemon.store.tables.table import Rows
 from runward.handlers import route
 from runward.handlers.layouts import native
@@ -381,7 +381,7 @@ async def test_a_session_is_not_packed_or_pruned_while_intents_of_it_wait(tmp_pa
         append(run, read("x"))
         finish(run)
         await running.settle()
-        from runward.daemon.store.reading_pruning import NOTHING_OWED
+        from runward.daemon.store.tables.prunings import NOTHING_OWED
 
         owed = f"select {NOTHING_OWED.replace('?2', '0')} from sessions s"
         assert await running.rows(owed) == [(0,)]

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from runward.daemon.store import reading_artifacts, reading_exchange
-from runward.daemon.store.reading_artifacts import Wanted as Outcomes
-from runward.daemon.store.reading_artifacts import artifacts, artifacts_called, newest_artifacts
+from runward.daemon.store import reading_exchange
 from runward.daemon.store.reading_chains import (
     approvals_called,
     chain_runs,
@@ -25,10 +23,12 @@ from runward.daemon.store.reading_exchange import (
     principals,
     some_artifacts,
 )
-from runward.daemon.store.reading_invocations import Wanted as Invocations
-from runward.daemon.store.reading_invocations import invocations, invocations_called, invocations_of
-from runward.daemon.store.reading_notices import notices, notices_called
-from runward.daemon.store.reading_shows import plan_of, plays_of, show_in, shows, shows_called
+from runward.daemon.store.tables.artifacts import Wanted as Outcomes
+from runward.daemon.store.tables.artifacts import artifacts, artifacts_called, newest_artifacts
+from runward.daemon.store.tables.invocations import Wanted as Invocations
+from runward.daemon.store.tables.invocations import invocations, invocations_called, invocations_of
+from runward.daemon.store.tables.notices import notices, notices_called
+from runward.daemon.store.tables.shows import plan_of, plays_of, show_in, shows, shows_called
 
 READERS: dict[str, Callable[[Any], object]] = {
     "actions": lambda store: latest_actions(store, WantedActions(limit=9)),
@@ -182,7 +182,7 @@ def test_outcomes_are_read_in_parts_and_each_part_shows_what_changed_last_first(
 def test_a_search_for_rare_outcomes_looks_at_so_many_and_can_go_on(
     outcomes: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_artifacts, "MOST_READ", 3)
+    monkeypatch.setattr("runward.daemon.store.tables.artifacts.MOST_READ", 3)
     part = newest_artifacts(outcomes, Outcomes(passed="true", limit=9))
     assert (part.rows, part.is_searched) == ([], True)
     assert parts(outcomes, Outcomes(passed="true", limit=9)) == [[], ["o2"], ["o1"]]

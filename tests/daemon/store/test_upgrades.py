@@ -12,8 +12,8 @@ from tests.waiting import wait_for
 from runward.daemon.backup import Examined, examine
 from runward.daemon.store.reading_exchange import shared_artifact
 from runward.daemon.store.reading_sessions import unseen_failures
-from runward.daemon.store.reading_shows import shows
 from runward.daemon.store.schema import migrate, migrations
+from runward.daemon.store.tables.shows import shows
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
 STORES: Final = {int(path.stem): path for path in sorted(GOLDEN.glob("*.sql"))}

@@ -15,7 +15,7 @@ from tests.waiting import wait_for
 
 from runward.config.studio import StudioSettings
 from runward.daemon.disk.credentials import log_out_all
-from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.studio import events, program, session_pages
 from runward.daemon.studio.events import lanes_of
 from runward.daemon.views.sessions import newest_sessions

@@ -15,7 +15,7 @@ from tests.daemon.studio.conftest import Studio
 from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, tags_of
 
 from runward.config.json_value import JsonValue
-from runward.daemon.store import reading_artifacts
+from runward.daemon.store.tables import artifacts
 from runward.daemon.studio import cards
 
 REVIEW: JsonValue = {
@@ -213,7 +213,7 @@ async def test_pages_of_older_outcomes_have_each_outcome_once(
 async def test_a_search_that_was_long_enough_offers_to_go_on(
     outcomes: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_artifacts, "MOST_READ", 2)
+    monkeypatch.setattr(artifacts, "MOST_READ", 2)
     address, found, searches = "/outcomes?passed=false", 0, 0
     while address:
         page = (await outcomes.get(address)).text

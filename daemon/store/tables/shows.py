@@ -1,7 +1,22 @@
-"""Shows and their plays, as commands read them from the store."""
+"""Shows and their plays."""
 
+from __future__ import annotations
+
+import json
 import sqlite3
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.store.tables.table import Table, Write
+from runward.handlers.secrets import without_secrets_in
+from runward.handlers.times import iso
+
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+    from runward.daemon.store.tables.jobs import Job
+    from runward.handlers.model.shows import RecordPlay
 
 
 class ShowRow(NamedTuple):
@@ -17,6 +32,18 @@ class ShowRow(NamedTuple):
     passed: int
     failed: int
     created_at: float
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """A show, and how its plays stand."""
+        return {
+            "topic": self.topic,
+            "path": self.path,
+            "play_count": self.plays,
+            "running": self.running,
+            "passed": self.passed,
+            "failed": self.failed,
+            "created_at": iso(self.created_at),
+        }
 
 
 class PlayRow(NamedTuple):
@@ -39,6 +66,30 @@ class PlayRow(NamedTuple):
     gate_passed: int | None
     gate_summary: str | None
     artifact_id: str | None
+
+    def as_json(self) -> dict[str, JsonValue]:
+        return {
+            "name": self.name,
+            "session_key": self.session_key,
+            "status": self.session_status,
+            "invocation_id": self.invocation_id,
+            "depends_on": json.loads(self.depends_on),
+            "meta": {
+                "status": self.said_status,
+                "agent": self.agent,
+                "model": self.model,
+                "started_at": None if self.started_at is None else iso(self.started_at),
+                "finished_at": None if self.finished_at is None else iso(self.finished_at),
+                "further": None if self.further is None else json.loads(self.further),
+            },
+            "gate": None
+            if self.artifact_id is None
+            else {
+                "artifact_id": self.artifact_id,
+                "passed": None if self.gate_passed is None else bool(self.gate_passed),
+                "summary": self.gate_summary,
+            },
+        }
 
 
 _GATE = (
@@ -114,3 +165,48 @@ def plan_of(connection: sqlite3.Connection, path: str) -> str | None:
         (path,),
     ).fetchone()
     return None if found is None or found[0] is None else str(found[0])
+
+
+def whole_show(
+    settings: Settings, row: ShowRow, plan: str | None, plays: Sequence[PlayRow]
+) -> dict[str, JsonValue]:
+    """A show with its plan and its plays, without what looks like a secret."""
+    shown: dict[str, JsonValue] = {
+        **row.as_json(),
+        "plan": plan,
+        "plays": [each.as_json() for each in plays],
+    }
+    return without_secrets_in(shown, settings.bundle.rules.redact)
+
+
+RECORD_PLAY: Final = Write(
+    "insert into plays (session_key, show, topic, name, status, agent, model, started_at, finished_at, depends_on, further,"
+    " created_at, updated_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?12, ?12) on conflict (session_key) do update"
+    " set status = excluded.status, agent = excluded.agent, model = excluded.model, started_at = excluded.started_at,"
+    " finished_at = excluded.finished_at, depends_on = excluded.depends_on, further = excluded.further,"
+    " updated_at = excluded.updated_at"
+)
+
+
+def _record(batch: Batch, job: Job, effect: RecordPlay) -> None:
+    from pydantic_core import to_json
+
+    said = effect.meta
+    depends_on = to_json(said.depends_on).decode()
+    further = None if said.further is None else to_json(said.further).decode()
+    times = (said.started_at, said.finished_at)
+    whose = (effect.session_key, effect.show, effect.topic, effect.name)
+    batch.row(
+        RECORD_PLAY, (*whose, said.status, said.agent, said.model, *times, depends_on, further, effect.at)
+    )
+
+
+def table() -> Table:
+    """What effects make of it. The events are imported here, because commands that read the table do without them."""
+    from runward.handlers.model.shows import RecordPlay
+
+    return Table(
+        writes=(RECORD_PLAY,),
+        appliers={RecordPlay: _record},
+        goes_with_session=("delete from plays where session_key = ?",),
+    )
