@@ -1,5 +1,6 @@
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,8 +10,10 @@ from runward.config.action import Action
 from runward.config.bundle import DEFAULT_VERIFICATION
 from runward.config.problem import Parsed
 from runward.config.root import Root
-from runward.config.settings import Scan, Settings, Watch, settings_from_json, settings_to_json
+from runward.config.settings import SETTINGS, Scan, Settings, Watch, settings_from_json, settings_to_json
 from runward.config.settings_layers import Source, read_settings
+from runward.config.shape import ListOf, Shape
+from runward.config.table import NamedTables, Table
 
 FILE = "/etc/runward/runward.toml"
 
@@ -419,6 +422,50 @@ def test_the_settings_as_json_hold_every_key() -> None:
                 "workers": 2,
             },
         },
+    }
+
+
+@pytest.mark.parametrize(
+    "key", ["batch", "studio", "roots", "watch.step", "bundle.sign", "exchange.executor.tmp"]
+)
+@pytest.mark.parametrize("is_there", [False, True])
+def test_settings_that_another_version_stored_are_not_read(key: str, is_there: bool) -> None:
+    stored: Any = settings_to_json(good("batch = 3"))
+    assert settings_from_json(stored) is not None
+    *tables, last = key.split(".")
+    table = stored
+    for name in tables:
+        table = table[name]
+    del table[last]
+    if is_there:
+        table[last] = "of another form"
+    assert settings_from_json(stored) is None
+
+
+def _tables(shape: Shape) -> Iterator[Table[Any]]:
+    if isinstance(shape, ListOf | NamedTables):
+        yield from _tables(shape.item)
+    elif isinstance(shape, Table):
+        yield shape
+        for each in shape.fields.values():
+            yield from _tables(each)
+
+
+def test_a_field_without_a_shape_is_no_key_and_there_are_few_of_these() -> None:
+    tables = list(_tables(SETTINGS))
+    assert len(tables) > 10
+    others = {
+        f"{table.of.__name__}.{name}"
+        for table in tables
+        for name in table.of._fields
+        if name not in table.fields
+    }
+    assert others == {
+        "Settings.origin",
+        "Settings.files",
+        "Settings.absent",
+        "Action.name",
+        "ContractRule.named_at",
     }
 
 
