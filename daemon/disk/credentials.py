@@ -86,6 +86,7 @@ def new_code(state: Path) -> str:
     now = time.time()
     _remove_codes(state, lambda made_at: now - made_at > CODE_S)
     code = os.urandom(32).hex()
+    # Only its hash: a copy of the state directory lets nobody in.
     write_durably(state / _CODES, hashlib.sha256(code.encode()).hexdigest(), b"")
     return code
 
@@ -97,6 +98,7 @@ def use_code(state: Path, code: str) -> bool:
     file = state / _CODES / hashlib.sha256(code.encode()).hexdigest()
     try:
         made_at = file.lstat().st_mtime
+        # The removal decides who was first.
         file.unlink()
     except OSError:
         return False
@@ -115,6 +117,7 @@ def is_valid_cookie(key: bytes, host: str, value: str, now: float) -> bool:
     match = _COOKIE.fullmatch(value)
     if match is None or int(match[1]) < now:
         return False
+    # In constant time: how long it takes must not tell how much of it is right.
     return hmac.compare_digest(_signed(key, host, int(match[1])), match[2])
 
 
@@ -209,6 +212,7 @@ def _read(state: Path, identifier: str) -> tuple[Token, str] | None:
         return None
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
+        # Whoever can write here could let anybody in.
         is_ours = status.st_uid == os.geteuid() and not status.st_mode & _OTHERS
         content = file.read(_LONGEST) if stat.S_ISREG(status.st_mode) and is_ours else b"null"
     try:

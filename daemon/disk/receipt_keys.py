@@ -75,6 +75,7 @@ def _read(path: str, scheme: Scheme, *, is_credential: bool) -> OwnKey | None:
         os.close(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise KeyRefused(f"{path} is not a regular file")
+    # systemd protects credentials by itself, with an owner and a mode of its own.
     if not is_credential and (status.st_uid != os.geteuid() or status.st_mode & 0o077):
         raise KeyRefused(f"others can read or replace the key {path}: make a new one, or chmod 600 it")
     return OwnKey(SecretKey(scheme, _secret(path, content)), path)

@@ -183,6 +183,7 @@ class Lines:
         if self._held:
             contents[0] = b"".join([*self._held, contents[0]])[: self._longest]
         last = piece[end - RECOGNISED_BY : end] if end >= RECOGNISED_BY else _end_of(rest_before, piece[:end])
+        # The first of them may continue a line that has its number already.
         self.position = Position(before.offset + whole, before.lines + len(contents) - before.unended, last)
         self._held, self.length = [], 0
         self._hold(rest)
@@ -263,6 +264,7 @@ def whole_lines(descriptor: int, size: int, longest: int) -> Iterator[tuple[int,
             if index not in whole.cut:
                 yield start, content + b"\n"
             start += whole.length(index) + 1
+    # If the file is shorter by now, what is left is not the line that ends at `size`.
     if lines.length and not lines.is_too_long and source.at >= size:
         yield lines.position.offset, lines.unfinished + b"\n"
 

@@ -180,12 +180,14 @@ class _Reading:
                 elif depth == DEEPEST:
                     yield _Entry(path, "not_listed", _identity(status))
                 else:
-                    yield from self._below(directory, name, path, status, depth, listed)
+                    yield from self._below(
+                        directory, name, path=path, status=status, depth=depth, listed=listed
+                    )
             except FileNotFoundError:
                 continue  # gone since it was listed
 
     def _below(
-        self, within: int, name: str, path: str, status: os.stat_result, depth: int, listed: _Listed
+        self, within: int, name: str, *, path: str, status: os.stat_result, depth: int, listed: _Listed
     ) -> Iterator[_Entry]:
         try:
             with opened(name, LISTED, within) as directory:

@@ -27,11 +27,7 @@ MAXIMUM_DEPTH: Final = 16
 
 
 def early_legs(question: LegsBefore) -> EarlyLegs | Unreadable:
-    """The legs whose directories contain something older than the plan, each with one such thing.
-
-    Older means two things. Its change time, which no program can set, is before that of the plan's file. Its modification
-    time is not later: a copy of the run is made in any order, but keeps these times.
-    """
+    """The legs whose directories contain something older than the plan, each with one such thing."""
     try:
         root = open_artifacts(question.root, question.within)
     except OSError as error:
@@ -43,6 +39,7 @@ def early_legs(question: LegsBefore) -> EarlyLegs | Unreadable:
     try:
         for path in question.paths:
             for name, status in _things(root, path, most):
+                # No program can set a change time. But a copy of a run is made in any order: it keeps only the modification times.
                 if status.st_ctime_ns < question.changed_ns and status.st_mtime_ns <= question.modified_ns:
                     early.append((path, _shown(name)))
                     break
@@ -56,11 +53,12 @@ def early_legs(question: LegsBefore) -> EarlyLegs | Unreadable:
 def filled_without(plan: str, run: str, artifacts: str) -> tuple[str, ...]:
     """The directories below `artifacts` that hold something, if the directory `run` has no file `plan` even then.
 
-    None if that can't be determined.
+    None of them if that can't be determined.
     """
     filled: tuple[str, ...] = ()
     try:
         filled = _filled(artifacts, boundary(artifacts, run))
+        # The plan is looked for last: if it came during the walk, nobody is blamed for what the walk found.
         os.stat(f"{run}/{plan}", follow_symlinks=False)
     except FileNotFoundError:
         return filled

@@ -198,6 +198,7 @@ class _Look:
             status = os.fstat(descriptor)
             shown = path.encode(errors="backslashreplace").decode()
             if path.endswith(REPORTS) and status.st_size > min(LARGEST, self.at_once_left, self.content_left):
+                # It stays open until it is read: another file may have its name by then.
                 is_kept = self._report(shown, descriptor, status)
                 return
             most = min(LARGEST, self.content_left)

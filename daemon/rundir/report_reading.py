@@ -116,15 +116,18 @@ class Reports:
                     del self._runs[run]
                     raise known.read
                 if known.states == states:
+                    # The same files, unchanged since they were opened: what they said still holds.
                     known.tries = 0
                     return known.read
                 tries += known.tries
             if tries > MOST_TRIES:
+                # Else a run could keep its verdict waiting for ever.
                 del self._runs[run]
                 return ["changes again and again while it is read"] * len(reports)
             self._runs.pop(run, None)
             begun = self._runs[run] = _Run(states, tries, now)
             self._forget()
+        # The caller closes its descriptors as soon as it has this answer.
         own = [each._replace(descriptor=os.dup(each.descriptor)) for each in reports]
         try:
             threading.Thread(target=self._carry_out, args=(begun, own), daemon=True).start()
@@ -158,7 +161,7 @@ def _close(reports: Sequence[LargeReport]) -> None:
 
 
 def read_apart(reports: Sequence[LargeReport]) -> list[Read]:
-    """Read the reports in a process of its own. It gets them open, so no path is resolved again. Raises `OSError`."""
+    """Read the reports in a process of its own. Raises `OSError`."""
     words = [sys.executable, "-P", "-m", __name__]
     words += [word for each in reports for word in (str(each.descriptor), each.path)]
     descriptors = [each.descriptor for each in reports]
@@ -167,6 +170,7 @@ def read_apart(reports: Sequence[LargeReport]) -> list[Read]:
             words,
             stdin=subprocess.DEVNULL,
             capture_output=True,
+            # Opened already: what has these names by now may be other files.
             pass_fds=descriptors,
             timeout=PATIENCE_S,
             check=False,

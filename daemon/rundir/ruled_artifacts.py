@@ -145,6 +145,7 @@ class RuledLook:
                         break
                     names.append(each.name)
             statuses = []
+            # The order of a directory is by chance. A search that ends early must find the same files again.
             for name in sorted(names):
                 try:
                     name.encode()
@@ -158,6 +159,7 @@ class RuledLook:
     def _open_directory(self, parts: list[str]) -> int:
         descriptor = os.open(".", DIRECTORY, dir_fd=self.root)
         for at, part in enumerate([*parts, "."]):
+            # An O_PATH descriptor can be walked through, but not listed.
             flags = LISTED if at == len(parts) else DIRECTORY
             try:
                 further = os.open(part, flags, dir_fd=descriptor)
@@ -290,6 +292,7 @@ def _hold(checks: Sequence[_Check]) -> None:
     words = [sys.executable, "-I", schema_child.__file__]
     checked = json.dumps([[each.schema, each.document] for each in checks]).encode()
     try:
+        # A schema can take years and gigabytes. What ends that process leaves a line for each document before it.
         ran = subprocess.run(words, input=checked, capture_output=True, timeout=PATIENCE_S, check=False)
         output = ran.stdout
     except subprocess.TimeoutExpired as error:

@@ -148,7 +148,12 @@ class SessionFiles:
         elif self._fails:
             failures, retry_at = self._known.failures, self._known.retry_at
         return FilesRead(
-            tuple(logs), tuple(documents), tuple(trusted), tuple(self._beside), failures, retry_at
+            logs=tuple(logs),
+            documents=tuple(documents),
+            listed=tuple(trusted),
+            beside=tuple(self._beside),
+            failures=failures,
+            retry_at=retry_at,
         )
 
     def documents(

@@ -227,6 +227,7 @@ class Growing(_Log):
         if happened == "grew" and self._lines.position == before:
             happened = "same"
         self._cursor, self._known = self._cursor_at(self._lines.position), self._lines.position
+        # The rest of a torn line is not stored, so a file that ends in one is unpacked again.
         if self._is_packed and not more and not self._lines.length:
             self._cursor = self._cursor._replace(packed=self._size)
         return Portion(lines, self._cursor, happened, more, taken)
@@ -348,6 +349,7 @@ class PlacedLines(_Log):
     def _placed(self, whole: Whole) -> Iterator[PlacedLine | TooLong]:
         start, number = whole.before.offset, whole.number
         for index, content in enumerate(whole.contents):
+            # Before the line is given: whoever takes it may stop there, and has it.
             self._given = index + 1
             length = whole.length(index)
             is_cut = index in whole.cut

@@ -225,6 +225,7 @@ def log_at(within: int, name: str) -> tuple[str, os.stat_result] | None:
 
     None if neither exists. Raises `OSError`.
     """
+    # Both exist while a tool packs its log. The plain one is complete until it is removed.
     for each in (name, name + PACKED):
         try:
             return each, os.stat(each, dir_fd=within, follow_symlinks=False)
@@ -236,7 +237,7 @@ def log_at(within: int, name: str) -> tuple[str, os.stat_result] | None:
 def signature_in(within: int, name: str, shape: DirectoryShape) -> Signature:
     """The signature of a session's directory: its inode, the sizes of the files that count, and the newest time.
 
-    A directory's own time says nothing about what grows in it. Raises `OSError`.
+    Raises `OSError`.
     """
     with opened(name, DIRECTORY, within) as directory:
         return directory_signature(directory, shape)[0]
@@ -244,6 +245,7 @@ def signature_in(within: int, name: str, shape: DirectoryShape) -> Signature:
 
 def directory_signature(directory: int, shape: DirectoryShape) -> tuple[Signature, dict[str, Signature]]:
     """Like `signature_in`, for an open directory, and the signatures that it consists of."""
+    # A directory's own time says nothing about what grows in it.
     inode, size, changed = signature(os.fstat(directory))
     signatures: dict[str, Signature] = {}
     for path in shape.beneath():
@@ -302,6 +304,7 @@ class _Listing:
         for name, status in logs.items():
             self._add(prefix + name, signature(status))
         for name in directories:
+            # What is called like a log holds files of that session, such as the logs of its sub-agents.
             if levels and self._logs.is_entered(name) and name + LOG not in logs and self._left >= 0:
                 self._descend(within, prefix + name, name, levels - 1)
 

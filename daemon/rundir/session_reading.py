@@ -325,6 +325,7 @@ def _directory(directory: int, name: str, layouts: Layouts) -> Identity | None:
     if not isinstance(layout, DirectoryLayout):
         return None
     scanning = Scanning(layout.start(name))
+    # So late that no file counts as just written: what is there must do, because nobody waits here.
     files = SessionFiles(directory, NOTHING_READ, math.inf, scanning, HEAD)
     files.documents([each for each in layout.documents if not is_glob(each)])
     files.logs([each for each in layout.logs if not is_glob(each)])

@@ -350,6 +350,7 @@ class Files:
 
     def _unless_away(self, path: str, answer: _Answer) -> _Answer | Unreadable:
         """What was found at a path, unless another directory was in its root's place at that time."""
+        # After the reading: another disk may have been mounted there meanwhile.
         away = self.away(path)
         return answer if away is None else Unreadable(away)
 
