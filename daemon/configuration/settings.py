@@ -1,7 +1,6 @@
 """Finding the settings file and its drop-ins on the disk, and reading what people wrote.
 
-`runward.config` says what it means. Imports stay cheap if there is no settings file, for
-the launcher's start-up.
+`runward.config` says what it means. Imports stay cheap if there is no settings file, for the launcher's start-up.
 """
 
 from __future__ import annotations
@@ -13,74 +12,13 @@ from runward.daemon.configuration.agent_homes import homes_there
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import TypeAlias
-
-    from runward.config.problem import Problem
-    from runward.config.settings import Settings
-
-    Identity: TypeAlias = tuple[int, int]
-
-
-def overlapping_roots(settings: Settings) -> Iterator[Problem]:
-    """A problem for each pair of roots that overlap on the disk, and for each that overlaps the state directory."""
-    # By device and inode, not by text: through a link or a bind mount, one directory has two paths, and each run in it
-    # would be judged twice.
-    ways = {root.name: _way_to(root.path) for root in settings.roots}
-    paths = {root.name: root.path for root in settings.roots}
-    earlier: list[str] = []
-    for name, way in ways.items():
-        for other in earlier:
-            if _overlap(way, ways[other]):
-                message = f"{paths[name]!r} is, contains or is inside the root {other!r}, {paths[other]!r}"
-                yield _problem(settings, name, message, "watch each directory through one root only")
-        earlier.append(name)
-    state = _way_to(settings.state_dir)
-    for name, way in ways.items():
-        if _overlap(way, state) and not _is_own_root(paths[name], settings.state_dir):
-            message = f"{paths[name]!r} is, contains or is inside the state directory, {settings.state_dir!r}"
-            yield _problem(settings, name, message, "keep Runward's own state out of the roots")
-
-
-def _way_to(path: str) -> list[Identity | None]:
-    """The directories from the file system's root down to `path`, by device and inode; None if it doesn't exist."""
-    place = os.path.realpath(path)
-    way: list[Identity | None] = []
-    while True:
-        try:
-            status = os.stat(place)
-        except OSError:
-            way.append(None)
-        else:
-            way.append((status.st_dev, status.st_ino))
-        if place == os.path.dirname(place):
-            return way[::-1]
-        place = os.path.dirname(place)
-
-
-def _overlap(way: list[Identity | None], other: list[Identity | None]) -> bool:
-    return (way[-1] is not None and way[-1] in other) or (other[-1] is not None and other[-1] in way)
-
-
-def _is_own_root(path: str, state_dir: str) -> bool:
-    from runward.config.root import is_own_root
-
-    path, state_dir = os.path.realpath(path), os.path.realpath(state_dir)
-    return path.startswith(f"{state_dir}/") and is_own_root(path, state_dir)
-
-
-def _problem(settings: Settings, name: str, message: str, fix: str) -> Problem:
-    return settings.problem(f"roots.{name}", f"roots: {message}", fix)
-
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Final, TypeVar
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Final, TypeAlias
 
     from runward.config.problem import Parsed, Problem
     from runward.config.settings import Settings
 
-    T = TypeVar("T")
+    Identity: TypeAlias = tuple[int, int]
 
 
 SYSTEM_FILE: Final = "/etc/runward/runward.toml"
@@ -282,3 +220,54 @@ def _unreadable(path: str, error: OSError) -> Problem:
     from runward.config.problem import Problem
 
     return Problem(path, None, None, f"can't be read: {error.strerror}", "check its path and its permissions")
+
+
+def overlapping_roots(settings: Settings) -> Iterator[Problem]:
+    """A problem for each pair of roots that overlap on the disk, and for each that overlaps the state directory."""
+    # By device and inode, not by text: through a link or a bind mount, one directory has two paths, and each run in it
+    # would be judged twice.
+    ways = {root.name: _way_to(root.path) for root in settings.roots}
+    paths = {root.name: root.path for root in settings.roots}
+    earlier: list[str] = []
+    for name, way in ways.items():
+        for other in earlier:
+            if _overlap(way, ways[other]):
+                message = f"{paths[name]!r} is, contains or is inside the root {other!r}, {paths[other]!r}"
+                yield _problem(settings, name, message, "watch each directory through one root only")
+        earlier.append(name)
+    state = _way_to(settings.state_dir)
+    for name, way in ways.items():
+        if _overlap(way, state) and not _is_own_root(paths[name], settings.state_dir):
+            message = f"{paths[name]!r} is, contains or is inside the state directory, {settings.state_dir!r}"
+            yield _problem(settings, name, message, "keep Runward's own state out of the roots")
+
+
+def _way_to(path: str) -> list[Identity | None]:
+    """The directories from the file system's root down to `path`, by device and inode; None if it doesn't exist."""
+    place = os.path.realpath(path)
+    way: list[Identity | None] = []
+    while True:
+        try:
+            status = os.stat(place)
+        except OSError:
+            way.append(None)
+        else:
+            way.append((status.st_dev, status.st_ino))
+        if place == os.path.dirname(place):
+            return way[::-1]
+        place = os.path.dirname(place)
+
+
+def _overlap(way: list[Identity | None], other: list[Identity | None]) -> bool:
+    return (way[-1] is not None and way[-1] in other) or (other[-1] is not None and other[-1] in way)
+
+
+def _is_own_root(path: str, state_dir: str) -> bool:
+    from runward.config.root import is_own_root
+
+    path, state_dir = os.path.realpath(path), os.path.realpath(state_dir)
+    return path.startswith(f"{state_dir}/") and is_own_root(path, state_dir)
+
+
+def _problem(settings: Settings, name: str, message: str, fix: str) -> Problem:
+    return settings.problem(f"roots.{name}", f"roots: {message}", fix)
