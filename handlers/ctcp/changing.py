@@ -18,7 +18,7 @@ from runward.handlers.ctcp.documents import (
 )
 from runward.handlers.ctcp.rules import Report
 from runward.handlers.foreign_json import read_json
-from runward.handlers.layouts.ctcp import LineFault, read_line, time_at
+from runward.handlers.layouts.ctcp_log import LineFault, read_line, time_at
 
 PLAN_DRAFT: Final = "artifacts/PLAN_draft.md"
 PLAN: Final = "artifacts/PLAN.md"
