@@ -1,7 +1,7 @@
 """The keys of tables that people write. Each is declared once, as a field of the class that holds its value.
 
-`timeout: Annotated[float | None, seconds("For the whole run.")] = None`: the known keys of a table, its schema and its checks follow from
-it. What must hold for several keys together is for the reader of the table.
+From a field such as `timeout: Annotated[float | None, seconds("For the whole run.")] = None` follow the known keys of the
+table, its JSON Schema, its checks and its defaults. What must hold for several keys together is for the reader of the table.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -125,6 +125,7 @@ def read_keys(
     holder: Holder, table: Mapping[str, JsonValue], loc: Location, complain: Complain
 ) -> dict[str, Any]:
     """The fields that the keys in the table give. A field that is left out has its default."""
+    # In the order of the messages: if there are too many complaints, the first ones are kept.
     given: dict[str, Any] = {}
     for field, key in _in_reading_order(holder).items():
         if key.read is not None and any(name in table for name in key.schemas):
