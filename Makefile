@@ -33,7 +33,7 @@ test: setup ## run the tests a person runs
 	@$(PYTEST) -m "not prove"
 
 prove: check ## run every test, and the checkers
-	@$(PYTEST)
+	@$(PYTEST) --hypothesis-profile=long
 
 rest: check ## the checkers, and the proofs that CI runs beyond `make test`
 	@$(PYTEST) -m "prove and not sweep and not agents"
@@ -41,7 +41,7 @@ rest: check ## the checkers, and the proofs that CI runs beyond `make test`
 agents: setup ## the real Claude Code and Codex against a scripted model
 	@$(PYTEST) -m agents
 
-sweep: setup ## every single point and seed of what CI samples
+sweep: setup ## every single point and seed, and thousands of cases, of what CI samples
 	@$(PYTEST) -m sweep
 
 again: setup ## run alone what failed last, if that was a test or a few

@@ -9,8 +9,9 @@ from hypothesis import settings
 from tests.scheduling import dealt
 
 # The same examples each time, so that a landing depends on the change alone; `make explore` plays new ones.
-settings.register_profile("fixed", max_examples=200, deadline=None, print_blob=True, derandomize=True)
-settings.register_profile("explore", settings.get_profile("fixed"), derandomize=False)
+settings.register_profile("fixed", max_examples=60, deadline=None, print_blob=True, derandomize=True)
+settings.register_profile("long", settings.get_profile("fixed"), max_examples=200)
+settings.register_profile("explore", settings.get_profile("long"), derandomize=False)
 settings.load_profile("fixed")
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 
 from tests.docs.pages import ROOT
 
@@ -28,6 +29,7 @@ def test_the_tests_that_only_a_sweep_runs_are_marked_as_such() -> None:
     }
 
 
+@cache
 def _functions(path: str) -> dict[str, set[str]]:
     """The functions of a file, and the marks of each."""
     file = ROOT / path

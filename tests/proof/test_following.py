@@ -461,7 +461,6 @@ def test_a_daemon_that_was_down_tells_of_every_attempt_afterwards(
     assert _keys(_told(place)) == _keys(undisturbed[0])
 
 
-@pytest.mark.prove
 @pytest.mark.parametrize("chapter", range(len(CHAPTERS)))
 def test_a_daemon_that_is_killed_while_it_follows_tells_the_same_afterwards(
     in_memory: Path, forks: Forks, undisturbed: tuple[list[tuple[object, ...]], list[int]], chapter: int

@@ -216,6 +216,7 @@ def test_a_daemon_frozen_inside_any_transaction_keeps_its_successor_out(
         assert not _parted_after_a_freeze_in_a_transaction(place, name, expected), name
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("name", IN_LOCK)
 def test_a_daemon_frozen_inside_a_journals_lock_holds_up_that_journal_and_doubles_no_line(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks, name: str
@@ -274,6 +275,7 @@ def test_an_idle_daemon_that_was_frozen_and_superseded_ends_by_itself(place: Pla
 # With a fence taken out.
 
 
+@pytest.mark.prove
 def test_without_the_epoch_in_the_journals_lock_lines_are_doubled(in_memory: Path, forks: Forks) -> None:
     place = Place(in_memory / "no-epoch-in-lock", forks)
     _judged_by_a_successor(place, "outbox.before", ["epoch of the journal", "look for lines"])
@@ -283,6 +285,7 @@ def test_without_the_epoch_in_the_journals_lock_lines_are_doubled(in_memory: Pat
         account(place)
 
 
+@pytest.mark.prove
 def test_without_the_epoch_in_transactions_a_superseded_daemon_goes_on_as_if_it_were_the_only_one(
     in_memory: Path, forks: Forks
 ) -> None:
@@ -292,6 +295,7 @@ def test_without_the_epoch_in_transactions_a_superseded_daemon_goes_on_as_if_it_
     assert not place.log("superseded")
 
 
+@pytest.mark.prove
 def test_without_the_epoch_in_transactions_the_token_refuses_a_second_completion(
     in_memory: Path, forks: Forks
 ) -> None:
@@ -301,6 +305,7 @@ def test_without_the_epoch_in_transactions_the_token_refuses_a_second_completion
     assert "token = ?" in zombie.said()
 
 
+@pytest.mark.prove
 def test_without_epoch_and_token_a_job_is_completed_twice(in_memory: Path, forks: Forks) -> None:
     place = Place(in_memory / "no-token", forks)
     zombie = _judged_by_a_successor(place, "commit.apply.begin", [*NO_EPOCH, "token of the job"])
@@ -310,6 +315,7 @@ def test_without_epoch_and_token_a_job_is_completed_twice(in_memory: Path, forks
     assert _times_run(place) == 1, "that a run is ordered once is kept by the database, too"
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("left", OF_A_START)
 def test_any_one_fence_of_a_start_is_enough_to_have_it_started_once(
     in_memory: Path, forks: Forks, left: str
@@ -320,6 +326,7 @@ def test_any_one_fence_of_a_start_is_enough_to_have_it_started_once(
     assert _times_run(place) == 1
 
 
+@pytest.mark.prove
 def test_without_all_fences_of_a_start_it_is_started_twice(in_memory: Path, forks: Forks) -> None:
     place = Place(in_memory / "no-fence-of-a-start", forks)
     _judged_by_a_successor(place, "start.before", OF_A_START)
@@ -330,6 +337,7 @@ def test_without_all_fences_of_a_start_it_is_started_twice(in_memory: Path, fork
     )
 
 
+@pytest.mark.prove
 def test_without_all_fences_of_a_start_its_worktree_is_made_a_second_time(
     in_memory: Path, forks: Forks
 ) -> None:
@@ -345,6 +353,7 @@ def test_without_all_fences_of_a_start_its_worktree_is_made_a_second_time(
     chain_runs.let_go(place)
 
 
+@pytest.mark.prove
 def test_without_the_fence_of_worktrees_the_hooks_of_their_repository_run(
     in_memory: Path, forks: Forks
 ) -> None:

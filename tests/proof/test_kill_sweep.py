@@ -57,6 +57,7 @@ def undisturbed(in_memory: Path, forks: Forks) -> dict[str, Undisturbed]:
     return found
 
 
+@pytest.mark.prove
 def test_the_history_of_runs_has_every_end_and_every_kind_of_point(
     undisturbed: dict[str, Undisturbed],
 ) -> None:
@@ -88,6 +89,7 @@ def test_the_history_of_runs_has_every_end_and_every_kind_of_point(
     assert told["rejected"] == ["not-a-request.json"]
 
 
+@pytest.mark.prove
 def test_the_history_of_chain_runs_has_every_kind_of_point(undisturbed: dict[str, Undisturbed]) -> None:
     asked, approved, built, published = undisturbed["chain runs"].points
     assert {"notice.before", "notice.after", "commit.notice.before"} <= set(asked) & set(published)

@@ -11,6 +11,8 @@ from tests.proof.account import Account, account, difference
 from tests.proof.place import Place
 from tests.proof.processes import Forks
 
+pytestmark = pytest.mark.prove
+
 KILLED: Final = -9
 EVERY: Final = 10
 """In one sweep every so many points of a chapter are taken, and one of every name, each time other ones."""
@@ -208,7 +210,6 @@ def kill_and_compare(place: Place, chapter: int, points: list[str], expected: Ac
     return code == KILLED
 
 
-@pytest.mark.prove
 @pytest.mark.parametrize("chapter", range(len(CHAPTERS)))
 def test_a_daemon_killed_at_some_points_leaves_the_same_ledger_and_results(
     undisturbed: tuple[Account, list[list[str]]], in_memory: Path, forks: Forks, chapter: int

@@ -116,11 +116,6 @@ def _prove(in_memory: Path, forks: Forks, way: str, seed: int, times: int) -> No
     assert not parted, parted
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_few_stops_under_load_lose_nothing(in_memory: Path, forks: Forks, way: str) -> None:
-    _prove(in_memory, forks, way, 0, 3)
-
-
 @pytest.mark.prove
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(2, 5))])

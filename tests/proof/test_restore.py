@@ -138,13 +138,18 @@ def test_what_was_judged_after_a_backup_is_found_again_and_no_line_is_written_tw
     "fault",
     [
         "kill@journal.append.after",
-        "kill@outbox.after",
-        "kill@commit.outbox.before",
-        "kill@commit.outbox.after",
-        "kill@commit.apply.after",
-        "kill@sweep.sync.before",
-        "kill@40",
-        "kill@90",
+        *(
+            pytest.param(f"kill@{point}", marks=pytest.mark.prove)
+            for point in (
+                "outbox.after",
+                "commit.outbox.before",
+                "commit.outbox.after",
+                "commit.apply.after",
+                "sweep.sync.before",
+                "40",
+                "90",
+            )
+        ),
     ],
 )
 def test_kill_9_after_a_restore_changes_nothing_of_it(place: Place, fault: str) -> None:

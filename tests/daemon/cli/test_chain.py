@@ -217,7 +217,9 @@ def test_a_step_whose_run_directory_is_taken_ends_its_chain_run(firing: Place) -
     assert "is not started: its run directory can't be made" in firing.call("why", fired).out
 
 
-@pytest.mark.parametrize("patience", [0.0, 0.05, 0.15, 0.3])
+@pytest.mark.parametrize(
+    "patience", [0.05, *(pytest.param(each, marks=pytest.mark.prove) for each in (0.0, 0.15, 0.3))]
+)
 def test_a_daemon_that_is_killed_anywhere_loses_and_doubles_no_step(firing: Place, patience: float) -> None:
     assert firing.call("chain", "fire", "two", "verdict=APPROVE").code == 0
     with firing.daemon_process() as daemon:

@@ -251,7 +251,7 @@ def test_settings_that_switch_it_off_end_the_server(served: Served) -> None:
     wait_for(lambda: served.post(HELLO_BODY)[0] == 200, "a server again")
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.prove)])
 def test_the_server_ends_with_the_daemon(tmp_path: Path, how: signal.Signals) -> None:
     place = furnish(tmp_path)
     with place.daemon_process() as daemon:

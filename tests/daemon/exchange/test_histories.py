@@ -36,7 +36,7 @@ def test_what_comes_of_each_action_is_what_the_rules_say(rounds: list[Round]) ->
     anyio.run(play, rounds)
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.longest
 @pytest.mark.timeout(900)
 def test_a_thousand_histories_follow_the_rules_and_meet_all_kinds_of_refusals() -> None:

@@ -145,7 +145,7 @@ def test_declarations_are_merged_and_verified_as_the_reference_does(
     check(playbook, agent, tree)
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.timeout(900)
 @settings(max_examples=10_000)
 @given(declarations, declarations, trees)

@@ -156,7 +156,7 @@ def test_after_any_program_the_record_is_the_models(program: list[Step]) -> None
     assert found == expected
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.timeout(1500)
 @given(programs)
 @settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow])

@@ -216,7 +216,7 @@ def test_verification_agrees_with_a_plain_model(case: Case) -> None:
     check(case)
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.timeout(600)
 @settings(max_examples=10_000)
 @given(cases)

@@ -211,7 +211,7 @@ def played(acts: Acts) -> Player:
     return player
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(_acts)
 def test_call_trees_end_as_the_rules_say(acts: Acts) -> None:
     exchange = played(acts).exchange

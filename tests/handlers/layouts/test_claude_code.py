@@ -923,7 +923,7 @@ def test_no_damage_makes_the_scanner_raise(lines: list[bytes]) -> None:
     assert harm_done(lines) == []
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.timeout(600)
 @settings(max_examples=20_000, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(mutated())

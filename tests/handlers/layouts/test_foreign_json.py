@@ -98,7 +98,7 @@ def test_reading_never_raises_whatever_the_bytes(content: bytes) -> None:
     check(content)
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.timeout(600)
 @settings(max_examples=10_000)
 @given(hostile)

@@ -264,14 +264,14 @@ CUTS = st.lists(st.integers(0, 20), max_size=3)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-@settings(max_examples=100)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_spoilt_lines_do_no_harm(name: str, data: st.DataObject) -> None:
     layout = LAYOUTS[name]
     assert harm_done(layout, data.draw(spoilt_log(layout.lines)), data.draw(CUTS)) == []
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", LAYOUTS)
 @settings(max_examples=1000)
 @given(data=st.data())

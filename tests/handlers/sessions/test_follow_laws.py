@@ -224,7 +224,7 @@ def test_after_anything_a_further_run_is_followed(
     held_to_the_laws(session)
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @settings(max_examples=3_000)
 @given(programs)
 def test_any_program_obeys_the_laws_in_three_thousand_cases(

@@ -433,7 +433,7 @@ def test_after_any_history_a_new_run_is_judged(program: list[tuple[str, str, int
     check_nothing_is_lost(program)
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.timeout(900)
 @settings(max_examples=10_000)
 @given(st.lists(steps, max_size=40))

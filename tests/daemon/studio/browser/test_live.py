@@ -9,6 +9,8 @@ from tests.daemon.cli.calling import CONTRACT, Place
 from tests.daemon.studio.browser.conftest import Person
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.prove
+
 
 def test_runs_arrive_and_what_a_person_does_meanwhile_stays(person: Person, served: Place) -> None:
     for number in range(30):
@@ -39,7 +41,6 @@ def test_a_running_session_is_followed_to_its_verdict(person: Person, served: Pl
     assert page.locator("main").get_attribute("hx-trigger") == "changed from:#live"
 
 
-@pytest.mark.prove
 def test_what_a_person_opened_stays_open(person: Person, served: Place) -> None:
     run = served.add_run("run", contract=CONTRACT)
     (run / "artifacts/outcomes").mkdir()
@@ -57,7 +58,6 @@ def test_what_a_person_opened_stays_open(person: Person, served: Place) -> None:
     assert details.get_attribute("open") is not None
 
 
-@pytest.mark.prove
 def test_a_tab_that_nobody_sees_lets_go_of_the_stream_and_catches_up(person: Person, served: Place) -> None:
     page = person.logged_in()
     person.open(page, "/sessions")
@@ -73,7 +73,6 @@ def test_a_tab_that_nobody_sees_lets_go_of_the_stream_and_catches_up(person: Per
     page.get_by_role("status").get_by_text("live", exact=True).wait_for()
 
 
-@pytest.mark.prove
 def test_after_a_restart_of_the_daemon_a_page_catches_up_by_itself(
     place: Place, person_of_place: Person
 ) -> None:
