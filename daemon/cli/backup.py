@@ -55,7 +55,7 @@ def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> No
     shown = _Shown(sys.stderr.isatty())
     try:
         with malformed_is_told():
-            found = back_up(store, target, replace=force, tell=shown.tell)
+            copy = back_up(store, target, replace=force, tell=shown.tell)
     except BackupExists:
         fail(f"{target} exists: name another file, or use --force to replace it", WRONG_USAGE)
     except StoreRefused as error:
@@ -72,21 +72,21 @@ def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> No
         shown.erase()
     value: dict[str, JsonValue] = {
         "file": str(target),
-        "size": found.size,
-        "version": found.version,
-        "epoch": found.epoch,
-        "sessions": found.sessions,
-        "events": found.head.seq,
-        "head": found.head.hash,
-        "last_event_at": iso(found.last_at),
+        "size": copy.size,
+        "version": copy.version,
+        "epoch": copy.epoch,
+        "sessions": copy.sessions,
+        "events": copy.head.seq,
+        "head": copy.head.hash,
+        "last_event_at": iso(copy.last_at),
         "duration_s": round(time.monotonic() - began, 3),
     }
     if as_json:
         print_json(value)
         return
     click.echo(
-        f"{target}: {counted(found.sessions, 'session', 'sessions')}, {counted(found.head.seq, 'event', 'events')} up to {local(found.last_at)},"
-        f" {size(found.size)}; checked"
+        f"{target}: {counted(copy.sessions, 'session', 'sessions')}, {counted(copy.head.seq, 'event', 'events')} up to {local(copy.last_at)},"
+        f" {size(copy.size)}; checked"
     )
     if target.parent == state:
         note("it is on the same disk as the store: if that disk fails, both are lost")
@@ -109,8 +109,8 @@ class _Shown:
         """This many of these pages are copied; then they are checked."""
         now = time.monotonic()
         if now >= self._next or (done == of and self._has_shown):
-            said = "copied, checking it" if done == of else f"{done * 100 // max(1, of)} % copied"
-            click.echo(f"{_ERASE}{said}", nl=False, err=True)
+            progress = "copied, checking it" if done == of else f"{done * 100 // max(1, of)} % copied"
+            click.echo(f"{_ERASE}{progress}", nl=False, err=True)
             self._next, self._has_shown = now + _EVERY, True
 
     def erase(self) -> None:
@@ -145,11 +145,11 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
     if not backup.is_file():
         fail(f"{backup} does not exist or is not a file", NOT_FOUND)
     try:
-        found = examine_for(state, backup)
+        examined = examine_for(state, backup)
         prepare(state)
         ownership = hold(state)
         try:
-            plan = plan_restore(state, backup, found, now)
+            plan = plan_restore(state, backup, examined, now)
             if not dry_run:
                 restore(state, plan, now)
         finally:
@@ -197,9 +197,9 @@ def _value(plan: "Plan", dry_run: bool) -> JsonValue:
 
 def _tell(plan: "Plan", dry_run: bool) -> None:
 
-    will, found = ("would be ", plan.examined) if dry_run else ("", plan.examined)
+    will, affected = ("would be ", plan.examined) if dry_run else ("", plan.examined)
     click.echo(
-        f"{will}restored: {counted(found.sessions, 'session', 'sessions')}, {counted(found.head.seq, 'event', 'events')} up to {local(found.last_at)},"
+        f"{will}restored: {counted(affected.sessions, 'session', 'sessions')}, {counted(affected.head.seq, 'event', 'events')} up to {local(affected.last_at)},"
         f" from {safe(str(plan.backup))}"
     )
     if plan.kept is not None:

@@ -148,9 +148,9 @@ def help(context: click.Context, words: tuple[str, ...]) -> None:  # noqa: A001 
     for word in words:
         if not isinstance(command, click.Group):
             raise click.UsageError(f"{at.command_path} has no commands", at)
-        name, found, _ = command.resolve_command(at, [word])
-        assert found is not None, "an unknown name is refused before"
-        command, at = found, click.Context(found, info_name=name, parent=at)
+        name, subcommand, _ = command.resolve_command(at, [word])
+        assert subcommand is not None, "an unknown name is refused before"
+        command, at = subcommand, click.Context(subcommand, info_name=name, parent=at)
     click.echo(command.get_help(at))
 
 
@@ -173,6 +173,6 @@ def completion(context: click.Context, shell: str) -> None:
     """
     from click.shell_completion import get_completion_class  # only this command needs it
 
-    found = get_completion_class(shell)
-    assert found is not None, "click has each of the shells offered"
-    click.echo(found(context.find_root().command, {}, "runward", "_RUNWARD_COMPLETE").source())
+    script = get_completion_class(shell)
+    assert script is not None, "click has each of the shells offered"
+    click.echo(script(context.find_root().command, {}, "runward", "_RUNWARD_COMPLETE").source())

@@ -123,11 +123,11 @@ def _reports(
         fail(f"{directory} can't be read: {error.strerror}; try again", TRY_AGAIN)
 
 
-def _line(directory: str, found: Finding) -> str:
-    place = os.path.join(directory, found.path)
-    if found.line is not None:
-        place = f"{place}:{found.line}"
-    return f"{safe(place)}: {coloured(found.severity)}: {found.rule}: {safe(found.message)}"
+def _line(directory: str, finding: Finding) -> str:
+    place = os.path.join(directory, finding.path)
+    if finding.line is not None:
+        place = f"{place}:{finding.line}"
+    return f"{safe(place)}: {coloured(finding.severity)}: {finding.rule}: {safe(finding.message)}"
 
 
 def _counted(findings: list[Finding]) -> str:

@@ -275,8 +275,8 @@ def _settings_told(state: str, pid: int) -> dict[str, JsonValue]:
     """The daemon's report on its settings; if it ends meanwhile, the program ends."""
     if holder(Path(state)) is None:
         fail(f"daemon {pid} has ended", NOT_FOUND)
-    told = report_of(state, pid).get("settings")
-    return told if isinstance(told, dict) else {}
+    settings = report_of(state, pid).get("settings")
+    return settings if isinstance(settings, dict) else {}
 
 
 def _news(before: dict[str, JsonValue], after: dict[str, JsonValue]) -> dict[str, JsonValue] | None:
@@ -287,9 +287,9 @@ def _news(before: dict[str, JsonValue], after: dict[str, JsonValue]) -> dict[str
 
 def _wait(ask: Callable[[], _Told | None], patience: float) -> _Told | None:
     end = time.monotonic() + patience
-    while (found := ask()) is None and time.monotonic() < end:
+    while (answer := ask()) is None and time.monotonic() < end:
         time.sleep(_PERIOD)
-    return found
+    return answer
 
 
 _user = click.option("--user", "scope", flag_value="user", help="Use a service of your own user.")

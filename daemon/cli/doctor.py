@@ -92,20 +92,20 @@ def doctor(context: click.Context, only: tuple[str, ...], rebuild: bool, as_json
     from runward.daemon.doctor.checks import CHECKS, carry_out
 
     installation = _installation(context.find_root().obj["config"])
-    found: list[tuple[Check, Finding]] = []
+    results: list[tuple[Check, Finding]] = []
     for check in CHECKS:
         if only and check.name not in only:
             continue
         with _telling(check):
             findings = carry_out(check, installation)
-        found += [(check, finding) for finding in findings]
+        results += [(check, finding) for finding in findings]
         if not as_json:
             click.echo("".join(f"{line}\n" for each in findings for line in _lines(check, each)), nl=False)
-    failed = sum(finding.result == "failed" for _, finding in found)
+    failed = sum(finding.result == "failed" for _, finding in results)
     if as_json:
-        print_json(_as_json(found, failed))
+        print_json(_as_json(results, failed))
     else:
-        click.echo(_summary(failed, sum(finding.result == "warning" for _, finding in found)))
+        click.echo(_summary(failed, sum(finding.result == "warning" for _, finding in results)))
     sys.exit(NOT_SO if failed else GOOD)
 
 
@@ -151,18 +151,18 @@ def _lines(check: "Check", finding: "Finding") -> Iterator[str]:
 
 
 def _summary(failed: int, warnings: int) -> str:
-    found = f"{failed} failed, {counted(warnings, 'warning', 'warnings')}"
+    summary = f"{failed} failed, {counted(warnings, 'warning', 'warnings')}"
     if failed:
-        return coloured("failed", f"not well: {found}")
-    return coloured("warning", f"it works: {found}") if warnings else coloured("ok", "all is well")
+        return coloured("failed", f"not well: {summary}")
+    return coloured("warning", f"it works: {summary}") if warnings else coloured("ok", "all is well")
 
 
-def _as_json(found: "list[tuple[Check, Finding]]", failed: int) -> JsonValue:
+def _as_json(findings: "list[tuple[Check, Finding]]", failed: int) -> JsonValue:
     return {
         "well": not failed,
         "checks": [
             {"name": check.name, "result": finding.result, "found": finding.message, "fix": finding.fix}
-            for check, finding in found
+            for check, finding in findings
         ],
     }
 

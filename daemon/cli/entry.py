@@ -75,8 +75,8 @@ def _carry_out(arguments: list[str]) -> int:
             raise
         return _blame(error, f"the machine refused: {error}", TRY_AGAIN, arguments)
     except Exception as error:  # noqa: BLE001  # the last one to hear of it
-        said = f"a bug in Runward: {type(error).__name__}: {error} (--debug shows where)"
-        return _blame(error, said, OWN_BUG, arguments)
+        message = f"a bug in Runward: {type(error).__name__}: {error} (--debug shows where)"
+        return _blame(error, message, OWN_BUG, arguments)
     return GOOD
 
 
@@ -86,13 +86,13 @@ def _code(end: SystemExit) -> int:
     return end.code if isinstance(end.code, int) else OWN_BUG
 
 
-def _blame(error: Exception, said: str, code: int, arguments: list[str]) -> int:
+def _blame(error: Exception, message: str, code: int, arguments: list[str]) -> int:
     if "--debug" in arguments:
         import traceback
 
         traceback.print_exception(error)
     else:
-        _say(said)
+        _say(message)
     return code
 
 

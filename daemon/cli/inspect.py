@@ -45,23 +45,23 @@ def inspect_transcript(
     named = layout.start(unpacked_name(path.rpartition("/")[2])).tell().session_id
     writer = _writer(layout, path, named, writers)
     read = read_session(layout, path, was_read)
-    told = read.told
-    if told.is_subagent:
+    report = read.told
+    if report.is_subagent:
         return None
-    if told.session_id != named:
-        writer = _writer(layout, path, told.session_id, writers)
+    if report.session_id != named:
+        writer = _writer(layout, path, report.session_id, writers)
     now = time.time()
     quiet_s = max(0.0, now - read.changed_at) if read.changed_at is not None else 0.0
-    standing = judge(told, writer.liveness, layout.names_process, quiet_s, status=writer.status)
+    standing = judge(report, writer.liveness, layout.names_process, quiet_s, status=writer.status)
     session = _inspected_transcript(layout, path, read, standing, quiet_s)
-    identity = f"{layout.name}:{told.session_id}" if layout.goes_by_id and told.session_id else path
-    return Found(session, identity, (not read.obstacles, told.moved_at or 0.0, not path.endswith(PACKED)))
+    identity = f"{layout.name}:{report.session_id}" if layout.goes_by_id and report.session_id else path
+    return Found(session, identity, (not read.obstacles, report.moved_at or 0.0, not path.endswith(PACKED)))
 
 
-def each_once(found: Iterable[Found]) -> list[InspectedSession]:
+def each_once(transcripts: Iterable[Found]) -> list[InspectedSession]:
     """The sessions, in the order of their paths. If one is in two places, the one written last counts."""
     kept: dict[str, Found] = {}
-    for each in found:
+    for each in transcripts:
         before = kept.get(each.identity)
         if before is None or each.weight > before.weight:
             kept[each.identity] = each
@@ -83,30 +83,30 @@ def _writer(
 def _inspected_transcript(
     layout: LogLayout | DirectoryLayout, path: str, read: SessionRead, standing: Standing, quiet_s: float
 ) -> InspectedSession:
-    told = read.told
+    report = read.told
     goes_on = standing.state in ("running", "unknown") and read.changed_at is not None
     return InspectedSession(
         layout.name,
-        told.session_id,
+        report.session_id,
         path,
         standing,
         quiet_s if goes_on else None,
         read.started_at,
-        told.agent,
-        told.model,
-        told.cwd,
-        told.parent_session_id,
-        max(1, told.attempt),
-        told.counts,
-        told.usage,
-        _problems(told, read.obstacles),
+        report.agent,
+        report.model,
+        report.cwd,
+        report.parent_session_id,
+        max(1, report.attempt),
+        report.counts,
+        report.usage,
+        _problems(report, read.obstacles),
         names_files=isinstance(layout, DirectoryLayout),
     )
 
 
-def _problems(told: Told, obstacles: tuple[Complaint, ...]) -> tuple[Complaint, ...]:
-    problems = (*obstacles, *told.complaints)
-    further = told.unreadable - sum(each.line is not None for each in told.complaints)
+def _problems(report: Told, obstacles: tuple[Complaint, ...]) -> tuple[Complaint, ...]:
+    problems = (*obstacles, *report.complaints)
+    further = report.unreadable - sum(each.line is not None for each in report.complaints)
     if further > 0:
         problems += (Complaint("", None, f"{further} further lines can't be read", None),)
     return problems
@@ -139,19 +139,19 @@ def inspect(path: str, layout: str, as_json: bool) -> None:
       runward inspect ~/.local/state/runward/runs --json
       runward inspect ~/.claude/projects
     """
-    found: list[InspectedSession] = []
+    sessions: list[InspectedSession] = []
     if layout in _layouts():
-        found = _sessions(path, layout)
+        sessions = _sessions(path, layout)
         known = "a known layout" if layout == AUTO else f"the layout {layout}"
         reason = f"{path} has no session in {known}"
     else:
         reason = f"no layout {layout!r} is known; there are {', '.join(_layouts())}"
     if as_json:
-        print_json([each.as_json() for each in found])
+        print_json([each.as_json() for each in sessions])
     else:
-        for each in found:
+        for each in sessions:
             click.echo("\n".join(_lines_of(each)))
-    if not found:
+    if not sessions:
         note(reason)
         sys.exit(NOT_SO)
 
@@ -159,12 +159,12 @@ def inspect(path: str, layout: str, as_json: bool) -> None:
 def _sessions(path: str, layout: str) -> list[InspectedSession]:
     try:
         with progress() as reading:
-            found = list(_inspected(path, layout, reading))
+            inspected = list(_inspected(path, layout, reading))
     except FileNotFoundError:
         fail(f"there is no {path}", NOT_FOUND)
     except CannotList as error:
         fail(f"{path} {error}; check its permissions", TRY_AGAIN)
-    return each_once(found)
+    return each_once(inspected)
 
 
 def _inspected(path: str, layout: str, reading: Progress) -> Iterator[Found]:

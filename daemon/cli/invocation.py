@@ -74,14 +74,14 @@ def list_invocations(
 
     with store_to_read(settings_in_force(context)) as connection:
         run = None if chain_run is None else find_run(connection, chain_run).id
-        found = invocations(connection, Wanted(skill, status, run, since, limit or -1))
+        rows = invocations(connection, Wanted(skill, status, run, since, limit or -1))
     if as_json:
-        print_json([invocation_summary(each) for each in found])
-    elif not found:
+        print_json([invocation_summary(each) for each in rows])
+    elif not rows:
         click.echo("no invocations")
     else:
         header = ("ID", "SKILL", "STATUS", "CHAIN RUN", "STEP", "TRY", "SESSION", "WHEN")
-        print_table(header, [_row(each) for each in found])
+        print_table(header, [_row(each) for each in rows])
 
 
 @invocation.command()
@@ -119,8 +119,8 @@ def _row(row: InvocationRow) -> tuple[str, ...]:
 
 
 def _lines(row: InvocationRow, steps: list[ChainStepRow], outcomes: list[ArtifactRow]) -> list[str]:
-    said = f" ({safe(row.reason_code)})" if row.reason_code is not None else ""
-    lines = [f"invocation {safe(row.id)} of {safe(row.skill)}: {coloured(row.status)}{said}"]
+    reason = f" ({safe(row.reason_code)})" if row.reason_code is not None else ""
+    lines = [f"invocation {safe(row.id)} of {safe(row.skill)}: {coloured(row.status)}{reason}"]
     if row.chain_run_id is not None:
         place = "" if row.step_index is None else f", step {row.step_index}, try {row.attempt}"
         lines.append(f"chain run {safe(row.chain_run_id)} of {safe(row.chain or '?')}{place}")

@@ -238,9 +238,9 @@ def _pass_on(lines: IO[bytes], queue: SimpleQueue[bytes]) -> None:
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Wait for it, and report its complaints."""
     assert process.stderr is not None
-    said = process.stderr.read().decode(errors="replace").strip()
-    if process.wait() and said:
-        fail(f"journalctl: {said}", TRY_AGAIN)
+    message = process.stderr.read().decode(errors="replace").strip()
+    if process.wait() and message:
+        fail(f"journalctl: {message}", TRY_AGAIN)
 
 
 _SHOWN_BEFORE: Final = 10

@@ -49,10 +49,10 @@ def list_notices(context: click.Context, state: str | None, limit: int, as_json:
       runward notify list --state dead
     """
     with store_to_read(settings_in_force(context)) as connection:
-        found = notices(connection, state, limit or -1)
+        listed = notices(connection, state, limit or -1)
     if as_json:
-        print_json([each.as_json() for each in found])
-    elif not found:
+        print_json([each.as_json() for each in listed])
+    elif not listed:
         click.echo("no notices")
     else:
         now = time.time()
@@ -67,7 +67,7 @@ def list_notices(context: click.Context, state: str | None, limit: int, as_json:
                 ago(each.created_at, now),
                 safe(each.error or "-"),
             )
-            for each in found
+            for each in listed
         ]
         print_table(("NOTICE", "KIND", "TITLE", "TO", "STATE", "TRIES", "SINCE", "PROBLEM"), rows)
 
@@ -90,16 +90,16 @@ def test(context: click.Context, as_json: bool) -> None:
     if not settings.notify:
         fail("the settings have no recipient: add [[notify]]", NOT_FOUND)
     now = time.time()
-    told: list[JsonValue] = []
+    results: list[JsonValue] = []
     for recipient in settings.notify:
         notice = _example(recipient.name, now)
         why = send(recipient, notice)
-        told.append({"recipient": recipient.name, "delivered": why is None, "problem": why})
+        results.append({"recipient": recipient.name, "delivered": why is None, "problem": why})
         if not as_json:
             click.echo(f"{recipient.name}: {'delivered' if why is None else f'not delivered: {safe(why)}'}")
     if as_json:
-        print_json(told)
-    if any(isinstance(each, dict) and not each["delivered"] for each in told):
+        print_json(results)
+    if any(isinstance(each, dict) and not each["delivered"] for each in results):
         context.exit(NOT_SO)
 
 

@@ -59,8 +59,8 @@ def declared(settings: Settings, playbook: str | None, agent: str | None) -> Dec
     named = agent if agent is not None else (book.agent if book is not None else None)
     if named is not None:
         try:
-            found = find_agent(settings, as_file(named, (".md",)) if agent is not None else named)
-            profile, problems = found.value, problems + found.problems
+            agent_file = find_agent(settings, as_file(named, (".md",)) if agent is not None else named)
+            profile, problems = agent_file.value, problems + agent_file.problems
         except NotFound as error:
             if agent is not None:
                 raise
@@ -106,39 +106,39 @@ def list_playbooks(context: click.Context, as_json: bool) -> None:
       runward play list
     """
     settings = settings_in_force(context)
-    found = [(name, declared(settings, name, None)) for name in playbook_names(settings)]
+    playbooks = [(name, declared(settings, name, None)) for name in playbook_names(settings)]
     if as_json:
-        print_json([_playbook_as_json(name, each) for name, each in found])
+        print_json([_playbook_as_json(name, each) for name, each in playbooks])
         return
-    if not found:
+    if not playbooks:
         click.echo(f"no playbooks in {', '.join(settings.playbooks) or 'any directory'}")
         return
     print_table(
-        ("PLAYBOOK", "AGENT", "EXPECTS", "COMMAND", "STATE"), [_row(name, each) for name, each in found]
+        ("PLAYBOOK", "AGENT", "EXPECTS", "COMMAND", "STATE"), [_row(name, each) for name, each in playbooks]
     )
 
 
-def _row(name: str, found: Declared) -> tuple[str, ...]:
-    book = found.playbook
+def _row(name: str, declaration: Declared) -> tuple[str, ...]:
+    book = declaration.playbook
     wrong = f"wrong: `runward play check {name}` says why"
     return (
         safe(name),
         safe(book.agent) if book is not None and book.agent else "-",
-        _counted(found.contract) if found.contract is not None else "-",
+        _counted(declaration.contract) if declaration.contract is not None else "-",
         safe(" ".join(book.command)) if book is not None and book.command else "-",
-        coloured("ok") if found.is_right else coloured("failed", wrong),
+        coloured("ok") if declaration.is_right else coloured("failed", wrong),
     )
 
 
-def _playbook_as_json(name: str, found: Declared) -> JsonValue:
-    book = found.playbook
+def _playbook_as_json(name: str, declaration: Declared) -> JsonValue:
+    book = declaration.playbook
     return {
         "name": name,
         "command": list(book.command) if book is not None and book.command is not None else None,
         "takes": list(book.takes) if book is not None else [],
         "timeout": book.timeout if book is not None else None,
         "agent": book.agent if book is not None else None,
-        **_as_json(found),
+        **_as_json(declaration),
     }
 
 
@@ -191,24 +191,24 @@ def check(context: click.Context, playbook: str, agent: str | None, as_json: boo
       runward play check review --agent reviewer
     """
     try:
-        found = declared(settings_in_force(context), playbook, agent)
+        declaration = declared(settings_in_force(context), playbook, agent)
     except NotFound as error:
         fail(str(error), NOT_FOUND)
     if as_json:
-        print_json(_as_json(found))
+        print_json(_as_json(declaration))
     else:
-        complain(found.problems)
-        if found.is_right:
-            click.echo("\n".join(_findings(found)))
-    if not found.is_right:
+        complain(declaration.problems)
+        if declaration.is_right:
+            click.echo("\n".join(_findings(declaration)))
+    if not declaration.is_right:
         sys.exit(WRONG_USAGE)
 
 
-def _as_json(found: Declared) -> dict[str, JsonValue]:
+def _as_json(declaration: Declared) -> dict[str, JsonValue]:
     return {
-        "contract": contract_to_json(found.contract) if found.contract is not None else None,
-        "timeout": None if found.playbook is None else found.playbook.timeout,
-        "problems": [_problem_as_json(problem) for problem in found.problems],
+        "contract": contract_to_json(declaration.contract) if declaration.contract is not None else None,
+        "timeout": None if declaration.playbook is None else declaration.playbook.timeout,
+        "problems": [_problem_as_json(problem) for problem in declaration.problems],
     }
 
 
@@ -223,17 +223,17 @@ def _problem_as_json(problem: Problem) -> JsonValue:
     }
 
 
-def _findings(found: Declared) -> list[str]:
+def _findings(declaration: Declared) -> list[str]:
     """What is valid about it, as ADR-0029 (section 9) shows it."""
-    if found.contract is None:
+    if declaration.contract is None:
         return ["→ no contract is declared: nothing will be verified"]
-    overridden = _overridden(found)
+    overridden = _overridden(declaration)
     collisions = (
         f"→ the playbook replaces agent_profile defaults: {', '.join(overridden)}"
         if overridden
         else "→ no id collisions with agent_profile defaults"
     )
-    return [f"→ contract resolved ({_counted(found.contract)})", "→ all paths relative-OK", collisions]
+    return [f"→ contract resolved ({_counted(declaration.contract)})", "→ all paths relative-OK", collisions]
 
 
 def _counted(contract: Contract) -> str:
@@ -242,10 +242,10 @@ def _counted(contract: Contract) -> str:
     return f"{total} expected: {required} required, {total - required} optional"
 
 
-def _overridden(found: Declared) -> list[str]:
+def _overridden(declaration: Declared) -> list[str]:
     """The ids that the playbook and the agent both declare: the playbook's count."""
-    theirs = found.agent.artifact_defaults or () if found.agent is not None else ()
-    ours = found.playbook.artifacts or () if found.playbook is not None else ()
+    theirs = declaration.agent.artifact_defaults or () if declaration.agent is not None else ()
+    ours = declaration.playbook.artifacts or () if declaration.playbook is not None else ()
     return sorted({each.id for each in theirs} & {each.id for each in ours})
 
 
@@ -304,17 +304,17 @@ def verify(context: click.Context, playbook: str | None, agent: str | None, root
         return
     facts = _facts(os.path.abspath(root), held)
     verification = hold_against(held, facts, time.time())
-    said = verification_as_json(verification)
+    printed = verification_as_json(verification)
     for identifier, rule in verification.rules:
         if not rule.holds:
             place = rule.path if rule.line is None else f"{rule.path}:{rule.line}"
             note(f"{place}: {identifier}: {rule.rule}: {rule.reason}")
     if as_json:
-        print_json(said)
+        print_json(printed)
     else:
         from runward.daemon.cli.session.show import panel
 
-        click.echo("\n".join(panel(contract_to_json(held), said, _why(held, facts))))
+        click.echo("\n".join(panel(contract_to_json(held), printed, _why(held, facts))))
     sys.exit(NOT_SO if verification.status == "failed" else GOOD)
 
 
@@ -326,13 +326,13 @@ def _declared(context: click.Context, playbook: str | None, agent: str | None) -
     if playbook is None and agent is None:
         fail("name the contract: --playbook NAME, --agent NAME, or both", WRONG_USAGE)
     try:
-        found = declared(own_settings(context), playbook, agent)
+        declaration = declared(own_settings(context), playbook, agent)
     except NotFound as error:
         fail(str(error), NOT_FOUND)
-    complain(found.problems)
-    if not found.is_right:
+    complain(declaration.problems)
+    if not declaration.is_right:
         sys.exit(WRONG_USAGE)
-    return found.contract
+    return declaration.contract
 
 
 def _facts(directory: str, held: Contract) -> RootFacts:

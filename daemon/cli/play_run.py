@@ -54,8 +54,8 @@ class Asked:
 
     def as_json(self, status: str, problem: str | None = None, **further: JsonValue) -> JsonValue:
         """What `--json` prints of it."""
-        said = {"request": self.request, "session_id": self.session_id, "key": self.key}
-        return {**said, "status": status, "problem": problem, **further}
+        names = {"request": self.request, "session_id": self.session_id, "key": self.key}
+        return {**names, "status": status, "problem": problem, **further}
 
 
 def ask(settings: Settings, name: str, words: Sequence[str]) -> Asked:
@@ -120,13 +120,13 @@ def _playbook(settings: Settings, name: str) -> Playbook:
             f"{name!r} is a file: name a playbook of the settings, where the daemon finds it too"
         )
     try:
-        found = declared(settings, name, None)
+        declaration = declared(settings, name, None)
     except NotFound as error:
         fail(str(error), NOT_FOUND)
-    complain(found.problems)
-    if found.playbook is None or not found.is_right:
+    complain(declaration.problems)
+    if declaration.playbook is None or not declaration.is_right:
         sys.exit(WRONG_USAGE)
-    return found.playbook
+    return declaration.playbook
 
 
 def _trace(environment: Mapping[str, str]) -> str:
@@ -213,8 +213,8 @@ def _not_begun(asked: Asked, standing: Standing, as_json: bool) -> int:
 def _over(asked: Asked, session: SessionRow, as_json: bool, is_stream: bool) -> int:
     if as_json:
         reason: JsonValue = {"code": session.reason_code, "summary": session.reason_summary}
-        said = asked.as_json(session.status, None, reason=reason, delivery=session.delivery)
-        (print_json_line if is_stream else print_json)(said)
+        result = asked.as_json(session.status, None, reason=reason, delivery=session.delivery)
+        (print_json_line if is_stream else print_json)(result)
     else:
         why = f"{safe(session.reason_code)}, {safe(session.reason_summary)}"
         click.echo(f"{safe(asked.session_id)}: {coloured(session.status)} ({why})", err=is_stream)

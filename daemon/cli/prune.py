@@ -72,16 +72,16 @@ def prune(
 
 def _say_what_would_go(settings: Settings, before: float, now: float, as_json: bool) -> None:
     with store_to_read(settings) as connection:
-        found = prunings.prunable(connection, before, now)
+        counts = prunings.prunable(connection, before, now)
     if as_json:
-        print_json({"before": iso(before), "sessions": found.sessions, "still_owed": found.owed})
+        print_json({"before": iso(before), "sessions": counts.sessions, "still_owed": counts.owed})
         return
     click.echo(
-        f"{counted(found.sessions, 'session', 'sessions')} that ended before {local(before)} would be pruned"
+        f"{counted(counts.sessions, 'session', 'sessions')} that ended before {local(before)} would be pruned"
     )
-    if found.owed:
+    if counts.owed:
         click.echo(
-            f"{counted(found.owed, 'session', 'sessions')} of that age would stay: they have pending work, or were asked for in the last day"
+            f"{counted(counts.owed, 'session', 'sessions')} of that age would stay: they have pending work, or were asked for in the last day"
         )
 
 
@@ -93,14 +93,16 @@ def _ask(settings: Settings, now: float, older_than: float) -> str:
 
 def _wait(settings: Settings, request: str, before: float, patience: float, as_json: bool) -> None:
     def ended(connection: sqlite3.Connection) -> prunings.PruningRow | None:
-        found = prunings.pruning(connection, request)
-        return found if found is not None and found.ended_at is not None else None
+        progress = prunings.pruning(connection, request)
+        return progress if progress is not None and progress.ended_at is not None else None
 
-    found = wait_for(settings, patience, ended, lambda: "it is not done yet; it continues")
+    pruned = wait_for(settings, patience, ended, lambda: "it is not done yet; it continues")
     if as_json:
-        print_json({"request": request, "before": iso(before), "state": "pruned", "sessions": found.sessions})
+        print_json(
+            {"request": request, "before": iso(before), "state": "pruned", "sessions": pruned.sessions}
+        )
     else:
         click.echo(
-            f"{counted(found.sessions, 'session', 'sessions')} that ended before {local(before)} were pruned"
+            f"{counted(pruned.sessions, 'session', 'sessions')} that ended before {local(before)} were pruned"
         )
     sys.exit(0)

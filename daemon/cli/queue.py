@@ -302,11 +302,11 @@ def _say(
     asked: Asked, jobs: Sequence[JobRow], requests: Mapping[int, str], future: str | None, as_json: bool
 ) -> None:
     if as_json:
-        said: list[JsonValue] = [
+        printed: list[JsonValue] = [
             {"job": job.id, "request": requests.get(job.id), "state": job.state, "error": job.error}
             for job in jobs
         ]
-        print_json(said)
+        print_json(printed)
         return
     for job in jobs:
         what = f"job {job.id} ({safe(job.handler)} of {safe(job.lane)})"

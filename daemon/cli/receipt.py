@@ -81,18 +81,18 @@ def hash_file(file: str, form: str, as_text: bool, as_json: bool) -> None:
     try:
         value = parse(content)
         text = canonical_bytes(value, chosen) if as_text else b""
-        said = hash_of(value, chosen)
+        digest = hash_of(value, chosen)
     except NotCanonical as error:
         place = f":{error.line}:{error.column}" if error.line is not None else ""
         message = error.message if place else str(error)
         fail(f"{file}{place}: no canonical form: {message}", WRONG_USAGE)
     if as_json:
-        answer: dict[str, JsonValue] = {"form": form, "hash": said}
+        answer: dict[str, JsonValue] = {"form": form, "hash": digest}
         print_json({**answer, "canonical": text.decode()} if as_text else answer)
     elif as_text:
         sys.stdout.buffer.write(text + b"\n")
     else:
-        click.echo(said)
+        click.echo(digest)
 
 
 @receipt.command()
@@ -245,21 +245,21 @@ NO_LIBRARY = f"signatures need more libraries: {how_to_install('sign')}"
 def print_keys(context: click.Context, create: str | None, as_json: bool) -> None:
     """Our public keys on stdout."""
     state = own_settings(context).state_dir
-    found: list[tuple[Scheme, str, str]] = []
+    keys_there: list[tuple[Scheme, str, str]] = []
     try:
         for scheme in SCHEMES:
             own = _key(state, scheme) if scheme == create else own_key(state, scheme, os.environ)
             if own is not None:
-                found.append((scheme, named(own.key), own.path))
+                keys_there.append((scheme, named(own.key), own.path))
     except (KeyRefused, NoLibrary, OSError) as error:
         _refuse(error)
     if as_json:
         keys: list[JsonValue] = [
-            {"scheme": scheme, "public_key": public, "path": path} for scheme, public, path in found
+            {"scheme": scheme, "public_key": public, "path": path} for scheme, public, path in keys_there
         ]
         print_json({"keys": keys})
-    elif found:
-        print_table(("KEY", "KEPT IN"), [(public, safe(path)) for _, public, path in found])
+    elif keys_there:
+        print_table(("KEY", "KEPT IN"), [(public, safe(path)) for _, public, path in keys_there])
     else:
         note("there is no key yet: `runward receipt key --create ed25519` creates one")
 
@@ -358,8 +358,8 @@ def _with_receipt(row: SessionRow, bundle: SessionBundle | None) -> SessionBundl
 def _wait(settings: Settings, request: str, patience: float) -> SigningRow:
     def settled(connection: sqlite3.Connection) -> SigningRow | None:
         event = reading_queue.event_recorded(connection, request)
-        found = None if event is None else signing(connection, event)
-        return found if found is not None and found.is_settled else None
+        signed = None if event is None else signing(connection, event)
+        return signed if signed is not None and signed.is_settled else None
 
     return wait_for(settings, patience, settled, lambda: "it is not signed yet; the request is kept")
 
@@ -368,8 +368,8 @@ def _say(row: SessionRow, bundle: SessionBundle, came: SigningRow, scheme: Schem
     if as_json and scheme == "nostr" and came.signature is not None:
         print_json(_event(bundle, came.signature))
     elif as_json:
-        told: dict[str, JsonValue] = {"session": row.key, "attempt": bundle.attempt}
-        print_json({**told, "signature": came.signature, "problem": came.problem})
+        answer: dict[str, JsonValue] = {"session": row.key, "attempt": bundle.attempt}
+        print_json({**answer, "signature": came.signature, "problem": came.problem})
     elif came.signature is not None:
         click.echo(f"the receipt of session {safe(row.session_id)} is signed: {safe(came.signature)}")
     if came.problem is not None:

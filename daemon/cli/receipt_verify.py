@@ -185,8 +185,8 @@ def print_answer(answer: Verified, as_json: bool) -> None:
         if count
     ]
     compared = "compared with the store" if answer.is_compared else "not known to the store"
-    said = ", ".join([known, *left_out, compared, f"signature {answer.signature.replace('_', ' ')}"])
-    click.echo(f"{word}{form}: {said}")
+    facts = ", ".join([known, *left_out, compared, f"signature {answer.signature.replace('_', ' ')}"])
+    click.echo(f"{word}{form}: {facts}")
 
 
 def print_chain(connection: sqlite3.Connection, as_json: bool) -> int:

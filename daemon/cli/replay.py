@@ -296,8 +296,8 @@ def _print(event: ShownEvent | None) -> None:
 
 def _status(playback: Playback) -> None:
     state = "end" if playback.is_over else "paused" if playback.is_paused else "playing"
-    said = f"[{state}, {playback.position} of {playback.count}] {_KEYS}"
-    click.echo(f"{_CLEARED}{cut(said, terminal_size().columns - 1)}", nl=False)
+    line = f"[{state}, {playback.position} of {playback.count}] {_KEYS}"
+    click.echo(f"{_CLEARED}{cut(line, terminal_size().columns - 1)}", nl=False)
 
 
 def _ask(playback: Playback, question: str) -> None:
@@ -310,10 +310,10 @@ def _ask(playback: Playback, question: str) -> None:
     if not answer:
         return
     if question.startswith("search"):
-        found = playback.search(answer)
+        position = playback.search(answer)
     else:
-        found = answer.isdecimal() and len(answer) < 18 and playback.jump(int(answer))
-    if found:
+        position = answer.isdecimal() and len(answer) < 18 and playback.jump(int(answer))
+    if position:
         _print(playback.next())
     else:
         click.echo(f"not found: {safe(answer)}")

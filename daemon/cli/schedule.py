@@ -71,19 +71,19 @@ def next_times(expression: str, timezone: str | None, begin: float | None, count
     except ScheduleError as error:
         sys.stderr.write(f"runward: {printable(expression)}\n{' ' * (len('runward: ') + error.at)}^\n")
         fail(f"column {error.at + 1}: {error} ({error.fix})", WRONG_USAGE)
-    found: list[float] = []
+    due: list[float] = []
     moment: float | None = start
-    while len(found) < count and moment is not None:
+    while len(due) < count and moment is not None:
         moment = times.next_after(moment, start)
         if moment is not None:
-            found.append(moment)
-    if not found:
+            due.append(moment)
+    if not due:
         fail(f"{expression!r} is never due after {local(start)}", WRONG_USAGE)
     if as_json:
-        shown: list[JsonValue] = [_in_zone(each, times).isoformat() for each in found]
+        shown: list[JsonValue] = [_in_zone(each, times).isoformat() for each in due]
         print_json(shown)
     else:
-        click.echo("\n".join(_line(each, times) for each in found))
+        click.echo("\n".join(_line(each, times) for each in due))
 
 
 def _in_zone(moment: float, times: "Times") -> datetime:
@@ -121,13 +121,13 @@ def list_schedules(context: click.Context, as_json: bool) -> None:
 
     settings, now = settings_in_force(context), time.time()
     with reading.reading(settings.state_dir) as connection:
-        found = declared_schedules(connection, settings)
+        schedules = declared_schedules(connection, settings)
     if as_json:
-        print_json([schedule_as_json(each, now) for each in found])
-    elif not found:
+        print_json([schedule_as_json(each, now) for each in schedules])
+    elif not schedules:
         click.echo("no chain has a schedule")
     else:
-        rows = [_row(each, now) for each in found]
+        rows = [_row(each, now) for each in schedules]
         print_table(("CHAIN", "SCHEDULE", "ZONE", "NEXT", "LAST"), rows)
 
 

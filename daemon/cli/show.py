@@ -48,15 +48,15 @@ def list_shows(context: click.Context, as_json: bool) -> None:
       runward show list
     """
     with store_to_read(settings_in_force(context)) as connection:
-        found = shows(connection)
+        rows = shows(connection)
     if as_json:
-        print_json([each.as_json() for each in found])
-    elif not found:
+        print_json([each.as_json() for each in rows])
+    elif not rows:
         click.echo("no shows")
     else:
         now = time.time()
         header = ("TOPIC", "PLAYS", "RUNNING", "PASSED", "FAILED", "BEGAN", "PATH")
-        print_table(header, [_show_row(each, now) for each in found])
+        print_table(header, [_show_row(each, now) for each in rows])
 
 
 @show.command("show")
@@ -85,13 +85,13 @@ def show_one(context: click.Context, topic: str, as_json: bool) -> None:
 
 
 def _find(connection: sqlite3.Connection, topic: str) -> ShowRow:
-    found = shows_called(connection, topic)
-    if not found:
+    candidates = shows_called(connection, topic)
+    if not candidates:
         fail(f"there is no show {topic!r}: `runward show list` shows them", NOT_FOUND)
-    if len(found) > 1:
-        paths = ", ".join(each.path for each in found)
+    if len(candidates) > 1:
+        paths = ", ".join(each.path for each in candidates)
         fail(f"{topic!r} is the topic of several shows: give the path ({paths})", WRONG_USAGE)
-    return found[0]
+    return candidates[0]
 
 
 def _show_row(row: ShowRow, now: float) -> tuple[str, ...]:

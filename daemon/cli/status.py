@@ -52,18 +52,18 @@ def status(context: click.Context, as_json: bool, every: float | None) -> None:
     settings = settings_in_force(context)
     if every is not None:
         _watch(settings, every, as_json)
-    found = status_of(settings, time.time())
+    figures = status_of(settings, time.time())
     if as_json:
-        print_json(found.told)
+        print_json(figures.told)
     else:
-        click.echo("\n".join(_page(settings, found)))
-    sys.exit(_code(found.told))
+        click.echo("\n".join(_page(settings, figures)))
+    sys.exit(_code(figures.told))
 
 
-def _code(found: Mapping[str, JsonValue]) -> int:
-    if not found["running"]:
+def _code(figures: Mapping[str, JsonValue]) -> int:
+    if not figures["running"]:
         return NOT_FOUND
-    return GOOD if found["stalled_s"] is None else NOT_SO
+    return GOOD if figures["stalled_s"] is None else NOT_SO
 
 
 def _watch(settings: Settings, every: float, as_json: bool) -> NoReturn:
@@ -85,9 +85,9 @@ def _page_or_why_not(settings: Settings) -> list[str]:
         return [safe(str(error))]
 
 
-def _page(settings: Settings, found: Status) -> list[str]:
+def _page(settings: Settings, figures: Status) -> list[str]:
 
-    return lines_of(found.told, found.running, settings.state_dir, time.time(), room())
+    return lines_of(figures.told, figures.running, settings.state_dir, time.time(), room())
 
 
 _MOST_FAILURES: Final = 3
@@ -125,9 +125,9 @@ def _headline(status: Mapping[str, JsonValue], state: str, now: float) -> str:
     return f"runward{version} is {word}{up}, pid {status['pid'] or 'unknown'}"
 
 
-def _briefly(status: Mapping[str, JsonValue], found: Iterable[Need]) -> Iterator[tuple[str, str | None]]:
+def _briefly(status: Mapping[str, JsonValue], things: Iterable[Need]) -> Iterator[tuple[str, str | None]]:
     """The text and the fix of each need; one line for all approvals, and one for all failures."""
-    for kind, group in groupby(found, key=lambda each: each.kind):
+    for kind, group in groupby(things, key=lambda each: each.kind):
         if kind == "approval":
             verb = "waits" if status["approvals"] == 1 else "wait"
             steps = agreeing(status["approvals"], "step", "steps")
@@ -149,14 +149,16 @@ def _failures(failures: Mapping[str, JsonValue]) -> str:
     return f"{counted(count, 'session', 'sessions')} failed in the last 24 hours: {named}{more}"
 
 
-def _needs_lines(found: Sequence[tuple[str, str | None]], is_up: bool, columns: int) -> Iterator[str]:
-    if not found:
+def _needs_lines(briefly: Sequence[tuple[str, str | None]], is_up: bool, columns: int) -> Iterator[str]:
+    if not briefly:
         if is_up:
             yield coloured("ok", "all is well")
         yield ""
         return
-    yield coloured("warning", "one thing needs you:" if len(found) == 1 else f"{len(found)} things need you:")
-    for text, fix in found:
+    yield coloured(
+        "warning", "one thing needs you:" if len(briefly) == 1 else f"{len(briefly)} things need you:"
+    )
+    for text, fix in briefly:
         yield from wrapped(safe(text), "  ! ", "    ", columns)
         if fix is not None:
             yield from wrapped(safe(fix), "    -> ", "       ", columns)
@@ -187,8 +189,8 @@ def _facts(status: Mapping[str, JsonValue], state: str, now: float) -> Iterator[
     yield "sessions", _counted(status)
     chains, runs = table(status["chains"]), table(status["chain_runs"])
     if any(chains.values()) or runs:
-        told = ", ".join(f"{count} {coloured(name)}" for name, count in chains.items() if count)
-        yield "chains", told or "none"
+        counts = ", ".join(f"{count} {coloured(name)}" for name, count in chains.items() if count)
+        yield "chains", counts or "none"
         yield "chain runs", ", ".join(f"{count} {coloured(name)}" for name, count in runs.items()) or "none"
     queue = table(status["queue"])
     oldest = queue["oldest_waiting_s"]

@@ -124,14 +124,14 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
         return _of_job(connection, text.removeprefix(_JOB), is_up, now)
     if text.startswith(START):
         return _of_start(connection, text.removeprefix(START), is_up)
-    if text.startswith(_CHAIN_RUN) and (told := _of_chain_run(connection, text, is_up)) is not None:
-        return told
-    if text.startswith(_APPROVAL) and (told := _of_approval(connection, text)) is not None:
-        return told
+    if text.startswith(_CHAIN_RUN) and (story := _of_chain_run(connection, text, is_up)) is not None:
+        return story
+    if text.startswith(_APPROVAL) and (story := _of_approval(connection, text)) is not None:
+        return story
     if text.startswith(_CHAINS) and not _is_session_id(connection, text):
         return _of_chain(connection, settings, text[len(_CHAINS[0]) :], is_up)
-    if _EXCHANGE.match(text) and (told := _of_exchange(connection, text)) is not None:
-        return told
+    if _EXCHANGE.match(text) and (story := _of_exchange(connection, text)) is not None:
+        return story
     kind, _, name = text.partition(":")
     if kind in ("artifact", "principal") and not _is_session_id(connection, text):
         fix = f"`runward exchange {kind} list` shows those that exist"
@@ -222,30 +222,30 @@ def _never_fired(settings: Settings, name: str) -> str:
 def _of_exchange(connection: sqlite3.Connection, text: str) -> Story | None:
     from runward.daemon.views.exchange import exchange_story
 
-    told = exchange_story(connection, text)
-    return None if told is None else Story(*told, [])
+    story = exchange_story(connection, text)
+    return None if story is None else Story(*story, [])
 
 
 def _of_approval(connection: sqlite3.Connection, text: str) -> Story | None:
-    found = reading_chains.approvals_called(connection, text)
-    return approval_story(connection, found[0]) if len(found) == 1 else None
+    approvals = reading_chains.approvals_called(connection, text)
+    return approval_story(connection, approvals[0]) if len(approvals) == 1 else None
 
 
 def _of_chain_run(connection: sqlite3.Connection, text: str, is_up: bool) -> Story | None:
-    found = reading_chains.chain_runs_called(connection, text, 2)
-    if len(found) != 1:
+    runs = reading_chains.chain_runs_called(connection, text, 2)
+    if len(runs) != 1:
         return None
-    return chain_run_story(connection, found[0], is_up)
+    return chain_run_story(connection, runs[0], is_up)
 
 
 def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
     """A run directory: its session, whatever that calls itself; else what was looked at there, and what is wrong."""
-    found = reading_sessions.directories_called(connection, text, 9)
-    if len(found) > 1:
-        refuse_ambiguous(text, [f"{each.root}/{each.directory}" for each in found])
-    if not found:
+    directories = reading_sessions.directories_called(connection, text, 9)
+    if len(directories) > 1:
+        refuse_ambiguous(text, [f"{each.root}/{each.directory}" for each in directories])
+    if not directories:
         refuse_unknown("session", text, session_names(connection))
-    (directory,) = found
+    (directory,) = directories
     row = reading_sessions.session(connection, directory.session_key)
     if row is not None:
         return session_story(connection, row, is_up, now)

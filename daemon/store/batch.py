@@ -45,15 +45,15 @@ class Batch:
 
     def statements(self) -> list[Statement]:
         """The transaction: exact guards, parents before their children. `KeyError` for a write to an unknown table."""
-        found = [
+        statements = [
             Statement(write.sql, rows, write.exact)
             for write in tables.WRITES
             if (rows := self._rows.get(write))
         ]
-        if len(found) < len(self._rows):
+        if len(statements) < len(self._rows):
             strays = [write.sql for write in self._rows if write not in tables.WRITES]
             raise KeyError(f"no place in a transaction is known for: {strays}")
-        return found
+        return statements
 
     def add_event(
         self,
@@ -64,6 +64,7 @@ class Batch:
         depth: int = 0,
     ) -> Recorded:
         """Record an event with a job for each of its handlers, claimed under `token` unless its lane is blocked."""
+        # Numbered before the transaction runs: no other writer can take the number, or the epoch's check refuses us.
         recorded = link(self.head, event, self.now, cause, depth)
         self.head = Head(recorded.seq, recorded.hash)
         self.row(

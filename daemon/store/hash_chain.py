@@ -89,6 +89,7 @@ def event_hash(
     payload: str,
 ) -> str:
     """The hash of an event whose predecessor has the hash `previous`, in hex."""
+    # repr: the shortest text that reads back as this very float, so the time in the row gives the same hash.
     text = f"{previous}\n{key}\n{kind}\n{version}\n{recorded_at!r}\n{cause or ''}\n{depth}\n{payload}"
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -102,6 +103,7 @@ def follow(
     `pruned` are the stretches of removed events, each with its end, by the number of its first event.
     """
     for each in events:
+        # Where events were removed, the chain goes on from the hash of the last of them.
         head = pruned.get(head.seq + 1, head)
         if each.seq != head.seq + 1:
             return BrokenChain(each.seq, each.key, f"after event {head.seq} comes event {each.seq}")

@@ -96,7 +96,7 @@ async def settle(store: Store, now: float) -> int:
 
 async def uncompared(store: Store) -> dict[Journal, str]:
     """The listed journals with the keys of their sessions."""
-    found: dict[Journal, str] = {}
+    sessions: dict[Journal, str] = {}
     last: Row = ("", "")
     while True:
         rows = await store.read(
@@ -105,8 +105,8 @@ async def uncompared(store: Store) -> dict[Journal, str]:
             last,
         )
         if not rows:
-            return found
-        found |= {(str(directory), str(name)): str(key) for directory, name, key in rows}
+            return sessions
+        sessions |= {(str(directory), str(name)): str(key) for directory, name, key in rows}
         last = rows[-1][:2]
 
 
@@ -139,14 +139,14 @@ async def under_repair(store: Store) -> dict[Journal, str]:
         " union all select e.payload, e.key from jobs j join events e on e.seq = j.event"
         " where j.state = 'running' and j.handler = 'journal/repair'"
     )
-    found: dict[Journal, str] = {}
+    sessions: dict[Journal, str] = {}
     for payload, key in rows:
         try:
-            told = json.loads(str(payload))
-            found[(str(told["directory"]), str(told["name"]))] = str(key)
+            fields = json.loads(str(payload))
+            sessions[(str(fields["directory"]), str(fields["name"]))] = str(key)
         except (ValueError, TypeError, KeyError, RecursionError):
             continue  # its job is held with the reason
-    return found
+    return sessions
 
 
 async def given_up(store: Store, events: Iterable[str]) -> frozenset[str]:
@@ -160,11 +160,11 @@ async def given_up(store: Store, events: Iterable[str]) -> frozenset[str]:
 
 
 def _by_journal(rows: Iterable[Row]) -> dict[Journal, list[StandingLines]]:
-    found: dict[Journal, list[StandingLines]] = {}
+    by_journal: dict[Journal, list[StandingLines]] = {}
     for directory, name, row, content, offset, places in rows:
         lines = StandingLines(as_int(row), as_bytes(content), as_int(offset), _places(places))
-        found.setdefault((str(directory), str(name)), []).append(lines)
-    return found
+        by_journal.setdefault((str(directory), str(name)), []).append(lines)
+    return by_journal
 
 
 def dump_places(places: tuple[tuple[int, int], ...]) -> str | None:
@@ -220,5 +220,5 @@ def _journals(document: bytes, adopted: Mapping[int, bytes]) -> Iterator[tuple[J
         ):
             content = adopted.get(as_int(line["id"]), as_bytes(line["content"]))
             lines.setdefault((directory, str(line["name"])), []).append((as_int(line["offset"]), content))
-    for journal, found in lines.items():
-        yield journal, b"".join(content for _, content in sorted(found))
+    for journal, contents in lines.items():
+        yield journal, b"".join(content for _, content in sorted(contents))

@@ -77,6 +77,7 @@ def hold(state: Path) -> Ownership:
         pid = _pid(descriptor)
         os.close(descriptor)
         raise StateDirectoryHeld(state, pid) from None
+    # The number is for messages only. The lock decides, and the kernel frees it however the process ends.
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
     return Ownership(descriptor)

@@ -144,8 +144,8 @@ def pack(document: Document) -> bytes:
     import zstandard
 
     tables = [document.rows[table] for table in COLUMNS]
-    told = [1, document.evidence_refs, document.verification, list(document.before.items()), tables]
-    content = msgspec.msgpack.encode(told)
+    value = [1, document.evidence_refs, document.verification, list(document.before.items()), tables]
+    content = msgspec.msgpack.encode(value)
     packer = zstandard.ZstdCompressor(level=_LEVEL, dict_data=_dictionary(), write_dict_id=False)
     return packer.compress(content)
 
@@ -156,13 +156,15 @@ def unpack(content: bytes) -> Document:
     import zstandard
 
     try:
-        told = zstandard.ZstdDecompressor(dict_data=_dictionary()).decompress(content, max_output_size=_MOST)
-        version, evidence, verification, before, tables = msgspec.msgpack.decode(told)
+        text = zstandard.ZstdDecompressor(dict_data=_dictionary()).decompress(content, max_output_size=_MOST)
+        version, evidence, verification, before, tables = msgspec.msgpack.decode(text)
     except (zstandard.ZstdError, msgspec.MsgspecError, TypeError) as error:
         raise ValueError(f"a packed session can't be read: {error}") from error
     if version != 1:
         raise ValueError(f"a packed session has version {version}, which this Runward doesn't know")
-    rows = {table: [tuple(row) for row in found] for table, found in zip(COLUMNS, tables, strict=True)}
+    rows = {
+        table: [tuple(row) for row in rows_there] for table, rows_there in zip(COLUMNS, tables, strict=True)
+    }
     return Document(evidence, verification, dict(before), rows)
 
 
@@ -192,11 +194,11 @@ def show(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Docum
     Its own tables hide the store's: they hold what belongs to these sessions, and nothing else. Returns what was
     packed.
     """
-    found = connection.execute(
+    packed = connection.execute(
         "select session_key, document from main.packed where session_key in (select value from json_each(?))",
         (listed(keys),),
     )
-    documents = {str(key): unpack(content) for key, content in found}
+    documents = {str(key): unpack(content) for key, content in packed}
     if not documents:
         return documents
     from runward.daemon.store.tables.prunings import ASKED
@@ -218,6 +220,7 @@ def show(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Docum
                 (listed(keys),),
             ).fetchall()
             events = [(row[1], row[2]) for row in rows]
+        # A temporary table hides the store's of the same name, so the queries of unpacked sessions need not know of packing.
         _stand(connection, table, [row[1:] for row in rows])
         for document in documents.values():
             connection.executemany(insert(table, "temp"), document.rows[table])

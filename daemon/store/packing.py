@@ -60,12 +60,12 @@ async def present(store: Store, events: Iterable[int], before: Mapping[int, str]
 
 def merged(stretches: Iterable[Stretch]) -> list[Stretch]:
     """The stretches, with touching ones merged."""
-    found: list[Stretch] = []
+    stretches_merged: list[Stretch] = []
     for each in sorted(stretches, key=lambda stretch: stretch.first):
-        if found and found[-1].last + 1 == each.first:
-            each = each._replace(first=found.pop().first)
-        found.append(each)
-    return found
+        if stretches_merged and stretches_merged[-1].last + 1 == each.first:
+            each = each._replace(first=stretches_merged.pop().first)
+        stretches_merged.append(each)
+    return stretches_merged
 
 
 def _changed(before: set[Stretch], after: set[Stretch]) -> list[Statement]:
@@ -133,18 +133,19 @@ class PackSlice(NamedTuple):
 
 async def sessions_to_pack(store: Store, place: PackPlace, before: float, most: int, now: float) -> PackSlice:
     """The next slice of the walk over unpacked sessions that ended before a moment (both Unix seconds)."""
-    found = await store.read(_CANDIDATES, (before, now - ASKED_LATELY, *place, most))
-    if not found:
+    candidates = await store.read(_CANDIDATES, (before, now - ASKED_LATELY, *place, most))
+    if not candidates:
         return PackSlice((), 0, None)
-    last = PackPlace(as_float(found[-1][1]), as_int(found[-1][2]))
-    told = {str(row[0]): (str(row[3]), row[4]) for row in found if row[5]}
-    documents = await _documents(store, told) if told else {}
+    last = PackPlace(as_float(candidates[-1][1]), as_int(candidates[-1][2]))
+    packable = {str(row[0]): (str(row[3]), row[4]) for row in candidates if row[5]}
+    documents = await _documents(store, packable) if packable else {}
     if not documents:
         return PackSlice((), 0, last)
     events = {as_int(row[0]): str(row[10]) for each in documents.values() for row in each.rows["events"]}
     rows: list[Row] = [(key,) for key in documents]
     numbers: list[Row] = [(seq,) for seq in sorted(events)]
     statements = [
+        # First the document, then the rows go: in one transaction, and the exact guards undo it if the session runs again.
         Statement(_PACKED, [(key, each.recorded_at, pack(each)) for key, each in documents.items()], True),
         Statement(_SLIM, rows, exact=True),
         *(Statement(sql, rows) for sql in _OF_SESSIONS),
@@ -154,11 +155,11 @@ async def sessions_to_pack(store: Store, place: PackPlace, before: float, most: 
     return PackSlice(statements, len(documents), last)
 
 
-async def _documents(store: Store, told: Mapping[str, tuple[str, object]]) -> dict[str, Document]:
+async def _documents(store: Store, sessions: Mapping[str, tuple[str, object]]) -> dict[str, Document]:
     """The documents of these sessions, by key. Sessions that have no events are left out."""
     rows: dict[str, dict[str, list[Row]]] = defaultdict(lambda: {table: [] for table in COLUMNS})
     owners: dict[int, str] = {}
-    keys = listed(told)
+    keys = listed(sessions)
     for table, chosen in CHOSEN.items():
         question = (
             select(table, chosen).replace("{asked}", ASKED.replace("e.", "t.")).replace("{hooks}", _HOOKS)
@@ -170,10 +171,11 @@ async def _documents(store: Store, told: Mapping[str, tuple[str, object]]) -> di
                 owners[as_int(row[0])] = str(first)
             owner = owners[as_int(row[0]) // (32 if table == "jobs" else 256)] if by_event else str(first)
             rows[owner][table].append(tuple(row))
+    # The hash before each stretch is kept with the document: its own row may be pruned before this is unpacked.
     starts = [seq for seq in owners if owners.get(seq - 1) != owners[seq] and seq > 1]
     before = {as_int(seq): str(digest) for seq, digest in await store.read(_BEFORE, (listed(starts),))}
     documents = {}
-    for key, (evidence, verification) in told.items():
+    for key, (evidence, verification) in sessions.items():
         own = {as_int(row[0]) for row in rows[key]["events"]}
         if own:
             text = None if verification is None else str(verification)
@@ -185,11 +187,11 @@ async def _documents(store: Store, told: Mapping[str, tuple[str, object]]) -> di
 
 async def packed_sessions(store: Store, keys: Iterable[str]) -> dict[str, Document]:
     """Those of these sessions that are packed. Raises `ValueError` if one can't be read."""
-    found = await store.read(
+    rows = await store.read(
         "select session_key, document from packed where session_key in (select value from json_each(?))",
         (listed(keys),),
     )
-    return {str(key): unpack(as_bytes(content)) for key, content in found}
+    return {str(key): unpack(as_bytes(content)) for key, content in rows}
 
 
 async def unpacked(store: Store, keys: Iterable[str]) -> list[Statement]:

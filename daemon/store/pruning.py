@@ -12,6 +12,7 @@ from runward.daemon.store.packing import absent, packed_sessions
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables.prunings import ASKED, ASKED_LATELY, NOTHING_OWED
+from runward.daemon.store.tables.sessions import STORED
 from runward.daemon.store.transaction import Row, Statement, Value, as_float, as_int, listed
 from runward.handlers.model.events import Event
 from runward.handlers.model.exchange import IntentMade
@@ -52,14 +53,21 @@ _LOOSE: Final = (
     f" from events e indexed by events_asked where {ASKED}"
     " and (e.lane, e.seq) > (?1, ?2) order by e.lane, e.seq limit ?4"
 )
+_OWN_COLUMNS: Final = ("key", "session_id", "status", "attempt", "started_at", "finished_at")
+"""What a tombstone has in columns of its own."""
+
+_KEPT: Final = tuple(
+    name
+    for name in STORED
+    if name not in (*_OWN_COLUMNS, "evidence_refs", "artifact_verification_json", "delivery")
+)
+"""What a tombstone keeps besides: a session that goes on is restored from it."""
+
 _ENTOMB: Final = (
-    "insert into tombstones (session_key, session_id, status, attempt, started_at, finished_at, event, hash, pruned_at,"
+    "insert into tombstones (session_key, session_id, status, attempt, started_at, finished_at, event, hash, pruned_at,"  # noqa: S608 # our own words
     " kept) select s.key, s.session_id, s.status, s.attempt, s.started_at, s.finished_at, ?2, ?3, ?4, json_object("
-    "'layout', s.layout, 'root', s.root, 'path', s.path, 'kind', s.kind, 'origin', s.origin, 'ended_by', s.ended_by,"
-    " 'reason_code', s.reason_code, 'reason_summary', s.reason_summary, 'playbook', s.playbook, 'agent', s.agent,"
-    " 'invocation_id', s.invocation_id, 'containment', s.containment, 'artifacts_path', s.artifacts_path,"
-    " 'artifact_contract_json', s.artifact_contract_json, 'contract_basis', s.contract_basis,"
-    " 'contract_problem', s.contract_problem, 'folded', s.folded, 'attempt_started_at', coalesce(a.started_at, ?5))"
+    + ", ".join(f"'{name}', s.{name}" for name in _KEPT)
+    + ", 'attempt_started_at', coalesce(a.started_at, ?5))"
     " from sessions s left join attempts a on a.session_key = s.key and a.attempt = s.attempt where s.key = ?1"
     " on conflict (session_key) do update set status = excluded.status, attempt = excluded.attempt,"
     " finished_at = excluded.finished_at, event = excluded.event, hash = excluded.hash,"
@@ -72,14 +80,10 @@ _DECISION: Final = "delete from decisions where subject = ? and event = ?"
 _HOOK: Final = "delete from hooks where session_key = ?"
 
 _REOPEN: Final = (
-    "insert into sessions (key, session_id, layout, root, path, kind, status, attempt, origin, started_at, finished_at,"
-    " ended_by, reason_code, reason_summary, evidence_refs, playbook, agent, invocation_id, containment, artifacts_path,"
-    " artifact_contract_json, contract_basis, contract_problem, folded)"
-    " select session_key, session_id, kept ->> 'layout', kept ->> 'root', kept ->> 'path', kept ->> 'kind', status,"
-    " attempt, kept ->> 'origin', started_at, finished_at, kept ->> 'ended_by', kept ->> 'reason_code',"
-    " kept ->> 'reason_summary', '[]', kept ->> 'playbook', kept ->> 'agent', kept ->> 'invocation_id',"
-    " kept ->> 'containment', kept ->> 'artifacts_path', kept ->> 'artifact_contract_json',"
-    " kept ->> 'contract_basis', kept ->> 'contract_problem', kept ->> 'folded' from tombstones where session_key = ?"
+    "insert into sessions (key, session_id, status, attempt, started_at, finished_at, evidence_refs,"  # noqa: S608 # our own words
+    f" {', '.join(_KEPT)}) select session_key, session_id, status, attempt, started_at, finished_at, '[]',"
+    + ", ".join(f" kept ->> '{name}'" for name in _KEPT)
+    + " from tombstones where session_key = ?"
 )
 _REOPEN_ATTEMPT: Final = (
     "insert into attempts (session_key, attempt, started_at, status, ended_by, reason_code, ended_at)"
@@ -125,11 +129,11 @@ async def sessions_to_prune(
     store: Store, place: Place, before: float, recorded_before: float | None, most: int, now: float
 ) -> Slice:
     """The next slice of the walk over sessions that ended and were recorded before these times (Unix seconds)."""
-    found = await store.read(_CANDIDATES, (before, now - ASKED_LATELY, recorded_before, *place, most))
-    if not found:
+    candidates = await store.read(_CANDIDATES, (before, now - ASKED_LATELY, recorded_before, *place, most))
+    if not candidates:
         return Slice((), (), None)
-    last = Place(as_float(found[-1][1]), as_int(found[-1][2]))
-    keys = [str(key) for key, _, _, goes in found if goes]
+    last = Place(as_float(candidates[-1][1]), as_int(candidates[-1][2]))
+    keys = [str(key) for key, _, _, goes in candidates if goes]
     if not keys:
         return Slice((), (), last)
     events = await store.read(_EVENTS, (listed(keys),))
@@ -139,9 +143,11 @@ async def sessions_to_prune(
             ends[str(session)] = (as_int(seq), str(digest))
     documents = await packed_sessions(store, keys)
     began: dict[str, Value] = {key: each.rows["attempts"][-1][2] for key, each in documents.items()}
+    # A packed session has no rows of events: its document tells its last one.
     ends |= {key: each.last for key, each in documents.items()}
     keys = [key for key in keys if key in ends]
     rows: list[Row] = [(key,) for key in keys]
+    # The tombstone takes its values from the rows that the next statements delete.
     statements = [Statement(_ENTOMB, [(key, *ends[key], now, began.get(key)) for key in keys], exact=True)]
     statements += [Statement(sql, rows) for sql in _OF_SESSIONS]
     statements.append(Statement(_SESSION, rows, exact=True))
@@ -151,10 +157,10 @@ async def sessions_to_prune(
 
 async def loose_to_prune(store: Store, place: LoosePlace, before: float, most: int, now: float) -> LooseSlice:
     """The next slice of the walk over requests that were recorded before a moment and belong to no session."""
-    found = await store.read(_LOOSE, (*place, min(before, now - ASKED_LATELY), most))
-    if not found:
+    rows = await store.read(_LOOSE, (*place, min(before, now - ASKED_LATELY), most))
+    if not rows:
         return LooseSlice((), None)
-    going = [row for row in found if row[5]]
+    going = [row for row in rows if row[5]]
     statements = []
     if going:
         about: list[Row] = [(_subject(str(row[0]), str(row[3]), str(row[4])), row[1]) for row in going]
@@ -164,7 +170,7 @@ async def loose_to_prune(store: Store, place: LoosePlace, before: float, most: i
             Statement(_HOOK, unknown),
             *await _without(store, {as_int(row[1]): str(row[2]) for row in going}),
         ]
-    return LooseSlice(statements, LoosePlace(str(found[-1][0]), as_int(found[-1][1])))
+    return LooseSlice(statements, LoosePlace(str(rows[-1][0]), as_int(rows[-1][1])))
 
 
 def _subject(lane: str, kind: str, payload: str) -> str:
@@ -182,6 +188,7 @@ async def _without(store: Store, events: dict[int, str]) -> list[Statement]:
     rows: list[Row] = [(seq,) for seq in sorted(events)]
     return [
         *(Statement(sql, rows) for sql in tables.GO_WITH_EVENT),
+        # Children before their parents: jobs and lines refer to events.
         Statement(_EVENT, rows, exact=True),
         *await absent(store, events),
     ]
@@ -238,11 +245,11 @@ class FiringSlice(NamedTuple):
 
 async def chain_runs_to_prune(store: Store, place: str, before: float, most: int, now: float) -> ChainSlice:
     """The next slice of the walk over chain runs that ended before a moment (Unix seconds)."""
-    found = await store.read(_OLD_CHAIN_RUNS, (place, min(before, now - ASKED_LATELY), most))
-    if not found:
+    runs = await store.read(_OLD_CHAIN_RUNS, (place, min(before, now - ASKED_LATELY), most))
+    if not runs:
         return ChainSlice((), None)
-    going = [str(run) for run, goes in found if goes]
-    last = str(found[-1][0])
+    going = [str(run) for run, goes in runs if goes]
+    last = str(runs[-1][0])
     if not going:
         return ChainSlice((), last)
     # If a step's run was never seen, there is no session to wait for.
@@ -256,8 +263,8 @@ async def chain_runs_to_prune(store: Store, place: str, before: float, most: int
 
 async def firings_to_prune(store: Store, place: int, before: float, most: int) -> FiringSlice:
     """The next slice of the walk over skips and misses from before a moment (Unix seconds)."""
-    found = await store.read(_SKIPPED, (place, before, most))
-    if not found:
+    firings = await store.read(_SKIPPED, (place, before, most))
+    if not firings:
         return FiringSlice((), None)
-    rows: list[Row] = [(row[0],) for row in found]
-    return FiringSlice([Statement(_FIRING, rows, exact=True)], as_int(found[-1][0]))
+    rows: list[Row] = [(row[0],) for row in firings]
+    return FiringSlice([Statement(_FIRING, rows, exact=True)], as_int(firings[-1][0]))

@@ -33,6 +33,7 @@ def reading(state: str) -> Iterator[sqlite3.Connection]:
     path = os.path.join(state, STORE)
     connection = _connect(path) if exists(state) else _empty()
     try:
+        # One transaction: all queries of a command see the same moment, whatever the daemon commits meanwhile.
         connection.execute("begin")
         yield connection
     except sqlite3.OperationalError as error:
@@ -79,10 +80,10 @@ def _connect(path: str) -> sqlite3.Connection:
         return connection
     connection.close()
     refuse_old(path, version)
-    said = f"{path} has version {version}, this Runward reads {known}"
+    message = f"{path} has version {version}, this Runward reads {known}"
     if version > known:
-        raise StoreRefused(f"{said}: it was written by a newer Runward: install that one")
-    raise StoreUnreadable(f"{said}: start the daemon of this version once, which brings it up to date")
+        raise StoreRefused(f"{message}: it was written by a newer Runward: install that one")
+    raise StoreUnreadable(f"{message}: start the daemon of this version once, which brings it up to date")
 
 
 def open_to_read(path: str) -> sqlite3.Connection:

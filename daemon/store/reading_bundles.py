@@ -110,11 +110,11 @@ def signing(connection: sqlite3.Connection, event: int) -> SigningRow | None:
 
 def _row(row: tuple[object, ...]) -> BundleRow:
     seq, key, attempt, digest, prev, directory, parts, *rest, signed = row
-    found = load_parts(str(parts))
+    recorded = load_parts(str(parts))
     if signed is not None:
         (anew,) = load_parts(f"[{signed}]")
-        found = tuple(anew if each.name == anew.name else each for each in found)
-    return BundleRow(seq, key, attempt, digest, prev, directory, found, *rest)  # type: ignore[arg-type] # the schema's own types
+        recorded = tuple(anew if each.name == anew.name else each for each in recorded)
+    return BundleRow(seq, key, attempt, digest, prev, directory, recorded, *rest)  # type: ignore[arg-type] # the schema's own types
 
 
 _TAKEN: Final = (

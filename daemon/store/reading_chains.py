@@ -117,11 +117,11 @@ def search_end(
     chosen = ("" if before is None else f" and {began} < :before") + (
         "" if chain is None else " and chain = :chain"
     )
-    found = connection.execute(
+    row = connection.execute(
         f"select {began} from {table} where true{chosen} order by {began} desc limit 1 offset :most - 1",  # noqa: S608 # our own words
         {"before": before, "chain": chain, "most": MOST_SEARCHED},
     ).fetchone()
-    return None if found is None else float(found[0])
+    return None if row is None else float(row[0])
 
 
 def chain_runs_called(connection: sqlite3.Connection, text: str, limit: int) -> list[ChainRunRow]:

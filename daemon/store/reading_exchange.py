@@ -266,18 +266,18 @@ def some_artifacts(
     values = {"owner": owner, "kind": kind, "deleted": with_deleted, "after": after, "most": MOST_READ}
     whose = "" if owner is None else " and owner_id = :owner"
     looked_at = f"from shared_artifacts where id > :after{whose} order by id"
-    found = connection.execute(
+    read = connection.execute(
         f"select id from (select id, type, deleted_at {looked_at} limit :most)"  # noqa: S608 # our own words
         " where (:kind is null or type = :kind) and (:deleted or deleted_at is null) limit :limit + 1",
         {**values, "limit": limit},
     ).fetchall()
-    ids = [str(name) for (name,) in found[:limit]]
+    ids = [str(name) for (name,) in read[:limit]]
     rows = connection.execute(
         f"{ARTIFACT_DESCRIBED} where a.id in (select value from json_each(?)) order by a.id",  # noqa: S608 # our own words
         (json.dumps(ids),),
     )
     shown = [described_of(row) for row in rows]
-    if len(found) > limit:
+    if len(read) > limit:
         return SomeArtifacts(shown, ids[-1])
     end = connection.execute(
         f"select id {looked_at} limit 1 offset :most - 1", values
@@ -313,8 +313,8 @@ def action(connection: sqlite3.Connection, key: str) -> ActionRow | None:
     seq = connection.execute("select seq from actions where key = ?", (key,)).fetchone()
     if seq is None:
         return None
-    found = actions(connection, WantedActions(after=seq[0] - 1, limit=1))
-    return found[0] if found and found[0].key == key else None
+    rows = actions(connection, WantedActions(after=seq[0] - 1, limit=1))
+    return rows[0] if rows and rows[0].key == key else None
 
 
 def held_job(connection: sqlite3.Connection, key: str) -> int | None:
@@ -418,7 +418,7 @@ def holders_of(connection: sqlite3.Connection, name: str) -> dict[str, bool]:
         " where id = ? collate nocase",
         (name,),
     )
-    return {str(found): bool(is_principal) for found, is_principal in rows}
+    return {str(holder): bool(is_principal) for holder, is_principal in rows}
 
 
 def agent_of(connection: sqlite3.Connection, session_id: str) -> str | None:

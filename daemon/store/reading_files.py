@@ -38,11 +38,11 @@ def kept_files(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str,
         " where s.key in (select value from json_each(?)) order by s.key, p.key",
         (listed(keys),),
     )
-    found: dict[str, list[KeptFile]] = {}
+    files: dict[str, list[KeptFile]] = {}
     for key, identifier, path, size, modified_ns, *hashed in rows:
         taken = None if hashed[-1] is None else HashedFile(*hashed)
-        found.setdefault(key, []).append(KeptFile(identifier, path, size, modified_ns, taken))
-    return found
+        files.setdefault(key, []).append(KeptFile(identifier, path, size, modified_ns, taken))
+    return files
 
 
 class ProblemRow(NamedTuple):

@@ -144,8 +144,8 @@ def _cancellations(connection: sqlite3.Connection, condition: str, value: str | 
         (value,),
     )
     return [
-        CancellationRow(event, attempt, None if told is None else bool(told), outcome, at)
-        for event, attempt, told, outcome, at in rows
+        CancellationRow(event, attempt, None if was_told is None else bool(was_told), outcome, at)
+        for event, attempt, was_told, outcome, at in rows
     ]
 
 
@@ -286,9 +286,9 @@ class Decided(NamedTuple):
 
 def event_of(connection: sqlite3.Connection, request: str) -> int | None:
     """The number of a request's event. Its key is the request's name, except for those that say what a person has seen."""
-    found = event_recorded(connection, request)
-    if found is not None:
-        return found
+    event = event_recorded(connection, request)
+    if event is not None:
+        return event
     row = connection.execute(
         "select seq from events where type = 'SessionSeenRequested' and payload ->> 'request' = ?", (request,)
     ).fetchone()
@@ -310,8 +310,8 @@ def decisions_on(connection: sqlite3.Connection, request: str) -> list[Decided]:
 
 def why_refused(connection: sqlite3.Connection, request: str) -> str | None:
     """Why a request, or what it led to, was refused, once that is decided."""
-    found = decisions_on(connection, request)
-    return next((each.summary for each in found if each.verdict == "refused"), None)
+    decisions = decisions_on(connection, request)
+    return next((each.summary for each in decisions if each.verdict == "refused"), None)
 
 
 class QueueFigures(NamedTuple):

@@ -61,11 +61,11 @@ class Wanted(NamedTuple):
             (self.playbooks, row.playbook),
             (self.agents, row.agent),
         )
-        said = (row.session_id, row.playbook or "", row.agent or "", row.path, row.reason_summary)
+        texts = (row.session_id, row.playbook or "", row.agent or "", row.path, row.reason_summary)
         return (
             all(not values or value in values for values, value in chosen)
             and (self.since is None or row.started_at >= self.since)
-            and (self.text is None or any(self.text.lower() in each.lower() for each in said))
+            and (self.text is None or any(self.text.lower() in each.lower() for each in texts))
             and (self.after is None or (-row.started_at, row.key) > (-self.after[0], self.after[1]))
             and (self.cwd is None or f"{row.cwd or ''}/".startswith(f"{self.cwd.rstrip('/')}/"))
         )
@@ -109,14 +109,14 @@ def sessions(
     chosen = [key for (key,) in keys]
     if wanted.cwd is None:
         return session_rows(connection, chosen)
-    found: list[SessionRow] = []
+    matching: list[SessionRow] = []
     for start in range(0, len(chosen), _AT_ONCE):
         cwds = working_directories(connection, chosen[start : start + _AT_ONCE])
         rows = session_rows(connection, list(cwds))
-        found += [row for row in (row._replace(cwd=cwds[row.key]) for row in rows) if wanted.has(row)]
-        if limit is not None and len(found) >= limit:
-            return found[:limit]
-    return found
+        matching += [row for row in (row._replace(cwd=cwds[row.key]) for row in rows) if wanted.has(row)]
+        if limit is not None and len(matching) >= limit:
+            return matching[:limit]
+    return matching
 
 
 _CHOSEN: Final = ("statuses", "layouts", "roots", "playbooks", "agents")
@@ -132,7 +132,7 @@ def working_directories(connection: sqlite3.Connection, keys: Sequence[str]) -> 
         " cross join main.events e on e.key = k.value || '#1/started'",
         (json.dumps(keys),),
     )
-    found: dict[str, str] = {key: cwd for key, cwd in rows if cwd is not None}
+    directories: dict[str, str] = {key: cwd for key, cwd in rows if cwd is not None}
     packed = connection.execute(
         "select session_key, document from main.packed where session_key in (select value from json_each(?))",
         (json.dumps(keys),),
@@ -140,8 +140,8 @@ def working_directories(connection: sqlite3.Connection, keys: Sequence[str]) -> 
     for key, content in packed:
         cwd = _declared_cwd(key, packed_document.unpack(content))
         if cwd is not None:
-            found[key] = cwd
-    return found
+            directories[key] = cwd
+    return directories
 
 
 def _declared_cwd(key: str, document: packed_document.Document) -> str | None:
@@ -317,10 +317,10 @@ def unseen_failures(connection: sqlite3.Connection, now: float, limit: int | Non
 
 def is_unseen_failure(connection: sqlite3.Connection, key: str, now: float) -> bool:
     """Whether this session is one of them."""
-    found = connection.execute(
+    row = connection.execute(
         "select 1 from sessions where key = ? and unseen_at >= ?", (key, now - LATELY)
     ).fetchone()
-    return found is not None
+    return row is not None
 
 
 def is_seen(connection: sqlite3.Connection, key: str, attempt: int) -> bool:

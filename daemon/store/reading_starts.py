@@ -120,11 +120,11 @@ def unknown_directories(connection: sqlite3.Connection, root: str, names: Sequen
 
 def is_known(connection: sqlite3.Connection, root: str, directory: str) -> bool:
     """Whether this run directory was looked at."""
-    found = connection.execute(
+    row = connection.execute(
         f"select 1 from cursors c where c.key = ? and not ({_BEING_OPENED})",  # noqa: S608 # our own words
         (f"{root}/{directory}",),
     ).fetchone()
-    return found is not None
+    return row is not None
 
 
 def open_runs(connection: sqlite3.Connection) -> list[OpenRun]:

@@ -32,11 +32,11 @@ class Migration:
 
 def migrations() -> tuple[Migration, ...]:
     """This program's migrations, in order."""
-    found = []
+    known = []
     for entry in resources.files("runward.daemon.store").joinpath("migrations").iterdir():
         if entry.name.endswith(".sql"):
-            found.append(Migration(int(entry.name[:4]), entry.name, entry.read_text()))
-    return tuple(sorted(found, key=lambda each: each.number))
+            known.append(Migration(int(entry.name[:4]), entry.name, entry.read_text()))
+    return tuple(sorted(known, key=lambda each: each.number))
 
 
 def make_empty(connection: sqlite3.Connection, version: int | None = None) -> None:
@@ -51,6 +51,7 @@ def make_empty(connection: sqlite3.Connection, version: int | None = None) -> No
 def _empty(steps: tuple[Migration, ...]) -> bytes:
     """The bytes of an empty store. Copying them takes a tenth of the time of the migrations."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+        # It must come before the first table: later it would take a rewrite of the whole file.
         made.execute("pragma auto_vacuum = incremental")
         for step in steps:
             made.executescript(f"{step.sql}\npragma user_version = {step.number};")
@@ -119,7 +120,7 @@ def _keep(connection: sqlite3.Connection, path: Path, version: int) -> None:
         os.rename(copy, target)
     sync_directory(path.parent)
     ours = re.compile(re.escape(path.stem) + r"\.before-upgrade-\d{4}-(\d{8}T\d{6}Z)\.db")
-    dated = sorted((found[1], name) for name in os.listdir(path.parent) if (found := ours.fullmatch(name)))
+    dated = sorted((match[1], name) for name in os.listdir(path.parent) if (match := ours.fullmatch(name)))
     for _, name in dated[:-KEPT]:
         path.with_name(name).unlink()
 
@@ -136,19 +137,19 @@ Schema: TypeAlias = frozenset[tuple[str, str, str, str | None]]
 
 def difference(connection: sqlite3.Connection, version: int, kinds: Sequence[str] = KINDS) -> str | None:
     """How the store's schema differs from that of `version`; None if it doesn't. Raises `sqlite3.Error`."""
-    found, made = (
+    there_now, made = (
         frozenset(row for row in rows if row[0] in kinds)
         for rows in (connection.execute(_ROWS), _made(version))
     )
-    there, missing = _names(found - made), _names(made - found)
+    there, missing = _names(there_now - made), _names(made - there_now)
     changed = sorted(there & missing)
-    told = [
+    differences = [
         *(f"{name} differs from what Runward creates" for name in changed),
         *(f"{name} is not Runward's" for name in sorted(there - missing)),
         *(f"{name} is missing" for name in sorted(missing - there)),
     ]
-    more = [f"and {len(told) - _SHOWN} more"] if len(told) > _SHOWN else []
-    return ", ".join([*told[:_SHOWN], *more]) or None
+    more = [f"and {len(differences) - _SHOWN} more"] if len(differences) > _SHOWN else []
+    return ", ".join([*differences[:_SHOWN], *more]) or None
 
 
 def _names(rows: Schema) -> set[str]:

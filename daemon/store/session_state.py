@@ -44,22 +44,22 @@ def state_of(
     connection: sqlite3.Connection, key: str, packed: Document | None = None
 ) -> dict[str, JsonValue]:
     """The fields of a session by name, JSON as its value; empty if there is no such session."""
-    found: dict[str, JsonValue] = {}
+    state: dict[str, JsonValue] = {}
     row = connection.execute(_select(STATE, "sessions where key = ?"), (key,)).fetchone()
     if row is None:
-        return found
+        return state
     if packed is not None:
         whole = {"evidence_refs": packed.evidence_refs, "artifact_verification_json": packed.verification}
         row = [whole.get(name, value) for name, value in zip(STATE, row, strict=True)]
-    _add(found, "", STATE, row)
+    _add(state, "", STATE, row)
     attempts = _select(("attempt", *_ATTEMPT), "attempts where session_key = ? order by attempt")
     for attempt, *row in connection.execute(attempts, (key,)):
-        _add(found, f"attempts/{attempt}/", _ATTEMPT, row)
+        _add(state, f"attempts/{attempt}/", _ATTEMPT, row)
     changes = _select(("attempt", *_CHANGE), "status_history where session_key = ? order by id")
     for attempt, *row in connection.execute(changes, (key,)):
         what = "started" if row[_CHANGE.index("status")] == "running" else "ended"
-        _add(found, f"status_history/{attempt}/{what}/", _CHANGE, row)
-    return found
+        _add(state, f"status_history/{attempt}/{what}/", _CHANGE, row)
+    return state
 
 
 class FreshStore:
@@ -95,7 +95,7 @@ def _select(columns: Sequence[str], chosen: str) -> str:
     return f"select {', '.join(columns)} from {chosen}"  # noqa: S608 # our own words
 
 
-def _add(found: dict[str, JsonValue], prefix: str, columns: Sequence[str], row: Sequence[JsonValue]) -> None:
+def _add(state: dict[str, JsonValue], prefix: str, columns: Sequence[str], row: Sequence[JsonValue]) -> None:
     for name, value in zip(columns, row, strict=True):
         is_text_of_json = name in _JSON and isinstance(value, str)
-        found[prefix + name] = json.loads(str(value)) if is_text_of_json else value
+        state[prefix + name] = json.loads(str(value)) if is_text_of_json else value

@@ -52,6 +52,7 @@ class Checkpointer:
 
         Raises `sqlite3.Error` if the disk refuses.
         """
+        # Passive, because any other checkpoint waits for readers, and verdicts would wait with it.
         _, in_log, moved = self._connection.execute("pragma wal_checkpoint(passive)").fetchone()
         return bool(in_log == moved)
 
@@ -61,9 +62,11 @@ class Checkpointer:
 
 _PRAGMAS: Final = (
     "journal_mode = wal",
+    # A verdict is acted on once its commit has returned, so the commit must survive a power cut.
     "synchronous = full",
     "foreign_keys = on",
     "recursive_triggers = on",
+    # We have one writer, so only a person's tool can hold the lock. Five seconds outlast a short look at the store.
     "busy_timeout = 5000",
     "temp_store = memory",
     f"wal_autocheckpoint = {WRITER_PAGES}",
@@ -136,6 +139,7 @@ class Store:
         """
         with anyio.CancelScope(shield=True), malformed_is_told():
             async with self._lock:
+                # The lock comes before the look: two daemons that start together would otherwise take the same epoch.
                 await self._connection.execute("begin immediate")
                 rows = await self._connection.execute_fetchall(
                     "select epoch + 1, stopped_cleanly and (boot_id = ?1 or '' in (boot_id, ?1)) from daemon",
@@ -167,6 +171,7 @@ class Store:
             # gather starts these in order, and the connection's thread takes them in order.
             begun, epoch, *done = await asyncio.gather(
                 connection.execute("begin immediate"),
+                # Read within the transaction. A daemon that slept through a takeover would otherwise write once more.
                 connection.execute_fetchall("select epoch from daemon where id = 1"),
                 *(connection.executemany(each.sql, each.rows) for each in statements),
                 return_exceptions=True,
@@ -187,6 +192,7 @@ class Store:
             with malformed_is_told():
                 await connection.commit()
         except sqlite3.Error as error:
+            # The commit may be in the log all the same. Only the tokens in the store can say; a retry could do it twice.
             await self._roll_back()
             raise CommitUnknown(str(error)) from error
         self.commits += 1

@@ -41,15 +41,17 @@ def session_bundle(
     if row.not_judged_yet or (number == row.attempt and row.status == "running"):
         return None
     place = os.path.join(settings.state_dir, journal_directory(row.layout, row.key, row.path))
-    found = bundle_of(connection, row.key, number)
-    if found is not None:
-        directory = os.path.join(settings.state_dir, found.directory)
-        if found.receipt_hash is None:
-            return SessionBundle("failed", number, directory, found, found.problem)
-        if found.placed_at is None:
-            return SessionBundle("pending", number, directory, found, found.place_problem or found.problem)
-        problem = "; ".join(each for each in (found.problem, found.place_problem) if each) or None
-        return SessionBundle("written", number, directory, found, problem)
+    recorded = bundle_of(connection, row.key, number)
+    if recorded is not None:
+        directory = os.path.join(settings.state_dir, recorded.directory)
+        if recorded.receipt_hash is None:
+            return SessionBundle("failed", number, directory, recorded, recorded.problem)
+        if recorded.placed_at is None:
+            return SessionBundle(
+                "pending", number, directory, recorded, recorded.place_problem or recorded.problem
+            )
+        problem = "; ".join(each for each in (recorded.problem, recorded.place_problem) if each) or None
+        return SessionBundle("written", number, directory, recorded, problem)
     job = job_state(connection, row.key, number)
     is_begun, _ = growing(connection, row.key, number)
     has_none = bundle_rules(settings, row.layout, row.path) is None and not is_begun
@@ -62,9 +64,9 @@ def session_bundle(
 
 def shown_bundle(connection: sqlite3.Connection, settings: Settings, row: SessionRow) -> SessionBundle | None:
     """The bundle of the last attempt. While that runs, its replay grows, if the daemon writes one."""
-    found = session_bundle(connection, settings, row)
-    if found is not None or row.not_judged_yet or row.origin != "live":
-        return found
+    bundle = session_bundle(connection, settings, row)
+    if bundle is not None or row.not_judged_yet or row.origin != "live":
+        return bundle
     begun, problem = growing(connection, row.key, row.attempt)
     if not begun and bundle_rules(settings, row.layout, row.path) is None:
         return None
@@ -98,7 +100,7 @@ def bundle_json(bundle: SessionBundle | None, settings: Settings, report: Callab
 def bundle_text(bundle: SessionBundle) -> str:
     """The bundle in one line, for people."""
     names = "" if bundle.row is None else ", ".join(each.name for each in bundle.row.parts)
-    said = {
+    words = {
         "on_demand": "on demand: `runward session export ID`",
         "growing": "its replay grows",
         "pending": "is being made",
@@ -110,7 +112,7 @@ def bundle_text(bundle: SessionBundle) -> str:
         valid
     ]
     problem = f" ({bundle.problem})" if bundle.problem else ""
-    return f"{said}{as_recorded}{problem}"
+    return f"{words}{as_recorded}{problem}"
 
 
 def is_valid(bundle: SessionBundle) -> bool | None:

@@ -117,8 +117,8 @@ def _schedule_changed(fact: Fact) -> str:
     words = fact.get("words")
     if words is None:
         return f"{fact['chain']} has no schedule now"
-    found = read_json(str(words), "").value
-    trigger = found.root.get("trigger") if found is not None and isinstance(found.root, dict) else None
+    value = read_json(str(words), "").value
+    trigger = value.root.get("trigger") if value is not None and isinstance(value.root, dict) else None
     times = trigger.get("schedule") if isinstance(trigger, dict) else None
     return f"the schedule of {fact['chain']} changed" + (f": {times}" if isinstance(times, str) else "")
 
@@ -219,9 +219,9 @@ def causes_of_session(connection: sqlite3.Connection, key: str) -> list[Entry]:
     history = reading_sessions.status_history(connection, key)
     lines = reading_queue.lines_of(connection, key)
     orders = reading_queue.cancellations(connection, key)
-    found = list(_entries(events, jobs, decisions, history, lines, key, orders))
+    entries = list(_entries(events, jobs, decisions, history, lines, key, orders))
     start = reading_starts.start_of_session(connection, key)
-    return found if start is None else [*causes_of_start(connection, start.name), *found]
+    return entries if start is None else [*causes_of_start(connection, start.name), *entries]
 
 
 def causes_of_start(connection: sqlite3.Connection, name: str) -> list[Entry]:
@@ -326,10 +326,10 @@ def _event(event: EventRow) -> Entry:
 
 def _without_content(kind: str, payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """What an event says, without what others pay for in the exchange."""
-    text, told = payload.get("text"), payload.get("told")
-    if kind == "ActionTaken" and isinstance(told, dict):
-        bare = {name: without_content(told.get(name)) for name in ("intent", "result")}
-        return {**payload, "told": {**told, **bare}}
+    text, results_told = payload.get("text"), payload.get("told")
+    if kind == "ActionTaken" and isinstance(results_told, dict):
+        bare = {name: without_content(results_told.get(name)) for name in ("intent", "result")}
+        return {**payload, "told": {**results_told, **bare}}
     if kind in ("IntentMade", "ActionRequested") and isinstance(text, str):
         return {**payload, "text": line_without_content(text)}
     return payload
@@ -337,8 +337,8 @@ def _without_content(kind: str, payload: dict[str, JsonValue]) -> dict[str, Json
 
 def _decision(event: EventRow, decision: DecisionRow) -> Entry:
     known = _by_file_at_fault(json.loads(decision.known) if decision.known is not None else None)
-    found = known.get("not_delivered") if isinstance(known, dict) else None
-    notes = [f"{path}: {why}" for path, why in found.items()] if isinstance(found, dict) else []
+    reasons = known.get("not_delivered") if isinstance(known, dict) else None
+    notes = [f"{path}: {why}" for path, why in reasons.items()] if isinstance(reasons, dict) else []
     if isinstance(known, dict) and known.get("artifacts_root"):
         notes.append(f"the artifacts' directory is {known['artifacts_root']}")
     if isinstance(known, dict):

@@ -131,8 +131,8 @@ def asked_run(state: Path, text: str) -> AskedRun | None:
     """The one whose id is `text`, or begins with it; None if there is none, or several."""
     if not text.startswith(_BEGINNING):
         return None
-    found = [each for each in asked_runs(state) if each.id.startswith(text)]
-    return found[0] if len(found) == 1 else None
+    matching = [each for each in asked_runs(state) if each.id.startswith(text)]
+    return matching[0] if len(matching) == 1 else None
 
 
 def newest_asked_run(state: Path) -> AskedRun | None:

@@ -103,26 +103,26 @@ class DeclaredSchedule(NamedTuple):
 
 def upcoming(declared: Sequence[DeclaredSchedule], now: float, count: int) -> list[float]:
     """The next times (Unix seconds) of schedules of one chain, in order."""
-    found: set[float] = set()
+    times: set[float] = set()
     for each in declared:
         moment = each.due(now)
         for _ in range(count):
             if moment is None:
                 break
-            found.add(moment)
+            times.add(moment)
             moment = each.schedule.times.next_after(moment, now if each.known is None else each.known.since)
-    return sorted(found)[:count]
+    return sorted(times)[:count]
 
 
 def declared_schedules(connection: sqlite3.Connection, settings: Settings) -> list[DeclaredSchedule]:
     """The schedules of all valid chains of the settings."""
     known = schedules(connection)
-    found: list[DeclaredSchedule] = []
+    declared: list[DeclaredSchedule] = []
     for name in chain_names(settings):
         chain = find_chain(settings, name).value
         if chain is not None:
-            found += schedules_of(connection, chain, known)
-    return found
+            declared += schedules_of(connection, chain, known)
+    return declared
 
 
 def schedules_of(
@@ -188,8 +188,8 @@ class KnownChains(NamedTuple):
 
     def status(self, name: str) -> str:
         """Whether the chain fires."""
-        found = self.statuses.get(name)
-        return "active" if found is None else found.status
+        recorded = self.statuses.get(name)
+        return "active" if recorded is None else recorded.status
 
 
 class ChainFile(NamedTuple):
@@ -248,10 +248,10 @@ def held_for(connection: sqlite3.Connection, chain: Chain) -> list[HeldRow]:
 
 def chain_summary(name: str, parsed: Parsed[Chain], known: KnownChains) -> dict[str, JsonValue]:
     """A chain as it appears in lists; `name` is that of its file."""
-    found = parsed.value
-    called = found.name if found is not None else name
+    chain = parsed.value
+    called = chain.name if chain is not None else name
     last = known.last_runs.get(called)
-    due = None if found is None else next_due(found, known.schedules, time.time())
+    due = None if chain is None else next_due(chain, known.schedules, time.time())
     return {
         "name": called,
         "status": known.status(called),
@@ -259,19 +259,19 @@ def chain_summary(name: str, parsed: Parsed[Chain], known: KnownChains) -> dict[
         "last_run": None
         if last is None
         else {"chain_run_id": last.id, "status": last.status, "created_at": iso(last.created_at)},
-        "trigger": found.document.root.get("trigger")
-        if found is not None and found.document is not None and isinstance(found.document.root, dict)
+        "trigger": chain.document.root.get("trigger")
+        if chain is not None and chain.document is not None and isinstance(chain.document.root, dict)
         else None,
-        "file": found.document.name if found is not None and found.document is not None else None,
+        "file": chain.document.name if chain is not None and chain.document is not None else None,
         "problems": [each.render() for each in parsed.problems],
     }
 
 
 def chain_as_json(connection: sqlite3.Connection, name: str, parsed: Parsed[Chain]) -> dict[str, JsonValue]:
     """A chain with its definition, and what its composite trigger has seen."""
-    found = parsed.value
+    chain = parsed.value
     return {
         **chain_summary(name, parsed, known_chains(connection)),
-        "definition": found.document.root if found is not None and found.document else None,
-        "seen": held_as_json(held_for(connection, found)) if found is not None else [],
+        "definition": chain.document.root if chain is not None and chain.document else None,
+        "seen": held_as_json(held_for(connection, chain)) if chain is not None else [],
     }

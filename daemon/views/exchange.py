@@ -76,23 +76,23 @@ def artifact_with_id(connection: sqlite3.Connection, identifier: str) -> SharedA
     return genesis_artifact(identifier) or shared_artifact(connection, identifier)
 
 
-def listed_artifact(connection: sqlite3.Connection, found: SharedArtifact) -> dict[str, JsonValue]:
+def listed_artifact(connection: sqlite3.Connection, artifact: SharedArtifact) -> dict[str, JsonValue]:
     """An artifact as everyone may see it: without content and code, which only a read returns."""
-    methods: list[JsonValue] = [*sorted(METHODS.get(found.id, {}))]
+    methods: list[JsonValue] = [*sorted(METHODS.get(artifact.id, {}))]
     return {
-        **metadata_of(found),
+        **metadata_of(artifact),
         "genesis_methods": methods or None,
-        "broken_dependencies": [*broken_dependencies(connection, found)],
-        "is_principal": found.has_standing,
-        "is_agent": found.has_standing and found.can_execute,
+        "broken_dependencies": [*broken_dependencies(connection, artifact)],
+        "is_principal": artifact.has_standing,
+        "is_agent": artifact.has_standing and artifact.can_execute,
     }
 
 
-def shown_artifact(connection: sqlite3.Connection, found: SharedArtifact) -> dict[str, JsonValue]:
+def shown_artifact(connection: sqlite3.Connection, artifact: SharedArtifact) -> dict[str, JsonValue]:
     """An artifact as everyone may see it, and what is wrong with its interface."""
     return {
-        **listed_artifact(connection, found),
-        "interface_problems": [*interface_problems(found.interface)],
+        **listed_artifact(connection, artifact),
+        "interface_problems": [*interface_problems(artifact.interface)],
     }
 
 
@@ -186,35 +186,35 @@ def exchange_story(
 
 
 def _of_artifact(connection: sqlite3.Connection, name: str) -> tuple[str, str, str, str, list[Entry]] | None:
-    found = shared_artifact(connection, name)
+    artifact = shared_artifact(connection, name)
     taken = latest_actions(connection, WantedActions(artifact=name, limit=_NEWEST))
-    if found is None and not taken:
+    if artifact is None and not taken:
         return None
-    if found is None:
+    if artifact is None:
         state, headline = "missing", f"there is no artifact {name}"
-    elif found.deleted_at is not None:
-        state, headline = "deleted", f"deleted by {found.deleted_by}"
+    elif artifact.deleted_at is not None:
+        state, headline = "deleted", f"deleted by {artifact.deleted_by}"
     else:
-        state, headline = "shared", f"version {found.version}, owned by {found.owner_id}"
+        state, headline = "shared", f"version {artifact.version}, owned by {artifact.owner_id}"
     return "artifact", name, state, headline, [_entry(each) for each in taken]
 
 
 def _of_principal(connection: sqlite3.Connection, text: str) -> tuple[str, str, str, str, list[Entry]] | None:
     name = text.removeprefix(PRINCIPAL)
-    found = principals(connection, name)
+    rows = principals(connection, name)
     decided = [
         Entry("decision", each.at, each.handler, each.summary, {"verdict": each.verdict})
         for each in decisions_about(connection, text)
     ]
     taken = [_entry(each) for each in latest_actions(connection, WantedActions(name, limit=_NEWEST))]
-    if not found and not decided:
+    if not rows and not decided:
         return None
     state, headline = "missing", f"there is no principal {name}"
-    if found:
-        owned = len(found[0].artifacts)
+    if rows:
+        owned = len(rows[0].artifacts)
         state, headline = (
             "active",
-            f"holds {found[0].scrip} scrip and owns {owned} artifact{'' if owned == 1 else 's'}",
+            f"holds {rows[0].scrip} scrip and owns {owned} artifact{'' if owned == 1 else 's'}",
         )
     return "principal", name, state, headline, sorted([*decided, *taken], key=lambda each: each.at)
 

@@ -216,8 +216,8 @@ def _open(started: Started, watched: Watched, path: str, *, is_launched: bool) -
             lambda: processes.is_nowhere(process),
             lambda: is_local(path),
         )
-        found = processes.state(process)
-        return found if found != "gone" or missing.is_dead(processes.whereabouts()) else "unknown"
+        state_found = processes.state(process)
+        return state_found if state_found != "gone" or missing.is_dead(processes.whereabouts()) else "unknown"
 
     match together([state(each) for each in named]):
         case "alive":
@@ -247,13 +247,15 @@ def rewritten_intents(path: str) -> list[Complaint]:
     return []
 
 
-def _is_same(told: JsonValue, line: Line) -> bool:
+def _is_same(recorded: JsonValue, line: Line) -> bool:
     """Whether a line is the intent that a result names; an older version may have told fewer of its fields."""
     try:
         intent = shown(parse_intent(line.content))
     except NotAnIntent:
-        return line.is_cut or not isinstance(told, dict)
-    return isinstance(told, dict) and all(intent.get(name, value) == value for name, value in told.items())
+        return line.is_cut or not isinstance(recorded, dict)
+    return isinstance(recorded, dict) and all(
+        intent.get(name, value) == value for name, value in recorded.items()
+    )
 
 
 def _count(path: str, name: str, event: str | None, problems: list[Complaint]) -> int:
@@ -371,9 +373,9 @@ def _end(standing: Standing, held: Contract | None, artifacts: str, path: str, s
     facts = contract_facts(held, artifacts, boundary(artifacts, path), path, started_at)
     if isinstance(facts, Unreadable):
         return end
-    found = verify(held, facts, time.time())
-    end = end._replace(verification=dump_verification(found), delivery=found.delivery)
-    if found.status != "failed" or standing.state != "completed":
+    verification = verify(held, facts, time.time())
+    end = end._replace(verification=dump_verification(verification), delivery=verification.delivery)
+    if verification.status != "failed" or standing.state != "completed":
         return end
-    summary = missing_summary(found)
+    summary = missing_summary(verification)
     return end._replace(status="failed", reason_code="run.failed.missing_artifact", summary=summary)

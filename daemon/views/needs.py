@@ -160,14 +160,14 @@ def _fix_of_root(problem: str, state: str) -> str:
 
 def _degraded(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     """Parts that do not work, except where a root or a file is named as the cause."""
-    told = [f"root {root['name']}: {root['problem']}" for root in tables(status["roots"])]
+    reasons = [f"root {root['name']}: {root['problem']}" for root in tables(status["roots"])]
     files = tuple(f"{each['path']}:" for each in tables(status["problems"]))
     messages = [str(each["message"]) for each in tables(status["problems"])]
     degraded = [str(each) for each in items(status["degraded"])]
     for each in degraded:
         why = each.partition(": ")[2] or each
         is_a_problem = each.startswith(files) or any(why in message for message in messages)
-        if each not in told and not is_a_problem:
+        if each not in reasons and not is_a_problem:
             yield Need("degraded", "error", None, f"degraded: {each}", _LOG)
     exchange = status["exchange"]
     problem = exchange.get("sandbox_problem") if isinstance(exchange, dict) else None
@@ -179,8 +179,10 @@ def _degraded(status: Mapping[str, JsonValue]) -> Iterator[Need]:
 def _waiting(status: Mapping[str, JsonValue], state: str) -> Iterator[Need]:
     requests, oldest = table(status["requests"]), table(status["queue"])["oldest_waiting_s"]
     if requests["rejected"]:
-        said = agreeing(requests["rejected"], "request was refused and is", "requests were refused and are")
-        what = f"{said} in `rejected` of the state directory"
+        sentence = agreeing(
+            requests["rejected"], "request was refused and is", "requests were refused and are"
+        )
+        what = f"{sentence} in `rejected` of the state directory"
         yield Need(
             "request", "error", None, what, "`runward log` says why (inbox.rejected); then remove them"
         )
@@ -194,13 +196,13 @@ def _waiting(status: Mapping[str, JsonValue], state: str) -> Iterator[Need]:
 
 
 def _wrong_files(status: Mapping[str, JsonValue]) -> Iterator[Need]:
-    found = [each for each in tables(status["problems"]) if each["severity"] == "error"]
-    for each in found[:_MOST_PROBLEMS]:
+    errors = [each for each in tables(status["problems"]) if each["severity"] == "error"]
+    for each in errors[:_MOST_PROBLEMS]:
         path = str(each["path"])
         place = f"{path}:{each['line']}" if each["line"] is not None else path
         fix = None if each["fix"] is None else str(each["fix"])
         yield Need("file", "error", path, f"{place}: {each['message']}", fix)
-    more = len(found) - _MOST_PROBLEMS
+    more = len(errors) - _MOST_PROBLEMS
     if more > 0:
         what = f"and {more} more problems"
         yield Need("file", "error", None, what, "`runward status --json` has them all", more)

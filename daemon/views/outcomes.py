@@ -36,9 +36,9 @@ def shown_outcomes(settings: Settings, rows: Sequence[ArtifactRow]) -> list[Arti
 
 def outcomes_as_json(settings: Settings, rows: Sequence[ArtifactRow]) -> list[JsonValue]:
     """What is known of outcomes, without what looks like a secret."""
-    told = json_without_secrets([each.as_json() for each in rows], settings.bundle.rules.redact)
-    assert isinstance(told, list)
-    return told
+    cleaned = json_without_secrets([each.as_json() for each in rows], settings.bundle.rules.redact)
+    assert isinstance(cleaned, list)
+    return cleaned
 
 
 _FOR_THE_CONTRACT: Final = "run.failed.missing_artifact"
@@ -84,7 +84,7 @@ def _entry(
     why: Mapping[str, str],
 ) -> ExpectedArtifact:
     path = _path(entry)
-    found = ExpectedArtifact(
+    entry_now = ExpectedArtifact(
         str(entry["id"]),
         path,
         bool(entry["required"]),
@@ -93,23 +93,23 @@ def _entry(
         "not yet",
     )
     if sizes is None:
-        return found
-    if found.id not in missing:
-        return found._replace(state="delivered", size=sizes.get(found.id))
+        return entry_now
+    if entry_now.id not in missing:
+        return entry_now._replace(state="delivered", size=sizes.get(entry_now.id))
     reason = why.get(path, "absent")
     absent, _, near = reason.partition("; ")
     if absent == "absent":
-        return found._replace(state="missing", why=near)
-    return found._replace(state="not delivered", why=reason)
+        return entry_now._replace(state="missing", why=near)
+    return entry_now._replace(state="not delivered", why=reason)
 
 
 def not_delivered(connection: sqlite3.Connection, key: str) -> dict[str, str]:
     """Why each artifact that the last verification missed didn't count, by path, as the daemon saw it."""
     for decision in reversed(decisions_about(connection, key)):
         known: JsonValue = json.loads(decision.known) if decision.known else None
-        found = known.get("not_delivered") if isinstance(known, dict) else None
-        if isinstance(found, dict):
-            return {path: str(why) for path, why in found.items()}
+        reasons = known.get("not_delivered") if isinstance(known, dict) else None
+        if isinstance(reasons, dict):
+            return {path: str(why) for path, why in reasons.items()}
     return {}
 
 
@@ -142,12 +142,12 @@ def _sizes(verification: JsonValue) -> dict[str, int] | None:
     """What was produced, by id, with its size in bytes; None if nothing was verified yet."""
     if not isinstance(verification, dict):
         return None
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for each in _list(verification, "produced"):
         if isinstance(each, dict) and isinstance(each["size"], int):
             entry = str(each["id"]).partition(":")[0]  # the files of a glob are its entry's id and their path
-            found[entry] = found.get(entry, 0) + each["size"]
-    return found
+            sizes[entry] = sizes.get(entry, 0) + each["size"]
+    return sizes
 
 
 def _missing(verification: JsonValue) -> frozenset[str]:
@@ -164,5 +164,5 @@ def _path(entry: Mapping[str, JsonValue]) -> str:
 
 
 def _list(value: Mapping[str, JsonValue], key: str) -> list[JsonValue]:
-    found = value.get(key)
-    return found if isinstance(found, list) else []
+    entries = value.get(key)
+    return entries if isinstance(entries, list) else []

@@ -37,11 +37,11 @@ def receipt_place(
     connection: sqlite3.Connection, settings: Settings, row: SessionRow, attempt: int
 ) -> ReceiptPlace:
     """Where the receipt of an attempt is, or would be."""
-    found = bundle_of(connection, row.key, attempt)
-    if found is None:
+    recorded = bundle_of(connection, row.key, attempt)
+    if recorded is None:
         return ReceiptPlace(journal_place(settings.state_dir, row), None)
     # A run may have refused its bundle, which is then in the state directory.
-    return ReceiptPlace(os.path.join(settings.state_dir, found.directory), recorded_of(found))
+    return ReceiptPlace(os.path.join(settings.state_dir, recorded.directory), recorded_of(recorded))
 
 
 def verified_receipt(

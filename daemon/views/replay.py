@@ -66,8 +66,8 @@ def _end_of(connection: sqlite3.Connection, row: SessionRow, attempt: int) -> tu
     """Status, reason and its summary of an attempt."""
     if attempt == row.attempt:
         return row.status, row.reason_code, row.reason_summary
-    found = [each for each in status_history(connection, row.key) if each.attempt == attempt]
-    return found[-1].status, found[-1].reason_code, found[-1].reason_summary
+    changes = [each for each in status_history(connection, row.key) if each.attempt == attempt]
+    return changes[-1].status, changes[-1].reason_code, changes[-1].reason_summary
 
 
 def _about(row: SessionRow) -> tuple[str | None, tuple[int, int] | None]:
@@ -98,8 +98,8 @@ def replay_of(
     bundle = session_bundle(connection, settings, row, number)
     if bundle is not None and bundle.state == "written":
         try:
-            told = told_replay(_lines(bundle.directory, part_name(REPLAY, number)))
-            return ReadReplay(told, costs_of(_receipt(bundle.directory, part_name(RECEIPT, number))))
+            replay_told = told_replay(_lines(bundle.directory, part_name(REPLAY, number)))
+            return ReadReplay(replay_told, costs_of(_receipt(bundle.directory, part_name(RECEIPT, number))))
         except OSError:
             pass  # a part was removed: the session's own files may still tell
     order = order_on_demand(connection, settings, row, number)

@@ -73,10 +73,10 @@ class RunOutput:
         """The end of a log whose pieces were joined to it since the last call."""
         descriptor = open_in_run(self._directory, self._name)
         try:
-            said = _OMISSION.match(os.pread(descriptor, 100, head))
+            omitted = _OMISSION.match(os.pread(descriptor, 100, head))
         finally:
             os.close(descriptor)
-        start, length = (head + int(said[1]), len(said[0])) if said else (head, 0)
+        start, length = (head + int(omitted[1]), len(omitted[0])) if omitted else (head, 0)
         yield from self._pass_over(start)
         yield from self._read(self._name, start - head - length, None)
 
@@ -110,8 +110,8 @@ class RunOutput:
         except OSError:
             return []  # there are none, or something else is there
         try:
-            found = (_PIECE.fullmatch(name) for name in os.listdir(directory))
-            return sorted((int(each[1]), int(each[2])) for each in found if each is not None)
+            matches = (_PIECE.fullmatch(name) for name in os.listdir(directory))
+            return sorted((int(each[1]), int(each[2])) for each in matches if each is not None)
         finally:
             os.close(directory)
 
@@ -241,15 +241,15 @@ def outcome_file(
     connection: sqlite3.Connection, settings: Settings, row: SessionRow, identifier: str
 ) -> RecordedFile:
     """The file of an outcome of this session. Raises `NoFile`."""
-    found = artifact_with(connection, identifier)
-    if found is None or found.session_key != row.key or found.file_path is None:
+    artifact = artifact_with(connection, identifier)
+    if artifact is None or artifact.session_key != row.key or artifact.file_path is None:
         raise NoFile(f"The session has no outcome {identifier} with a file.")
-    path = found.file_path
+    path = artifact.file_path
     among = RecordedFile(path, place_of(settings, row, row.artifacts_path, is_own=True), path)
     try:
         among.ends()
     except NoFile:
-        if found.names_file:
+        if artifact.names_file:
             raise
         return RecordedFile(path, place_of(settings, row, row.path), path)
     return among
@@ -286,10 +286,12 @@ def _output(within: int, name: str) -> RunOutput:
 
 
 def _read(descriptor: int, length: int, start: int) -> bytes:
-    found = b""
-    while len(found) < length and (piece := os.pread(descriptor, length - len(found), start + len(found))):
-        found += piece
-    return found
+    content = b""
+    while len(content) < length and (
+        piece := os.pread(descriptor, length - len(content), start + len(content))
+    ):
+        content += piece
+    return content
 
 
 def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:

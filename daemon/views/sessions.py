@@ -159,8 +159,8 @@ def session_as_json(
         for each in problems(connection, row.path)
     ]
     details = details_of(row, history, kept, [each.as_json() for each in outcomes])
-    told = {**details, "bundle": bundle_json(bundle, settings, report), "problems": complaints}
-    return without_secrets_in(told, settings.bundle.rules.redact)
+    session = {**details, "bundle": bundle_json(bundle, settings, report), "problems": complaints}
+    return without_secrets_in(session, settings.bundle.rules.redact)
 
 
 NOT_KNOWN: Final = "it is not known whether it still runs"
@@ -182,9 +182,11 @@ def silence(row: SessionRow, now: float) -> str:
 def activity_in_full(row: SessionRow, now: float) -> str:
     """What it is doing, for its page: that this is unknown, and how long it has been silent."""
     heard = last_change(row.path)
-    said = f"unknown: {NOT_KNOWN}"
+    sentence = f"unknown: {NOT_KNOWN}"
     return (
-        said if heard is None else f"{said}; nothing has been heard since {local(heard)} ({ago(heard, now)})"
+        sentence
+        if heard is None
+        else f"{sentence}; nothing has been heard since {local(heard)} ({ago(heard, now)})"
     )
 
 
@@ -192,7 +194,7 @@ def fix_of_unknown(layout: str) -> str:
     """What can be done about such a session, and about future ones."""
     if layout == NATIVE:
         return "write its exit.json; the next one should name its process in process.json"
-    said = "`stale_after` of its root ends such a session after a silence"
+    fix = "`stale_after` of its root ends such a session after a silence"
     if layout not in _HOOKED:
-        return said
-    return f"{said}; `runward hook install {layout}` makes the processes of later sessions known"
+        return fix
+    return f"{fix}; `runward hook install {layout}` makes the processes of later sessions known"

@@ -86,7 +86,7 @@ def status_in(connection: sqlite3.Connection, settings: Settings, now: float) ->
     settings = settings_in_report(report) or settings
     chains = _all_chains(settings)
     statuses = reading_chains.chain_statuses(connection) if chains else {}
-    told: dict[str, JsonValue] = {
+    status: dict[str, JsonValue] = {
         "running": pid is not None,
         "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
         "since": iso(_number(report.get("since"))),
@@ -129,8 +129,8 @@ def status_in(connection: sqlite3.Connection, settings: Settings, now: float) ->
         "roots": _roots(settings, report),
         "problems": [*_wrong_configuration(settings, chains, report), *_problems(connection)],
     }
-    told["needs"] = [each.as_json() for each in needs(told, settings.state_dir)]
-    return Status(told, reading_sessions.running(connection, MOST_RUNNING))
+    status["needs"] = [each.as_json() for each in needs(status, settings.state_dir)]
+    return Status(status, reading_sessions.running(connection, MOST_RUNNING))
 
 
 def _exchange(
@@ -151,14 +151,14 @@ def _exchange(
     }
 
 
-def _workers_killed(told: JsonValue) -> JsonValue:
+def _workers_killed(reported: JsonValue) -> JsonValue:
     """What the daemon says of the workers that were killed since it started."""
-    if not isinstance(told, dict):
+    if not isinstance(reported, dict):
         return None
     return {
-        "count": told.get("count"),
-        "last_at": iso(_number(told.get("last_at"))),
-        "last_reason": told.get("last_reason"),
+        "count": reported.get("count"),
+        "last_at": iso(_number(reported.get("last_at"))),
+        "last_reason": reported.get("last_reason"),
     }
 
 
@@ -201,9 +201,9 @@ def _machines_daemon(state: str) -> JsonValue:
 def _chains(chains: "Sequence[Parsed[Chain]]", statuses: "Mapping[str, ChainStatusRow]") -> JsonValue:
     """How many chains fire, are paused or disabled, and are invalid."""
     counts = {"active": 0, "paused": 0, "disabled": 0, "quarantined": 0}
-    for found in chains:
-        known = None if found.value is None else statuses.get(found.value.name)
-        counts["quarantined" if found.value is None else "active" if known is None else known.status] += 1
+    for chain in chains:
+        known = None if chain.value is None else statuses.get(chain.value.name)
+        counts["quarantined" if chain.value is None else "active" if known is None else known.status] += 1
     return dict(counts)
 
 
@@ -214,16 +214,18 @@ def _wrong_configuration(
 
     Without a daemon, the contents of playbooks and agent profiles are left out: their reader takes long to import.
     """
-    found = report.get("configuration")
-    if isinstance(found, list):
+    configuration = report.get("configuration")
+    if isinstance(configuration, list):
         return [
             {**each, "mend": each["fix"], "since": None, "severity": each["severity"]}
-            for each in found
+            for each in configuration
             if isinstance(each, dict)
         ]
     reading = reading_of_names(settings)
     if chains is not None:
-        reading = reading._replace(chains=lambda: [each for found in chains for each in found.problems])
+        reading = reading._replace(
+            chains=lambda: [each for configuration in chains for each in configuration.problems]
+        )
     return [
         _problem(
             each.problem.file,
@@ -247,9 +249,9 @@ def _files(state: str, name: str) -> int:
 
 def _roots(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
     """The roots as the daemon sees them; without one, those of the settings, of unknown health."""
-    told = report.get("roots")
-    if isinstance(told, list):
-        return told
+    reported = report.get("roots")
+    if isinstance(reported, list):
+        return reported
     return [
         {"name": root.name, "path": root.path, "layout": root.layout, "health": "unknown", "problem": None}
         for root in settings.roots
@@ -258,10 +260,10 @@ def _roots(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
 
 def roots_as_json(settings: Settings) -> list[dict[str, JsonValue]]:
     """The roots as `root list --json` prints them."""
-    found = _roots(settings, report_of(settings.state_dir, holder(Path(settings.state_dir))))
-    assert isinstance(found, list)
+    roots = _roots(settings, report_of(settings.state_dir, holder(Path(settings.state_dir))))
+    assert isinstance(roots, list)
     histories = {each.name: each.history for each in settings.roots}
-    return [{**each, "history": histories.get(str(each["name"]))} for each in found if isinstance(each, dict)]
+    return [{**each, "history": histories.get(str(each["name"]))} for each in roots if isinstance(each, dict)]
 
 
 def _settings(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
@@ -269,8 +271,8 @@ def _settings(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
 
     Without a daemon, those that one would use.
     """
-    told = report.get("settings")
-    if not isinstance(told, dict):
+    reported = report.get("settings")
+    if not isinstance(reported, dict):
         return {
             "files": [path for path, _ in settings.files],
             "since": None,
@@ -279,14 +281,14 @@ def _settings(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
             "refused": [],
             "store_fix": None,
         }
-    files = _files_read(told.get("files"))
+    files = _files_read(reported.get("files"))
     return {
         "files": [path for path, _ in files],
-        "since": iso(_number(told.get("since"))),
-        "changed": [*changed_files(files, _paths(told.get("absent")))],
-        "refused_at": iso(_number(told.get("refused_at"))),
-        "refused": told.get("refused", []),
-        "store_fix": told.get("store_fix"),
+        "since": iso(_number(reported.get("since"))),
+        "changed": [*changed_files(files, _paths(reported.get("absent")))],
+        "refused_at": iso(_number(reported.get("refused_at"))),
+        "refused": reported.get("refused", []),
+        "store_fix": reported.get("store_fix"),
     }
 
 
@@ -317,22 +319,22 @@ def _queue(connection: sqlite3.Connection, now: float) -> JsonValue:
 
 
 def _coverage(report: Mapping[str, JsonValue], pid: int | None) -> JsonValue:
-    told = report.get("coverage")
-    found = told if isinstance(told, dict) else {}
+    reported = report.get("coverage")
+    coverage = reported if isinstance(reported, dict) else {}
     held = held_watches(pid) if pid else None
     return {
-        "watched": found.get("watched") if held is None else held,
-        **{key: found.get(key) for key in ("flat", "overflows", "found_by_scan")},
-        "last_scan_at": iso(_number(found.get("last_scan_at"))),
-        "last_scan_s": found.get("last_scan_s"),
-        "unread": found.get("unread"),
+        "watched": coverage.get("watched") if held is None else held,
+        **{key: coverage.get(key) for key in ("flat", "overflows", "found_by_scan")},
+        "last_scan_at": iso(_number(coverage.get("last_scan_at"))),
+        "last_scan_s": coverage.get("last_scan_s"),
+        "unread": coverage.get("unread"),
     }
 
 
 def _failures(connection: sqlite3.Connection, settings: Settings, now: float) -> JsonValue:
     """The sessions that failed in the last day and that nobody has seen: how many, and the newest."""
-    found = unseen_failures(connection, now, MOST_NAMED)
-    return {"count": found.total, "newest": _named(found.newest, settings)}
+    failures = unseen_failures(connection, now, MOST_NAMED)
+    return {"count": failures.total, "newest": _named(failures.newest, settings)}
 
 
 def _waiting_agents(connection: sqlite3.Connection, settings: Settings) -> JsonValue:
@@ -364,9 +366,9 @@ def _named(rows: Sequence[SessionRow], settings: Settings) -> list[JsonValue]:
         }
         for row in rows
     ]
-    said = json_without_secrets(named, settings.bundle.rules.redact)
-    assert isinstance(said, list)
-    return said
+    cleaned = json_without_secrets(named, settings.bundle.rules.redact)
+    assert isinstance(cleaned, list)
+    return cleaned
 
 
 def _approval(row: reading_chains.ApprovalRow) -> JsonValue:

@@ -159,8 +159,8 @@ class Timeline:
         for name in sources:
             advance(name)
         entries: list[JsonValue] = []
-        at, told = start.at, 0
-        while heads and len(entries) < ENTRIES and told < MOST_TOLD:
+        at, size_told = start.at, 0
+        while heads and len(entries) < ENTRIES and size_told < MOST_TOLD:
             if any(each.value is None for each in heads.values()):
                 break
             name = min(heads, key=lambda name: (int(times[name] * 1000), heads[name].rank, order.index(name)))
@@ -168,7 +168,7 @@ class Timeline:
             assert head.value is not None, "those without a value end the page"
             entries.append({"at": iso(at) if at else None, **head.value})
             places[name] = head.after
-            told += head.size
+            size_told += head.size
             advance(name)
         places |= {name: head.place for name, head in heads.items()}
         following = str(Position(places, at)) if heads else None
@@ -195,8 +195,8 @@ class Timeline:
                 line = line_at(opened.number, start)
         except (OSError, NotRegular, OutsideRoot):
             return None
-        found = None if line is None else read(line)
-        return None if found is None else {"at": iso(found[0]), **found[1]}
+        message = None if line is None else read(line)
+        return None if message is None else {"at": iso(message[0]), **message[1]}
 
     def _of_files(self, kind: str, start: tuple[int, int], budget: Budget, read: _Read) -> _Source:
         """Entries of the lines of a kind of file, one file after the other."""
@@ -220,12 +220,12 @@ class Timeline:
                         if line.content is None:
                             self._not_shown["Lines of more than 1 MiB are left out."] = None
                             continue
-                        found = read(line.content)
-                        if found is not None:
+                        message = read(line.content)
+                        if message is not None:
                             after = over = (number, line.start + len(line.content) + 1)
-                            value = _cut(found[1], f"{kind}.{number}.{line.start}")
+                            value = _cut(message[1], f"{kind}.{number}.{line.start}")
                             size = len(line.content)
-                            yield _Entry(found[0], 1, value, (number, line.start), after, size=size)
+                            yield _Entry(message[0], 1, value, (number, line.start), after, size=size)
             number, at = number + 1, 0
         yield _Entry(None, 0, None, over, over, is_over=True)
 
@@ -254,8 +254,8 @@ class Timeline:
     def _hindered(self, kind: str, error: Exception) -> None:
         is_gone = isinstance(error, OSError) and error.errno in ABSENT
         if kind == "messages":
-            said = "is gone" if is_gone else "can't be read"
-            self._not_shown[f"Its transcript {said}, so its messages are not shown."] = None
+            state = "is gone" if is_gone else "can't be read"
+            self._not_shown[f"Its transcript {state}, so its messages are not shown."] = None
         elif not is_gone:
             self._not_shown[f"Its {kind} can't be read."] = None
 
@@ -296,24 +296,24 @@ class Timeline:
         except (OSError, OutsideRoot, NoFile):
             return  # what keeps the transcript from being read is said with its messages
         if read >= most:
-            said = (
+            sentence = (
                 "Only the first calls are shown: `runward session export` makes a replay, which has them all."
             )
-            self._not_shown[said] = None
+            self._not_shown[sentence] = None
 
     def _messages(self) -> _Read | None:
         """How the lines of the transcript are read; None if the layout has no messages, or they can't be read."""
-        found = MESSAGES.get(self._row.layout)
-        if found is None:
+        read_message = MESSAGES.get(self._row.layout)
+        if read_message is None:
             return None
-        message_in = found
+        message_in = read_message
 
         def read(line: bytes) -> tuple[float | None, dict[str, JsonValue]] | None:
-            said = message_in(line)
-            if said is None:
+            message = message_in(line)
+            if message is None:
                 return None
-            text = self._text_of(said.text)
-            return said.at, {"kind": "message", "role": said.role, "text": text}
+            text = self._text_of(message.text)
+            return message.at, {"kind": "message", "role": message.role, "text": text}
 
         if not self._is_plain():
             self._not_shown["Its transcript is packed, so its messages are not shown."] = None
@@ -361,8 +361,8 @@ class Timeline:
         return {"kind": "tool_result", "id": _word(identifier), "text": self._text_of(output)}
 
     def _text_of(self, value: JsonValue) -> str:
-        told = json_without_secrets(_shortened(value, self._window), self._settings.bundle.rules.redact)
-        return told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)
+        cleaned = json_without_secrets(_shortened(value, self._window), self._settings.bundle.rules.redact)
+        return cleaned if isinstance(cleaned, str) else json.dumps(cleaned, ensure_ascii=False)
 
 
 def _listed(
@@ -387,8 +387,8 @@ class _Descriptor:
 
 def _status(change: dict[str, JsonValue]) -> _Entry:
     is_first = change["status"] == "running"
-    told = {key: change[key] for key in ("status", "reason_code", "source")}
-    return _Entry(moment_of(change["at"]), 0 if is_first else 9, {"kind": "status", **told}, (0, 0), (0, 0))
+    facts = {key: change[key] for key in ("status", "reason_code", "source")}
+    return _Entry(moment_of(change["at"]), 0 if is_first else 9, {"kind": "status", **facts}, (0, 0), (0, 0))
 
 
 def _outcome_until(end: JsonValue) -> Callable[[dict[str, JsonValue]], _Entry]:
@@ -396,10 +396,10 @@ def _outcome_until(end: JsonValue) -> Callable[[dict[str, JsonValue]], _Entry]:
     ended = moment_of(end)
 
     def entry(outcome: dict[str, JsonValue]) -> _Entry:
-        told = {key: outcome[key] for key in ("id", "name", "passed", "summary")}
+        facts = {key: outcome[key] for key in ("id", "name", "passed", "summary")}
         recorded = moment_of(outcome["updated_at"])
         at = recorded if recorded is None or ended is None else min(recorded, ended)
-        return _Entry(at, 2, {"kind": "outcome", "outcome_kind": outcome["kind"], **told}, (0, 0), (0, 0))
+        return _Entry(at, 2, {"kind": "outcome", "outcome_kind": outcome["kind"], **facts}, (0, 0), (0, 0))
 
     return entry
 

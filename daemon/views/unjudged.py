@@ -42,9 +42,9 @@ def unjudged(
     connection: sqlite3.Connection, settings: Settings, limit: int | None = None
 ) -> list[SessionRow]:
     """The runs that are not judged yet, according to their files, newest first; at most `limit`."""
-    found = [each for root in _native(settings) for each in _unknown(connection, root)]
-    found.sort(key=_began, reverse=True)
-    rows = _rows(settings, found[:limit])
+    places = [each for root in _native(settings) for each in _unknown(connection, root)]
+    places.sort(key=_began, reverse=True)
+    rows = _rows(settings, places[:limit])
     rows += _ended(connection, settings)
     return sorted(rows, key=lambda row: (-row.started_at, row.key))[:limit]
 
@@ -81,6 +81,7 @@ def _native(settings: Settings) -> Iterator[Root]:
 def _unknown(connection: sqlite3.Connection, root: Root) -> list[tuple[Root, str]]:
     """The directories in a root that no look has recorded; the last `MOST` by name."""
     try:
+        # The time first, then the names: a run that appears in between changes the time again, and shows at the next look.
         changed = os.stat(root.path).st_mtime
         if reading_starts.recorded_since(connection, root.name, root.path, changed + _BEHIND_S):
             return []

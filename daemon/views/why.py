@@ -45,21 +45,21 @@ def obstacles_of_session(
     events = reading_queue.session_events(connection, row.key)
     recorded = {event.seq: event.recorded_at for event in events}
     jobs = reading_queue.jobs_for_events(connection, recorded)
-    found = [obstacle for job in jobs for obstacle in obstacles_of_job(connection, job, is_up, now)]
+    obstacles = [obstacle for job in jobs for obstacle in obstacles_of_job(connection, job, is_up, now)]
     if row.contract_problem is not None:
-        found.append(_of_contract(row, row.contract_problem))
+        obstacles.append(_of_contract(row, row.contract_problem))
     for line in reading_queue.lines_of(connection, row.key):
         if line.state == "discarded":
-            found.append(Obstacle(f"{line.name} lacks {line.length} bytes", line.why or "given up", None))
+            obstacles.append(Obstacle(f"{line.name} lacks {line.length} bytes", line.why or "given up", None))
         elif line.state == "owed" and (not is_up or now - recorded.get(line.event, now) > _SYNCED_WITHIN):
             start = None if is_up else _START
-            found.append(
+            obstacles.append(
                 Obstacle(f"{line.name} lacks {line.length} bytes", "they have not been written yet", start)
             )
     if row.status == "running":
         why = _not_over if row.layout == NATIVE else _goes_on
-        found.append(why(connection, row, is_up))
-    return [*found, *obstacles_of_directory(connection, row.path)]
+        obstacles.append(why(connection, row, is_up))
+    return [*obstacles, *obstacles_of_directory(connection, row.path)]
 
 
 def not_taken_up(is_up: bool) -> Obstacle:

@@ -76,8 +76,8 @@ def approvals(context: click.Context, as_json: bool) -> None:
     from runward.daemon.store.reading_chains import open_approvals
 
     with store_to_read(settings_in_force(context)) as connection:
-        found = open_approvals(connection)
-    print_approvals(found, as_json=as_json)
+        rows = open_approvals(connection)
+    print_approvals(rows, as_json=as_json)
 
 
 @chain.command()
@@ -161,12 +161,12 @@ def define(context: click.Context, file: str, as_json: bool) -> None:
       runward chain define pr-review.yaml
     """
     settings = settings_in_force(context)
-    found = right_chain(settings, file if "/" in file else f"./{file}")
+    parsed = right_chain(settings, file if "/" in file else f"./{file}")
     if not settings.chains:
         fail("the settings have no directory of chains: set chains = [DIRECTORY]", WRONG_SETTINGS)
     directory = Path(settings.chains[0])
-    path = directory / f"{found.name}{CHAIN_SUFFIX}"
-    _refuse_used_name(settings, found.name)
+    path = directory / f"{parsed.name}{CHAIN_SUFFIX}"
+    _refuse_used_name(settings, parsed.name)
     content = content_of(file, MAXIMUM_FILE)
     is_new = not path.exists()
     try:
@@ -176,9 +176,9 @@ def define(context: click.Context, file: str, as_json: bool) -> None:
     except OSError as error:
         fail(f"{path} can't be written: {error.strerror}", NOT_FOUND)
     if as_json:
-        print_json({"name": found.name, "file": str(path), "replaced": not is_new})
+        print_json({"name": parsed.name, "file": str(path), "replaced": not is_new})
     else:
-        click.echo(f"{safe(found.name)} is {'defined' if is_new else 'replaced'}: {safe(str(path))}")
+        click.echo(f"{safe(parsed.name)} is {'defined' if is_new else 'replaced'}: {safe(str(path))}")
 
 
 def _refuse_used_name(settings: Settings, name: str) -> None:
@@ -201,27 +201,27 @@ def list_chains(context: click.Context, as_json: bool) -> None:
       runward chain list
     """
     settings = settings_in_force(context)
-    found = [(name, find_chain(settings, name)) for name in chain_names(settings)]
+    chains = [(name, find_chain(settings, name)) for name in chain_names(settings)]
     with reading(settings.state_dir) as connection:
         known = known_chains(connection)
     if as_json:
-        print_json([chain_summary(name, each, known) for name, each in found])
-    elif not found:
+        print_json([chain_summary(name, each, known) for name, each in chains])
+    elif not chains:
         click.echo(f"no chains in {', '.join(settings.chains) or 'any directory'}")
     else:
-        rows = [_row(name, each, known) for name, each in found]
+        rows = [_row(name, each, known) for name, each in chains]
         print_table(("CHAIN", "TRIGGER", "STEPS", "STATE", "LAST RUN"), rows)
 
 
 def _row(name: str, parsed: Parsed[Chain], known: KnownChains) -> tuple[str, ...]:
-    found = parsed.value
+    declared = parsed.value
     wrong = f"wrong: `runward chain show {name}` says why"
     return (
         safe(name),
-        safe(in_short(found.trigger)) if found is not None else "-",
-        str(len(found.steps)) if found is not None else "-",
-        coloured("failed", wrong) if found is None else _state(known.status(found.name)),
-        _last(known.last_runs.get(found.name)) if found is not None else "-",
+        safe(in_short(declared.trigger)) if declared is not None else "-",
+        str(len(declared.steps)) if declared is not None else "-",
+        coloured("failed", wrong) if declared is None else _state(known.status(declared.name)),
+        _last(known.last_runs.get(declared.name)) if declared is not None else "-",
     )
 
 
@@ -260,18 +260,18 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
         sys.exit(WRONG_USAGE)
 
 
-def _lines(found: Chain, status: str, held: Sequence[HeldRow]) -> list[str]:
+def _lines(declared: Chain, status: str, held: Sequence[HeldRow]) -> list[str]:
     lines = [
-        f"{safe(found.name)}: fired by {safe(in_words(found.trigger))}",
-        *(safe(each) for each in tree(found.trigger, held)),
+        f"{safe(declared.name)}: fired by {safe(in_words(declared.trigger))}",
+        *(safe(each) for each in tree(declared.trigger, held)),
     ]
     if status != "active":
-        lines.append(f"{_state(status)}: `runward chain resume {safe(found.name)}` lets it fire again")
-    if found.description:
-        lines.append(safe(found.description))
-    for step in (*found.steps, *found.on_failure):
+        lines.append(f"{_state(status)}: `runward chain resume {safe(declared.name)}` lets it fire again")
+    if declared.description:
+        lines.append(safe(declared.description))
+    for step in (*declared.steps, *declared.on_failure):
         when = f" if {safe(step.condition)}" if step.condition is not None else ""
-        after = " after a failure" if step in found.on_failure else ""
+        after = " after a failure" if step in declared.on_failure else ""
         lines.append(f"  {step.index}  {safe(step.id)}: {safe(step.name)}{when}{after}")
     return lines
 
@@ -342,8 +342,8 @@ def _wait_for_status(settings: Settings, name: str, at: float) -> None:
     from runward.daemon.cli.shell.asking import note_if_late, once_taken_up
 
     def taken(connection: sqlite3.Connection) -> bool | None:
-        found = chain_statuses(connection).get(name)
-        return True if found is not None and found.since >= at else None
+        recorded = chain_statuses(connection).get(name)
+        return True if recorded is not None and recorded.since >= at else None
 
     if once_taken_up(settings, taken) is None:
         note_if_late(settings)
@@ -412,9 +412,9 @@ def fire(
                 fail(f"{option} needs --dry-run: real steps have their own outcomes", WRONG_USAGE)
         from runward.daemon.cli.chain import fire as chain_firing
 
-        found = right_chain(settings, name, NOT_SO)
-        _refuse_if_paused(settings, found.name)
-        chain_firing.fire(settings, found, given_trigger(values, event), waits=wait, as_json=as_json)
+        declared = right_chain(settings, name, NOT_SO)
+        _refuse_if_paused(settings, declared.name)
+        chain_firing.fire(settings, declared, given_trigger(values, event), waits=wait, as_json=as_json)
         return
     if wait:
         fail("--wait can't be combined with --dry-run, which starts nothing", WRONG_USAGE)
@@ -422,10 +422,10 @@ def fire(
         against, values = _sessions_among(against, values)
         if outcomes is not None:
             fail("--outcomes and --against both give the outcomes: leave one of them out", WRONG_USAGE)
-    found = right_chain(settings, name)
+    declared = right_chain(settings, name)
     trigger = given_trigger(values, event)
     known = recorded_outcomes(settings, against) if against else given_outcomes(outcomes)
-    trial = try_out(settings, found, trigger, known)
+    trial = try_out(settings, declared, trigger, known)
     print_trial(trial, as_json=as_json)
 
 

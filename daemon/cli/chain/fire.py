@@ -122,9 +122,9 @@ def _over(settings: Settings, request: str, run: str) -> Standing:
 
 
 def _standing(connection: sqlite3.Connection, request: str, run: str) -> Standing | None:
-    found = chain_runs_called(connection, run, 1)
-    if found:
-        return Standing(found[0])
+    runs = chain_runs_called(connection, run, 1)
+    if runs:
+        return Standing(runs[0])
     refused = why_refused(connection, request)
     return None if refused is None else Standing(refused=refused)
 
@@ -175,11 +175,11 @@ class Known(NamedTuple):
 
 def given_outcomes(file: str | None) -> Sequence[Known]:
     """The outcomes in step order; None for a step without one."""
-    found = _json(file) if file is not None else []
-    if not isinstance(found, list):
-        fail(f"{file} contains {kind(found)}, not a list of outcomes", WRONG_USAGE)
+    given = _json(file) if file is not None else []
+    if not isinstance(given, list):
+        fail(f"{file} contains {kind(given)}, not a list of outcomes", WRONG_USAGE)
     outcomes: list[Known] = []
-    for number, each in enumerate(found):
+    for number, each in enumerate(given):
         if each is not None and not isinstance(each, dict):
             note(f"{file}: outcome {number} is {kind(each)}, not an object: it counts as not produced")
         kept = _valid(each, f"{file}: outcome {number}") if isinstance(each, dict) else None
@@ -208,11 +208,11 @@ def recorded_outcomes(settings: Settings, sessions: Sequence[str]) -> Sequence[K
     from runward.daemon.store.reading_sessions import exit_code_of
     from runward.daemon.store.tables.artifacts import outcomes_left
 
-    found: list[Known | None] = []
+    outcomes_known: list[Known | None] = []
     with store_to_read(settings) as connection:
         for each in sessions:
             if each == NO_SESSION:
-                found.append(None)
+                outcomes_known.append(None)
                 continue
             row = recorded_session(connection, settings, each)
             outcomes, is_cut = outcomes_left(connection, row.key, MOST_OUTCOMES)
@@ -224,8 +224,8 @@ def recorded_outcomes(settings: Settings, sessions: Sequence[str]) -> Sequence[K
             result = result_of(
                 row.delivery, verification, code, row.artifacts_path, None if is_cut else outcomes[:-1]
             )
-            found.append(Known(outcomes[-1] if outcomes else None, result, row.session_id))
-    return found
+            outcomes_known.append(Known(outcomes[-1] if outcomes else None, result, row.session_id))
+    return outcomes_known
 
 
 def _json(file: str) -> JsonValue:

@@ -62,13 +62,13 @@ def runs(
     from runward.daemon.store.reading_chains import chain_runs
 
     with store_to_read(settings_in_force(context)) as connection:
-        found = chain_runs(connection, name, status, since, limit or -1)
+        rows = chain_runs(connection, name, status, since, limit or -1)
     if as_json:
-        print_json([each.as_json() for each in found])
-    elif not found:
+        print_json([each.as_json() for each in rows])
+    elif not rows:
         click.echo("no chain runs")
     else:
-        print_table(("RUN", "CHAIN", "STATUS", "REASON", "STEP", "FIRED"), [row_of(each) for each in found])
+        print_table(("RUN", "CHAIN", "STATUS", "REASON", "STEP", "FIRED"), [row_of(each) for each in rows])
 
 
 @click.group("run", cls=Group)
@@ -183,7 +183,7 @@ def lines_of(
     table: list[tuple[str, ...]] = []
     for number, defined in enumerate(defined_steps(row)):
         standing = tries.get(number)
-        said = "" if standing is None else standing.reason_summary or standing.reason_code or ""
+        reason = "" if standing is None else standing.reason_summary or standing.reason_code or ""
         table.append(
             (
                 f"  {number}",
@@ -191,7 +191,7 @@ def lines_of(
                 safe(str(defined.get("skill", defined.get("action")))),
                 coloured("pending" if standing is None else standing.status),
                 "-" if standing is None else safe(session_id_of(standing) or "-"),
-                safe(said),
+                safe(reason),
             )
         )
     lines += align(table)
@@ -235,10 +235,10 @@ def request_cancel(settings: Settings, run: str, reason: str, *, before_it_began
 
     def accepted(connection: sqlite3.Connection) -> bool | None:
         refused = why_refused(connection, request)
-        found = reading_chains.chain_runs_called(connection, run, 1)
+        matching = reading_chains.chain_runs_called(connection, run, 1)
         if refused is not None:
             fail(refused, NOT_SO)
-        return True if found and found[0].status == "cancelled" else None
+        return True if matching and matching[0].status == "cancelled" else None
 
     is_accepted = once_taken_up(settings, accepted) is True
     if not is_accepted:
@@ -297,7 +297,7 @@ def answer(
     settings: Settings,
     text: str,
     decision: Literal["approved", "denied"],
-    said: str,
+    note_given: str,
     without: tuple[str, ...] = (),
     *,
     as_json: bool,
@@ -317,7 +317,7 @@ def answer(
     if why is not None:
         fail(why, NOT_SO)
     state = Path(settings.state_dir)
-    request = put_answer(state, row, decision, said, without)
+    request = put_answer(state, row, decision, note_given, without)
     decided = once_taken_up(settings, lambda connection: _decided(connection, row.id, request))
     if decided is None and holder(state) is not None:
         fail("the daemon has not decided yet; the answer is kept", TIMED_OUT)
@@ -338,10 +338,10 @@ def _decided(connection: sqlite3.Connection, approval: str, request: str) -> str
     """What was decided, or None yet. Exits 1 if the answer was refused."""
     from runward.daemon.inbox import approval_answers
 
-    found = approval_answers.decision(connection, approval, request)
-    if found is not None and found.refused is not None:
-        fail(found.refused, NOT_SO)
-    return None if found is None else found.status
+    decided = approval_answers.decision(connection, approval, request)
+    if decided is not None and decided.refused is not None:
+        fail(decided.refused, NOT_SO)
+    return None if decided is None else decided.status
 
 
 def _by(row: ApprovalRow) -> str:
@@ -356,15 +356,15 @@ def _find(connection: sqlite3.Connection, text: str) -> ApprovalRow:
         if not waiting:
             fail("nothing waits for a person", NOT_FOUND)
         return waiting[-1]
-    found = reading_chains.approvals_called(connection, text)
-    if not found:
+    candidates = reading_chains.approvals_called(connection, text)
+    if not candidates:
         runs = reading_chains.chain_runs_called(connection, text, 2)
         if len(runs) == 1:
             fail(f"{runs[0].id} does not wait for approval: it is {runs[0].status}", NOT_SO)
         refuse_unknown("approval", text, [each.id for each in waiting])
-    open_now = [each for each in found if each.id in {one.id for one in waiting}]
-    exact = [each for each in found if each.id == text]
-    fitting = exact or open_now or found[-1:]
+    open_now = [each for each in candidates if each.id in {one.id for one in waiting}]
+    exact = [each for each in candidates if each.id == text]
+    fitting = exact or open_now or candidates[-1:]
     if len(fitting) > 1:
         refuse_ambiguous(text, [each.id for each in fitting])
     return fitting[0]

@@ -69,11 +69,11 @@ def list_artifacts(
       runward exchange artifact list --type code
     """
     with store_to_read(settings_in_force(context)) as connection:
-        found = shared_artifacts(connection, owner, kind, with_deleted=deleted)
-        listed = [listed_artifact(connection, each) for each in found]
+        shared = shared_artifacts(connection, owner, kind, with_deleted=deleted)
+        listed = [listed_artifact(connection, each) for each in shared]
     if as_json:
         print_json([*listed])
-    elif not found:
+    elif not shared:
         click.echo("no artifacts")
     else:
         header = ("ARTIFACT", "TYPE", "OWNER", "SIZE", "PRICE", "VERSION", "CHANGED", "")
@@ -81,21 +81,21 @@ def list_artifacts(
             header,
             [
                 _row(each, bool(known["broken_dependencies"]))
-                for each, known in zip(found, listed, strict=True)
+                for each, known in zip(shared, listed, strict=True)
             ],
         )
 
 
-def _row(found: SharedArtifact, is_broken: bool) -> tuple[str, ...]:
-    state = "deleted" if found.deleted_at is not None else "broken dependency" if is_broken else ""
+def _row(shared: SharedArtifact, is_broken: bool) -> tuple[str, ...]:
+    state = "deleted" if shared.deleted_at is not None else "broken dependency" if is_broken else ""
     return (
-        safe(found.id),
-        safe(found.type),
-        safe(found.owner_id),
-        size(found.size),
-        str(found.price) if found.executable else "-",
-        str(found.version),
-        ago(found.updated_at, time.time()),
+        safe(shared.id),
+        safe(shared.type),
+        safe(shared.owner_id),
+        size(shared.size),
+        str(shared.price) if shared.executable else "-",
+        str(shared.version),
+        ago(shared.updated_at, time.time()),
         state,
     )
 
@@ -112,36 +112,36 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
       runward exchange artifact show counter
     """
     with store_to_read(settings_in_force(context)) as connection:
-        found = artifact_with_id(connection, identifier)
-        shown = None if found is None else shown_artifact(connection, found)
-    if found is None or shown is None:
+        shared = artifact_with_id(connection, identifier)
+        shown = None if shared is None else shown_artifact(connection, shared)
+    if shared is None or shown is None:
         fail(f"there is no artifact {identifier!r}: runward exchange artifact list shows them", NOT_FOUND)
     if as_json:
         print_json(shown)
         return
-    click.echo("\n".join(_lines(found, shown)))
+    click.echo("\n".join(_lines(shared, shown)))
 
 
-def _lines(found: SharedArtifact, shown: dict[str, JsonValue]) -> list[str]:
-    interface = found.interface or {}
-    lines = [f"artifact {safe(found.id)} ({safe(found.type)}) of {safe(found.owner_id)}"]
-    if found.deleted_at is not None:
-        return [*lines, f"deleted by {safe(str(found.deleted_by))} {ago(found.deleted_at, time.time())}"]
+def _lines(shared: SharedArtifact, shown: dict[str, JsonValue]) -> list[str]:
+    interface = shared.interface or {}
+    lines = [f"artifact {safe(shared.id)} ({safe(shared.type)}) of {safe(shared.owner_id)}"]
+    if shared.deleted_at is not None:
+        return [*lines, f"deleted by {safe(str(shared.deleted_by))} {ago(shared.deleted_at, time.time())}"]
     if isinstance(interface.get("description"), str):
         lines.append(safe(str(interface["description"])))
     if isinstance(interface.get("dataType"), str):
         lines.append(f"data       {safe(str(interface['dataType']))}")
-    lines += [f"size       {size(found.size)}", f"version    {found.version}"]
-    if found.executable:
-        lines.append(f"price      {found.price}")
+    lines += [f"size       {size(shared.size)}", f"version    {shared.version}"]
+    if shared.executable:
+        lines.append(f"price      {shared.price}")
     methods = interface.get("methods")
-    for method in methods if isinstance(methods, list) else sorted(METHODS.get(found.id, {})):
+    for method in methods if isinstance(methods, list) else sorted(METHODS.get(shared.id, {})):
         name = method.get("name") if isinstance(method, dict) else method
         about = method.get("description") if isinstance(method, dict) else None
         lines.append(f"method     {safe(str(name))}{f': {safe(about)}' if isinstance(about, str) else ''}")
     lines += [f"example    {safe(_example(each))}" for each in _list(interface.get("examples"))]
     broken, problems = _list(shown["broken_dependencies"]), _list(shown["interface_problems"])
-    lines += [f"needs      {safe(each)}{' (broken)' if each in broken else ''}" for each in found.depends_on]
+    lines += [f"needs      {safe(each)}{' (broken)' if each in broken else ''}" for each in shared.depends_on]
     lines += [f"problem    {safe(str(each))}" for each in problems[:_MOST_PROBLEMS]]
     return lines
 

@@ -87,24 +87,26 @@ def ledger(
       runward exchange ledger --check
     """
     with store_to_read(settings_in_force(context)) as connection:
-        found = ledger_entries(connection, principal, since)
+        entries = ledger_entries(connection, principal, since)
         wrong = list(wrong_balances(connection)) if check else []
         circulating = scrip_in_circulation(connection)
     if check:
         if json_wanted:
-            print_json({"entries": len(found), "scrip": circulating, "problems": [*wrong]})
+            print_json({"entries": len(entries), "scrip": circulating, "problems": [*wrong]})
         else:
             for each in wrong:
                 click.echo(safe(each))
             if not wrong:
-                click.echo(f"{len(found)} entries add up; {circulating} scrip are in circulation")
+                click.echo(f"{len(entries)} entries add up; {circulating} scrip are in circulation")
         sys.exit(NOT_SO if wrong else GOOD)
     if json_wanted:
-        print_json(ledger_as_json(found))
-    elif not found:
+        print_json(ledger_as_json(entries))
+    elif not entries:
         click.echo("no entries")
     else:
-        print_table(("WHEN", "FROM", "TO", "AMOUNT", "RESOURCE", "REASON"), [_entry(each) for each in found])
+        print_table(
+            ("WHEN", "FROM", "TO", "AMOUNT", "RESOURCE", "REASON"), [_entry(each) for each in entries]
+        )
 
 
 def _entry(row: LedgerRow) -> tuple[str, ...]:
@@ -179,12 +181,12 @@ def log(
 def _row(row: ActionRow) -> list[str]:
     intent = as_json(row.intent)
     reasoning = intent.get("reasoning") if isinstance(intent, dict) else None
-    said = f"“{safe(str(reasoning))}”" if reasoning else "(no reasoning)"
+    words = f"“{safe(str(reasoning))}”" if reasoning else "(no reasoning)"
     what = f"{row.action_type or 'not an intent'} {row.artifact_id or ''}".rstrip()
     state = coloured("ok", "ok") if row.is_success else coloured("failed", str(row.error_code))
     message = shown_result(row)["message"]
-    who, told = safe(row.principal or "-"), f"{state}: {safe(str(message))}"
-    return [local(row.at), who, safe(what), told, said]
+    who, result = safe(row.principal or "-"), f"{state}: {safe(str(message))}"
+    return [local(row.at), who, safe(what), result, words]
 
 
 MOST_INTENTS: Final = 256 << 20
@@ -356,8 +358,8 @@ def execute_file(
     execution = execute(Job(text_of(file), arguments_of_run, is_shown=True), executor)
     for line in execution.printed.splitlines():
         to_stderr(safe(line))
-    said = execution_to_json(execution)
-    print_json_line(said) if as_json else print_json(said)
+    printed = execution_to_json(execution)
+    print_json_line(printed) if as_json else print_json(printed)
     if execution.fix is not None:
         to_stderr(f"runward: {execution.error}; {execution.fix}")
     sys.exit(GOOD if execution.code is None else NOT_SO)

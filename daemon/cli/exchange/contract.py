@@ -118,10 +118,10 @@ def _asked(
     target: str,
     given: dict[str, JsonValue] | None,
 ) -> Asking[Verdict]:
-    found = genesis_artifact(target) or (yield from accounts.artifact(target))
-    if found is None and given is None:
+    named = genesis_artifact(target) or (yield from accounts.artifact(target))
+    if named is None and given is None:
         fail(f"there is no artifact {target!r}: add --context to check without it", NOT_FOUND)
-    artifact = found or SharedArtifact(target, "generic", "", "", accounts.at, accounts.at)
+    artifact = named or SharedArtifact(target, "generic", "", "", accounts.at, accounts.at)
     name = f"{CONTRACT}{contract_or_file}" if contract_or_file in GENESIS_CONTRACTS else contract_or_file
     if name.startswith(CONTRACT) or (yield from accounts.artifact(name)) is not None:
         return (yield from evaluated(accounts, name, caller, action, artifact, None, given))

@@ -135,15 +135,15 @@ def list_principals(context: click.Context, as_json: bool) -> None:
     """
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
-        found = principals(connection)
-        shown: list[JsonValue] = [shown_principal(connection, each, settings) for each in found]
+        rows = principals(connection)
+        shown: list[JsonValue] = [shown_principal(connection, each, settings) for each in rows]
     if as_json:
         print_json(shown)
-    elif not found:
+    elif not rows:
         click.echo("no principals")
     else:
         header = ("PRINCIPAL", "SCRIP", "ARTIFACTS", "DISK", "CPU", "AGENT", "SINCE")
-        print_table(header, [_row(each) for each in found])
+        print_table(header, [_row(each) for each in rows])
 
 
 @principal.command()
@@ -159,11 +159,11 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
     """
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
-        found = principals(connection, name)
-        shown = shown_principal(connection, found[0], settings) if found else None
+        rows = principals(connection, name)
+        shown = shown_principal(connection, rows[0], settings) if rows else None
     if shown is None:
         fail(f"there is no principal {name!r}: runward exchange principal list shows them", NOT_FOUND)
-    row = found[0]
+    row = rows[0]
     if as_json:
         print_json(shown)
         return
@@ -244,7 +244,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _ask(settings: Settings, event: "Request", said: str, *, as_json: bool) -> None:
+def _ask(settings: Settings, event: "Request", done: str, *, as_json: bool) -> None:
     """Leave the request in the inbox, and wait until it is decided if a daemon runs."""
     key = ask_daemon(settings, event, before_any_daemon=True)
 
@@ -258,7 +258,7 @@ def _ask(settings: Settings, event: "Request", said: str, *, as_json: bool) -> N
     if as_json:
         print_json({"request": key, "status": "done" if is_done else "asked"})
     elif is_done:
-        click.echo(safe(said))
+        click.echo(safe(done))
     if not is_done:
         note_without_daemon(settings)
         note_if_late(settings, "done it")
@@ -318,17 +318,17 @@ def list_all(context: click.Context, as_json: bool) -> None:
     Example:
       runward exchange token list
     """
-    found = list_tokens(Path(settings_in_force(context).state_dir))
+    tokens = list_tokens(Path(settings_in_force(context).state_dir))
     if as_json:
-        print_json([_as_json(each) for each in found])
+        print_json([_as_json(each) for each in tokens])
         return
-    if not found:
+    if not tokens:
         click.echo("no tokens")
         return
     now = time.time()
     print_table(
         ("ID", "PRINCIPAL", "CREATED"),
-        [(each.id, safe(each.principal), ago(each.created_at, now)) for each in found],
+        [(each.id, safe(each.principal), ago(each.created_at, now)) for each in tokens],
     )
 
 

@@ -107,12 +107,12 @@ _NAME: Final = "runward"
 ToolsFor: TypeAlias = Callable[[Request | None], Sequence[Tool]]
 
 
-def serve(tools: Sequence[Tool], said: str) -> NoReturn:
+def serve(tools: Sequence[Tool], introduction: str) -> NoReturn:
     """Serve until the client ends. Then the process ends at once: threads that wait for results can't be cancelled."""
     # The SDK reads stdin in a thread, so an interrupt would only be noticed at the next line.
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
-        anyio.run(_serve, server_of(lambda _: tools, said))
+        anyio.run(_serve, server_of(lambda _: tools, introduction))
     except* OSError:
         os._exit(READER_GONE)
     os._exit(GOOD)
@@ -133,7 +133,7 @@ def instructions(who: str) -> str:
     )
 
 
-def server_of(tools_for: ToolsFor, said: str) -> Server[dict[str, Any]]:
+def server_of(tools_for: ToolsFor, introduction: str) -> Server[dict[str, Any]]:
     """The server of these tools, on no stream yet. `tools_for` gives those for the HTTP request that asks, if one does."""
 
     async def list_tools(
@@ -153,7 +153,7 @@ def server_of(tools_for: ToolsFor, said: str) -> Server[dict[str, Any]]:
     return Server(
         _NAME,
         version=__version__,
-        instructions=said,
+        instructions=introduction,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
@@ -182,9 +182,9 @@ async def _called(tool: Tool, arguments: dict[str, JsonValue]) -> types.CallTool
     except OSError as error:
         return _said(f"the machine refused: {error}")
     except Exception as error:  # noqa: BLE001  # the last one to hear of it
-        said = f"a bug in Runward: {type(error).__name__}: {error}"
-        to_stderr(f"runward: {said}")
-        return _said(said)
+        message = f"a bug in Runward: {type(error).__name__}: {error}"
+        to_stderr(f"runward: {message}")
+        return _said(message)
     return _result(answer)
 
 
@@ -194,7 +194,7 @@ def _said(message: str) -> types.CallToolResult:
 
 
 def _result(answer: Answer) -> types.CallToolResult:
-    told = json.dumps(answer.value, ensure_ascii=False)
+    content = json.dumps(answer.value, ensure_ascii=False)
     return types.CallToolResult(
-        content=[types.TextContent(text=told)], structured_content=answer.value, is_error=answer.is_error
+        content=[types.TextContent(text=content)], structured_content=answer.value, is_error=answer.is_error
     )

@@ -170,9 +170,9 @@ def _show(settings: Settings, arguments: dict[str, JsonValue], run: str | None) 
 
 
 def _why(settings: Settings, arguments: dict[str, JsonValue], run: str | None) -> Answer:
-    told = story_of(settings, _named(arguments, run)).as_json()
-    assert isinstance(told, dict)
-    return Answer(without_secrets_in(told, settings.bundle.rules.redact))
+    story = story_of(settings, _named(arguments, run)).as_json()
+    assert isinstance(story, dict)
+    return Answer(without_secrets_in(story, settings.bundle.rules.redact))
 
 
 def _contract(run: str) -> Answer:
@@ -180,28 +180,30 @@ def _contract(run: str) -> Answer:
     if row is None:
         raise Refused(f"{run}/run.json does not describe a run")
     held = None if row.artifact_contract_json is None else stored_contract(row.artifact_contract_json)
-    told: dict[str, JsonValue] = {
+    answer: dict[str, JsonValue] = {
         "contract": None if held is None else contract_to_json(held),
         "contract_problem": row.contract_problem,
         "artifacts_path": row.artifacts_path,
     }
     if held is None:
-        return Answer(told | {"verification": None, "rules": []})
+        return Answer(answer | {"verification": None, "rules": []})
     facts = contract_facts(held, row.artifacts_path, boundary(row.artifacts_path, run), run, row.started_at)
     if isinstance(facts, Unreadable):
         raise Refused(f"{row.artifacts_path} can't be read: {facts.why}; try again")
-    found = verify(held, facts, time.time())
-    return Answer(told | {"verification": verification_as_json(found), "rules": rules_as_json(found)})
+    verification = verify(held, facts, time.time())
+    return Answer(
+        answer | {"verification": verification_as_json(verification), "rules": rules_as_json(verification)}
+    )
 
 
 def _outcome(run: str, arguments: dict[str, JsonValue]) -> Answer:
-    said = arguments["outcome"]
-    if not isinstance(said, dict):
+    given = arguments["outcome"]
+    if not isinstance(given, dict):
         raise Refused("outcome must be an object")
-    name = text_of(arguments, "name") or str(said.get("name") or said.get("outcome_kind"))
+    name = text_of(arguments, "name") or str(given.get("name") or given.get("outcome_kind"))
     if _NAME.fullmatch(name) is None:
         raise Refused(f"{name[:100]!r} can't be a file's name: use letters, digits, ., _ and -")
-    content = json.dumps(said, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
+    content = json.dumps(given, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
     path = f"outcomes/{name}.json"
     checked = read_outcome(OutcomeFile(path, content if len(content) <= LARGEST else None))
     if isinstance(checked, InvalidOutcome):
@@ -274,12 +276,12 @@ class ByRun:
 
     async def act(self, intent: Intent) -> dict[str, JsonValue]:
         identifier = f"mcp-{uuid.uuid4()}"
-        said = as_intent(intent) | {"id": identifier}
+        line = as_intent(intent) | {"id": identifier}
         if self._claimed is not None:
-            said["principal_id"] = self._claimed  # the daemon refuses it if it is another
+            line["principal_id"] = self._claimed  # the daemon refuses it if it is another
         self._results.expect(identifier)
         try:
-            await in_thread(self._append, json.dumps(said, ensure_ascii=False).encode())
+            await in_thread(self._append, json.dumps(line, ensure_ascii=False).encode())
             return await _awaited(
                 lambda: self._result(identifier),
                 f"the intent stays in intents.jsonl; its result comes to results.jsonl, with the id {identifier}",
@@ -309,9 +311,9 @@ async def _awaited(
 ) -> dict[str, JsonValue]:
     until = time.monotonic() + patience_s
     while True:
-        found = await in_thread(look)
-        if found is not None:
-            return found
+        result = await in_thread(look)
+        if result is not None:
+            return result
         if time.monotonic() >= until:
             raise NoResult(f"there is no result after {patience_s:g} s, and it is not sent again: {where}")
         await anyio.sleep(_PERIOD_S)
@@ -348,10 +350,10 @@ def action_tools(sender: Sender) -> list[Tool]:
 async def _act(sender: Sender, action_type: str, arguments: dict[str, JsonValue]) -> Answer:
     if not isinstance(arguments[_REASONING], str):
         raise Refused(f"{_REASONING} must be a text")
-    said = json.dumps({**arguments, "action_type": action_type}, ensure_ascii=False)
+    line = json.dumps({**arguments, "action_type": action_type}, ensure_ascii=False)
     try:
         # A lone surrogate is left as it is; the text is then not valid UTF-8.
-        intent = parse_intent(said.encode("utf-8", "surrogatepass"))
+        intent = parse_intent(line.encode("utf-8", "surrogatepass"))
     except NotAnIntent as error:
         return Answer(
             result_to_json(ActionResult(False, str(error), error_code="invalid_argument")), is_error=True
@@ -398,14 +400,14 @@ def reading_tools(settings: Settings, who_acts: Callable[[], str | None] | None)
 def _artifacts(settings: Settings, arguments: dict[str, JsonValue]) -> Answer:
     limit = count_of(arguments, "limit", _ARTIFACTS_LISTED, _MOST_ARTIFACTS_LISTED)
     with store_to_read(settings) as connection:
-        found = shared_artifacts(
+        rows = shared_artifacts(
             connection,
             text_of(arguments, "owner"),
             text_of(arguments, "type"),
             with_deleted=flag_of(arguments, "deleted"),
         )
-        listed: list[JsonValue] = [listed_artifact(connection, each) for each in found[:limit]]
-    return Answer({"artifacts": listed, "left_out": max(0, len(found) - limit)})
+        listed: list[JsonValue] = [listed_artifact(connection, each) for each in rows[:limit]]
+    return Answer({"artifacts": listed, "left_out": max(0, len(rows) - limit)})
 
 
 def _principal(
@@ -415,7 +417,7 @@ def _principal(
     if name is None:
         raise Refused("this run has no agent, so it can't act as a principal")
     with store_to_read(settings) as connection:
-        found = principals(connection, name)
-        if not found:
+        rows = principals(connection, name)
+        if not rows:
             raise Refused(f"there is no principal {name!r}")
-        return Answer(shown_principal(connection, found[0], settings))
+        return Answer(shown_principal(connection, rows[0], settings))

@@ -256,9 +256,9 @@ def _launch(order: Order, config: str | None, cwd: str, *, is_verified: bool) ->
         _complain(complaint)
     if is_verified and ending.cause == "exited" and ending.exit_code == 0:
         return _verify(order, launched, config, cwd)
-    said = what_ended_it(ending)
-    if said is not None:
-        _say(f"{said} Inspect with:\n  runward session show {launched.session_id}")
+    ended_by = what_ended_it(ending)
+    if ended_by is not None:
+        _say(f"{ended_by} Inspect with:\n  runward session show {launched.session_id}")
     return ending.launcher_code
 
 
@@ -324,13 +324,13 @@ def _size(options: Mapping[str, str], name: str) -> int | None:
         return None
     from runward.config.shape import size_of
 
-    found = size_of(options[name])
-    if found is None:
+    size = size_of(options[name])
+    if size is None:
         raise Refusal(
             WRONG_USAGE,
             f"--{name} is not a size: {options[name]!r}; write a whole number with its unit, as in 512KB, 256MB or 2GB",
         )
-    return found
+    return size
 
 
 def _name(name: str | None) -> str | None:

@@ -78,15 +78,15 @@ def list_artifacts(
     with store_to_read(settings) as connection:
         key = None if session is None else find_session(connection, settings, session).key
         run = None if chain_run is None else find_run(connection, chain_run).id
-        found = artifacts(connection, Wanted(kind, passed, key, run, since, limit or -1))
+        rows = artifacts(connection, Wanted(kind, passed, key, run, since, limit or -1))
     if as_json:
-        print_json(outcomes_as_json(settings, found))
-    elif not found:
+        print_json(outcomes_as_json(settings, rows))
+    elif not rows:
         click.echo("no artifacts")
     else:
         print_table(
             ("ID", "KIND", "NAME", "PASSED", "SESSION", "WHEN", "SUMMARY"),
-            [_row(each) for each in shown_outcomes(settings, found)],
+            [_row(each) for each in shown_outcomes(settings, rows)],
         )
 
 
@@ -304,23 +304,23 @@ def check(file: str, kind: str | None, as_json: bool) -> None:
         else:
             content = stream.read(LARGEST + 1)
             outcome = OutcomeFile(file, content if len(content) <= LARGEST else None)
-    found = read_outcome(outcome, kind, home=os.getcwd())
-    if isinstance(found, InvalidOutcome):
+    outcome_read = read_outcome(outcome, kind, home=os.getcwd())
+    if isinstance(outcome_read, InvalidOutcome):
         problems: list[JsonValue] = [
-            {"field": each.field, "message": each.message} for each in found.problems
+            {"field": each.field, "message": each.message} for each in outcome_read.problems
         ]
         if as_json:
             print_json(
                 {"valid": False, "kind": kind, "outcome_kind": kind, "outcome": None, "problems": problems}
             )
         else:
-            for each in found.problems:
+            for each in outcome_read.problems:
                 click.echo(f"{safe(file)}: {safe(each.said())}")
         sys.exit(NOT_SO)
-    checked = found.outcome
+    checked = outcome_read.outcome
     if as_json:
-        said: dict[str, JsonValue] = {"valid": True, "kind": checked.kind, "outcome_kind": checked.kind}
-        print_json({**said, "problems": [], "outcome": checked.value})
+        printed: dict[str, JsonValue] = {"valid": True, "kind": checked.kind, "outcome_kind": checked.kind}
+        print_json({**printed, "problems": [], "outcome": checked.value})
         return
     kept = "" if checked.is_known else ", an unregistered kind: it is kept as it is"
     click.echo(f"{coloured('ok', 'valid')}: {safe(checked.kind)}{kept}: {safe(checked.summary)}")

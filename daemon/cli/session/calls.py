@@ -52,13 +52,13 @@ def print_difference(
     """Print how two sessions differ; returns the exit code."""
     ours, theirs = (replay_of(connection, settings, row).told.calls for row in (left, right))
     outcomes = [_outcomes_of(connection, row) for row in (left, right)]
-    found, calls = first_divergence(ours, theirs), aligned(ours, theirs)
-    identical = found is None and left.status == right.status and outcomes[0] == outcomes[1]
+    divergence, calls = first_divergence(ours, theirs), aligned(ours, theirs)
+    identical = divergence is None and left.status == right.status and outcomes[0] == outcomes[1]
     if as_json:
         print_json(
             {
                 "identical": identical,
-                "first_divergence": _divergence(found),
+                "first_divergence": _divergence(divergence),
                 "calls": calls._asdict(),
                 "outcomes": {"left": outcomes[0], "right": outcomes[1]},
                 "status": {"left": left.status, "right": right.status},
@@ -69,37 +69,37 @@ def print_difference(
     elif identical:
         click.echo("identical")
     else:
-        _print(left, right, found, outcomes[0] != outcomes[1])
+        _print(left, right, divergence, outcomes[0] != outcomes[1])
     return GOOD if identical else NOT_SO
 
 
 def _outcomes_of(connection: sqlite3.Connection, row: SessionRow) -> list[JsonValue]:
-    found: list[JsonValue] = [
+    outcomes: list[JsonValue] = [
         {"kind": each.kind, "name": each.name, "summary": each.summary, "passed": each.passed}
         for each in artifacts(connection, Wanted(session=row.key))
     ]
-    return sorted(found, key=canonical)
+    return sorted(outcomes, key=canonical)
 
 
-def _divergence(found: Divergence | None) -> JsonValue:
-    if found is None:
+def _divergence(divergence: Divergence | None) -> JsonValue:
+    if divergence is None:
         return None
-    left, right = (None if each is None else each.as_json() for each in (found.left, found.right))
-    return {"index": found.at, "left": left, "right": right}
+    left, right = (None if each is None else each.as_json() for each in (divergence.left, divergence.right))
+    return {"index": divergence.at, "left": left, "right": right}
 
 
 def _duration(row: SessionRow) -> float | None:
     return None if row.finished_at is None else round(row.finished_at - row.started_at, 6)
 
 
-def _print(left: SessionRow, right: SessionRow, found: Divergence | None, other_outcomes: bool) -> None:
+def _print(left: SessionRow, right: SessionRow, divergence: Divergence | None, other_outcomes: bool) -> None:
     if left.status != right.status:
         click.echo(f"status: {left.status}, {right.status}")
     if other_outcomes:
         click.echo("outcomes: they differ")
-    if found is not None:
-        click.echo(f"call {found.at} is the first that differs:")
-        for row, call in ((left, found.left), (right, found.right)):
+    if divergence is not None:
+        click.echo(f"call {divergence.at} is the first that differs:")
+        for row, call in ((left, divergence.left), (right, divergence.right)):
             click.echo(f"  {safe(row.session_id)}: {_call(call)}")
 
 
@@ -152,13 +152,13 @@ def _parts(
     """The parts under temporary names in the directory, and what is wrong with them."""
     if bundle.state == "written" and bundle.row is not None:
         clear_parts(directory, PARTS)
-        found: list[Part] = []
+        parts: list[Part] = []
         for plain, name in recorded_names(bundle.row):
             part = copy_part(bundle.directory, name, directory, plain)
             if not isinstance(part, Part):
                 raise CannotMake(f"{name}: {getattr(part, 'why', 'it is gone')}")
-            found.append(part)
-        return tuple(found), bundle.problem
+            parts.append(part)
+        return tuple(parts), bundle.problem
     if bundle.state == "failed":
         raise CannotMake(bundle.problem or "there is none")
     order = order_on_demand(connection, settings, row, bundle.attempt)
@@ -189,7 +189,7 @@ def _say(
     as_json: bool,
 ) -> None:
     if as_json:
-        told: list[JsonValue] = [
+        printed: list[JsonValue] = [
             {"name": each.name, "size": each.size, "sha256": f"sha256:{each.sha256}"} for each in parts
         ]
         print_json(
@@ -198,7 +198,7 @@ def _say(
                 "attempt": bundle.attempt,
                 "directory": os.path.abspath(directory),
                 "on_demand": bundle.state == "on_demand",
-                "parts": told,
+                "parts": printed,
                 "problem": problem,
             }
         )

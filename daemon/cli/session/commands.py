@@ -365,10 +365,10 @@ def cancel_session(
     if row.status != "running":
         fail(f"session {name} is {row.status}: only a running one can be cancelled", NOT_SO)
     if row.layout != NATIVE:
-        said = (
+        reason_why = (
             "only what `runward run` or `runward play run` started can be cancelled: end the agent yourself"
         )
-        fail(f"session {name} is of {safe(row.layout)}: {said}", NOT_SO)
+        fail(f"session {name} is of {safe(row.layout)}: {reason_why}", NOT_SO)
     if patience is not None:
         need_daemon(settings)
     request = ask_daemon(
@@ -393,8 +393,8 @@ def _wait_until_over(
         return standing if standing.is_over or standing.refusal is not None else None
 
     def progress() -> str:
-        told = safe(standing.outcome or "no process was asked to end yet")
-        return f"session {safe(row.session_id)} is not over yet ({told}); the request is kept"
+        signalled = safe(standing.outcome or "no process was asked to end yet")
+        return f"session {safe(row.session_id)} is not over yet ({signalled}); the request is kept"
 
     _print_standing(wait_for(settings, patience, settled, progress), request, as_json)
     return GOOD if standing.is_over else NOT_SO
@@ -409,10 +409,10 @@ def _standing(connection: sqlite3.Connection, row: SessionRow, request: str) -> 
     event = reading_queue.event_recorded(connection, request)
     if event is None:
         return Standing(now, is_over)
-    found = reading_queue.cancellation(connection, event)
-    if found is not None:
-        refusal = found.outcome if found.told is False else None
-        return Standing(now, is_over, refusal, found.outcome)
+    order = reading_queue.cancellation(connection, event)
+    if order is not None:
+        refusal = order.outcome if order.told is False else None
+        return Standing(now, is_over, refusal, order.outcome)
     refused = (
         each.summary for each in reading_queue.decisions_about(connection, row.key) if each.event == event
     )
@@ -447,8 +447,8 @@ def put_seen(state: Path, row: SessionRow) -> str:
     request = str(uuid.uuid4())
     payload = {"request": request, "at": time.time(), "session_key": row.key, "attempt": row.attempt}
     # `session show` calls this, and has no time for what else writes requests.
-    said = {"type": "SessionSeenRequested", "version": 1, "payload": payload}
-    put(state, request, json.dumps(said).encode())
+    document = {"type": "SessionSeenRequested", "version": 1, "payload": payload}
+    put(state, request, json.dumps(document).encode())
     return request
 
 
@@ -469,12 +469,13 @@ def mark_seen(settings: Settings, rows: Sequence[SessionRow], patience: float | 
     """Put a request for each session; wait `patience` seconds until they are recorded, unless None."""
     if patience is not None and rows:
         need_daemon(settings)
+    # All are left before the first is waited for: the daemon takes them up in one batch.
     requests = {row.key: put_seen(Path(settings.state_dir), row) for row in rows}
     if patience is not None and rows:
         _wait_until_recorded(settings, rows, patience)
     if as_json:
-        said: list[JsonValue] = [{"session": key, "request": request} for key, request in requests.items()]
-        print_json(said)
+        printed: list[JsonValue] = [{"session": key, "request": request} for key, request in requests.items()]
+        print_json(printed)
     else:
         click.echo(f"{counted(len(rows), 'failure', 'failures')} seen")
     if rows:

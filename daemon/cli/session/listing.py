@@ -150,9 +150,9 @@ def list_sessions(
     wanted = reading_sessions.Wanted(statuses, layouts, roots, playbooks, agents, since, text, directory)
     with store_to_read(settings) as connection:
         rows, is_cut = newest_sessions(connection, settings, wanted, limit)
-        told = sessions_as_json(connection, settings, rows) if as_json else None
-    if told is not None:
-        print_json(told)
+        listed = sessions_as_json(connection, settings, rows) if as_json else None
+    if listed is not None:
+        print_json(listed)
     elif not rows:
         click.echo("no sessions")
     else:
@@ -180,8 +180,8 @@ def _print_list(settings: Settings, rows: Sequence[SessionRow]) -> None:
         )
 
 
-def _say_below(said: str) -> None:
-    for line in wrapped(said, "runward: ", " " * 9, columns_there()):
+def _say_below(sentence: str) -> None:
+    for line in wrapped(sentence, "runward: ", " " * 9, columns_there()):
         click.echo(line, err=True)
 
 
@@ -204,12 +204,12 @@ def _row(row: SessionRow, now: float) -> tuple[str, ...]:
 
 
 def _about(row: SessionRow) -> tuple[str, ...]:
-    told = about_of(row)
-    cwd, prompt = told.cwd or "-", told.prompt or "-"
+    about = about_of(row)
+    cwd, prompt = about.cwd or "-", about.prompt or "-"
     return (
         safe(cwd if len(cwd) <= _SHOWN else "/".join(("…", *cwd.rsplit("/", 2)[1:]))),
-        safe(told.model or "-"),
-        tokens_of(told) or "-",
+        safe(about.model or "-"),
+        tokens_of(about) or "-",
         safe(prompt if len(prompt) <= _SHOWN else f"{prompt[: _SHOWN - 1]}…"),
     )
 

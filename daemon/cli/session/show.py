@@ -62,10 +62,10 @@ def _state(entry: ExpectedArtifact) -> str:
         return "not yet"
     if entry.state == "delivered":
         return click.style("OK" if entry.size is None else f"OK ({size(entry.size)})", fg="green")
-    said = "MISSING" if entry.state == "missing" else "NOT DELIVERED"
+    state = "MISSING" if entry.state == "missing" else "NOT DELIVERED"
     if entry.why:
-        said = f"{said} ({safe(entry.why)})"
-    return click.style(said, fg="red" if entry.is_required else "yellow")
+        state = f"{state} ({safe(entry.why)})"
+    return click.style(state, fg="red" if entry.is_required else "yellow")
 
 
 NOT_RECORDED: Final = f"{NOT_JUDGED}: this is what its own files say; the daemon's verdict counts"
@@ -125,9 +125,9 @@ def _outcomes(outcomes: Sequence[ArtifactRow]) -> list[str]:
 
 def _facts(row: SessionRow, journal: str, now: float, bundle: str | None) -> list[tuple[str, str]]:
     took = duration(max(0.0, (row.finished_at or now) - row.started_at))
-    told = about_of(row)
+    about = about_of(row)
     launched = launched_command(row)
-    cwd = told.cwd or launched.cwd
+    cwd = about.cwd or launched.cwd
     facts: list[tuple[str, str | None]] = [
         ("Session", safe(row.session_id)),
         ("Key", safe(row.key)),
@@ -146,9 +146,9 @@ def _facts(row: SessionRow, journal: str, now: float, bundle: str | None) -> lis
         ("Agent", row.agent and safe(row.agent)),
         ("Command", launched.command and safe(launched.command)),
         ("Cwd", cwd and safe(cwd)),
-        ("Prompt", told.prompt and safe(told.prompt)),
-        ("Model", told.model and safe(told.model)),
-        ("Tokens", tokens_of(told)),
+        ("Prompt", about.prompt and safe(about.prompt)),
+        ("Model", about.model and safe(about.model)),
+        ("Tokens", tokens_of(about)),
         ("Invocation", row.invocation_id and safe(row.invocation_id)),
         ("Containment", row.containment and safe(row.containment)),
         ("Contract", _contract(row)),
@@ -219,5 +219,5 @@ def _hash(file: Mapping[str, JsonValue]) -> str:
     problem = None if file["problem"] is None else f"it {MEANINGS[str(file['problem'])]}"
     if file["sha256"] is None:
         return "not hashed yet" if problem is None else coloured("warning", f"not hashed: {problem}")
-    told = f"sha256 {file['sha256']}"
-    return told if problem is None else f"{told} {coloured('warning', f'({problem})')}"
+    digest = f"sha256 {file['sha256']}"
+    return digest if problem is None else f"{digest} {coloured('warning', f'({problem})')}"

@@ -119,22 +119,22 @@ def _check(directory: str, name: str, rows: Sequence[StandingLines], strangers: 
     if isinstance(compared, Unreadable) and not strangers:
         return JournalCheck(name, lines, None, problem=f"can't be read: {compared.why}")
     altered = () if isinstance(compared, Unreadable) else compared.altered
-    told = f"{strangers} of its lines have a different hash from the event that they report"
-    return JournalCheck(name, lines, not altered and not strangers, altered, told if strangers else None)
+    problem = f"{strangers} of its lines have a different hash from the event that they report"
+    return JournalCheck(name, lines, not altered and not strangers, altered, problem if strangers else None)
 
 
 def _journal_said(journal: JournalCheck) -> tuple[str, str]:
     """The state of a journal, and what is wrong with it."""
-    told = [f"the line at {line.offset} is {line.state}" for line in journal.altered[:5]]
-    if len(journal.altered) > len(told):
-        told.append(f"{len(journal.altered) - len(told)} more")
-    told += [journal.problem] if journal.problem is not None else []
+    problems = [f"the line at {line.offset} is {line.state}" for line in journal.altered[:5]]
+    if len(journal.altered) > len(problems):
+        problems.append(f"{len(journal.altered) - len(problems)} more")
+    problems += [journal.problem] if journal.problem is not None else []
     states = {
         True: coloured("ok", "as written"),
         False: coloured("failed", "not as written"),
         None: coloured("warning", "not known"),
     }
-    return states[journal.same], safe(", ".join(told))
+    return states[journal.same], safe(", ".join(problems))
 
 
 _LONG: Final = 256 << 20
@@ -177,12 +177,12 @@ def verify_again(row: SessionRow, kept: Sequence[KeptFile], record: Record, as_j
             print_json(_as_json(row, None, record, None))
         note(f"session {safe(row.session_id)} is still running: there is no verdict to compare with yet")
         return NOT_SO
-    found = _verify(row, stored_contract(row.artifact_contract_json), kept, record)
+    changes = _verify(row, stored_contract(row.artifact_contract_json), kept, record)
     if as_json:
-        print_json(_as_json(row, found, record, found.same))
+        print_json(_as_json(row, changes, record, changes.same))
     else:
-        click.echo("\n".join(_lines(found)))
-    return _code(found.same)
+        click.echo("\n".join(_lines(changes)))
+    return _code(changes.same)
 
 
 def _code(same: bool | None) -> int:
@@ -198,9 +198,9 @@ def _verify(row: SessionRow, contract: Contract, kept: Sequence[KeptFile], recor
     if isinstance(facts, Unreadable):
         fail(f"{root} can't be read: {facts.why}; try again", TRY_AGAIN)
     then = _looks(row, kept)
-    files, found = each_file(contract, facts, then)
-    hashes = _hashes(root, within, files, found, then)
-    return Found(row, verify(contract, facts, time.time()), compare(files, then, found, hashes), record)
+    files, files_then = each_file(contract, facts, then)
+    hashes = _hashes(root, within, files, files_then, then)
+    return Found(row, verify(contract, facts, time.time()), compare(files, then, files_then, hashes), record)
 
 
 def _looks(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, Look]:
@@ -234,7 +234,7 @@ def _hashes(
     if isinstance(answer, Unreadable):
         fail(f"{root} can't be read: {answer.why}; try again", TRY_AGAIN)
     files = answer.files if answer.exists else (FileHash("absent"),) * len(asked)
-    return {entry.id: found for entry, found in zip(asked, files, strict=True)}
+    return {entry.id: file for entry, file in zip(asked, files, strict=True)}
 
 
 @contextmanager
@@ -252,7 +252,7 @@ def _progress(total: int) -> Iterator[Callable[[int], bool]]:
         yield go_on
 
 
-def _as_json(row: SessionRow, found: Found | None, record: Record, same: bool | None) -> JsonValue:
+def _as_json(row: SessionRow, changes: Found | None, record: Record, same: bool | None) -> JsonValue:
     return {
         "session_id": row.session_id,
         "key": row.key,
@@ -261,10 +261,10 @@ def _as_json(row: SessionRow, found: Found | None, record: Record, same: bool | 
         "same": same,
         "verification": {
             "then": verification_of(row),
-            "now": None if found is None else verification_as_json(found.now),
+            "now": None if changes is None else verification_as_json(changes.now),
         },
-        "delivery": {"then": row.delivery, "now": None if found is None else found.now.delivery},
-        "artifacts": [] if found is None else [_artifact(each) for each in found.artifacts],
+        "delivery": {"then": row.delivery, "now": None if changes is None else changes.now.delivery},
+        "artifacts": [] if changes is None else [_artifact(each) for each in changes.artifacts],
         "record": record.as_json(),
     }
 
@@ -291,19 +291,19 @@ def _seconds(nanoseconds: int | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / 1e9
 
 
-def _lines(found: Found) -> list[str]:
-    row, then = found.row, verification_of(found.row)
-    said = then["status"] if isinstance(then, dict) else None
-    verdict = coloured(found.now.status)
-    if said != found.now.status:
-        verdict = f"{verdict}, it was {coloured(str(said))}"
+def _lines(changes: Found) -> list[str]:
+    row, then = changes.row, verification_of(changes.row)
+    status = then["status"] if isinstance(then, dict) else None
+    verdict = coloured(changes.now.status)
+    if status != changes.now.status:
+        verdict = f"{verdict}, it was {coloured(str(status))}"
     heads = {
         True: "the same as at the verdict",
         False: coloured("warning", "not as at the verdict"),
         None: coloured("warning", "as at the verdict as far as it can be read"),
     }
     lines = [
-        f"Session {safe(row.session_id)}: {heads[found.same]} ({local(row.finished_at)})",
+        f"Session {safe(row.session_id)}: {heads[changes.same]} ({local(row.finished_at)})",
         f"Verified now: {verdict}",
         "",
     ]
@@ -315,9 +315,9 @@ def _lines(found: Found) -> list[str]:
             coloured(_COLOURS.get(each.state, "warning"), each.state),
             _said(each),
         )
-        for each in found.artifacts
+        for each in changes.artifacts
     ]
-    return [*lines, *(align(rows) if rows else ["  nothing is expected"]), *found.record.as_lines()]
+    return [*lines, *(align(rows) if rows else ["  nothing is expected"]), *changes.record.as_lines()]
 
 
 _COLOURS: Final = {"same": "ok", "missing": "", "new": "warning", "gone": "failed"}
@@ -330,12 +330,12 @@ def _said(compared: Compared) -> str:
         return size(then.size) if then is not None else size(now.size) if now is not None else ""
     if compared.state == "same":
         return f"{size(now.size)}, {'content compared' if now.sha256 else 'size and time compared'}"
-    told = {
+    words = {
         "size": f"size {size(then.size)} -> {size(now.size)}",
         "modified": f"modified {local(_seconds(then.modified_ns))} -> {local(_seconds(now.modified_ns))}",
         "sha256": f"sha256 {then.sha256} -> {now.sha256}",
     }
-    parts = [told[each] for each in compared.differences]
+    parts = [words[each] for each in compared.differences]
     if "sha256" not in compared.differences and now.sha256 is not None:
         parts.append("the content is the same")
     return ", ".join(parts)

@@ -33,12 +33,11 @@ def sessions(context: click.Context, parameter: click.Parameter, incomplete: str
         return []
     try:
         with reading.reading(settings.state_dir) as connection:
-            found = reading_sessions.sessions_beginning(connection, incomplete, _OFFERED)
+            rows = reading_sessions.sessions_beginning(connection, incomplete, _OFFERED)
     except reading.StoreUnreadable:
         return []
     words = [
-        (identifier if identifier.startswith(incomplete) else key, status)
-        for key, identifier, status in found
+        (identifier if identifier.startswith(incomplete) else key, status) for key, identifier, status in rows
     ]
     return [CompletionItem(word, help=status) for word, status in words if _PLAIN.fullmatch(word)]
 
@@ -50,12 +49,12 @@ def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) ->
         return []
     try:
         with reading.reading(settings.state_dir) as connection:
-            found = reading_queue.open_jobs(connection)
+            rows = reading_queue.open_jobs(connection)
     except reading.StoreUnreadable:
         return []
     return [
         CompletionItem(str(job.id), help=f"{job.state} {job.handler}")
-        for job in found[:_OFFERED]
+        for job in rows[:_OFFERED]
         if str(job.id).startswith(incomplete)
     ]
 
@@ -261,8 +260,8 @@ def _of_store(
 
 
 def _beginning(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    found = [word for word in words if word.startswith(incomplete)]
-    return [CompletionItem(word) for word in found if _PLAIN.fullmatch(word)]
+    matching = [word for word in words if word.startswith(incomplete)]
+    return [CompletionItem(word) for word in matching if _PLAIN.fullmatch(word)]
 
 
 def values(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

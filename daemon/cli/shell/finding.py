@@ -55,21 +55,21 @@ def find_session(connection: sqlite3.Connection, settings: Settings, text: str) 
         row = reading_sessions.session(connection, key)
         assert row is not None, "it was found in the same transaction"
         return as_its_files_tell(connection, settings, row)
-    found = unjudged_called(connection, settings, text)
-    if len(found) > 1:
-        refuse_ambiguous(text, [each.key for each in found])
-    if found:
-        return found[0]
+    unjudged_rows = unjudged_called(connection, settings, text)
+    if len(unjudged_rows) > 1:
+        refuse_ambiguous(text, [each.key for each in unjudged_rows])
+    if unjudged_rows:
+        return unjudged_rows[0]
     refuse_pruned(connection, text)
     return refuse_unknown("session", text, session_names(connection))
 
 
 def recorded_session(connection: sqlite3.Connection, settings: Settings, text: str) -> SessionRow:
     """The session that `text` means, from the store; exits 75 if no daemon has looked at it yet."""
-    found = find_session(connection, settings, text)
-    row = reading_sessions.session(connection, found.key)
+    named = find_session(connection, settings, text)
+    row = reading_sessions.session(connection, named.key)
     if row is None:
-        fail(f"session {safe(found.session_id)} is not judged yet: {how_to_judge(settings)}", TRY_AGAIN)
+        fail(f"session {safe(named.session_id)} is not judged yet: {how_to_judge(settings)}", TRY_AGAIN)
     return row
 
 
@@ -82,16 +82,16 @@ def how_to_judge(settings: Settings) -> str:
 def _newest(connection: sqlite3.Connection, settings: Settings) -> SessionRow:
     """The session that started last, of those that are recorded and those that are not yet."""
     recorded = reading_sessions.newest_session(connection)
-    found = unjudged(connection, settings, 1)
+    candidates = unjudged(connection, settings, 1)
     if recorded is not None:
-        found.append(as_its_files_tell(connection, settings, recorded))
-    if not found:
+        candidates.append(as_its_files_tell(connection, settings, recorded))
+    if not candidates:
         fail(
             "there is no session yet: `runward run -- COMMAND` records one, and a root of the settings brings "
             "those of an agent",
             NOT_FOUND,
         )
-    return max(found, key=lambda row: row.started_at)
+    return max(candidates, key=lambda row: row.started_at)
 
 
 def refuse_pruned(connection: sqlite3.Connection, text: str) -> None:
@@ -111,10 +111,10 @@ def _of_tombstone(pruned: Tombstone) -> str:
 
 def session_called(connection: sqlite3.Connection, text: str) -> str | None:
     """The key of the session that `text` is or begins; exits 2 if it begins several."""
-    found = reading_sessions.sessions_called(connection, text, _NAMED + 1)
-    if len(found) > 1:
-        refuse_ambiguous(text, [_shortest(each, found) for each in found])
-    return found[0][0] if found else None
+    candidates = reading_sessions.sessions_called(connection, text, _NAMED + 1)
+    if len(candidates) > 1:
+        refuse_ambiguous(text, [_shortest(each, candidates) for each in candidates])
+    return candidates[0][0] if candidates else None
 
 
 def session_names(connection: sqlite3.Connection) -> list[str]:
@@ -136,15 +136,15 @@ def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> J
     return job
 
 
-def one_of(noun: str, text: str, found: Sequence[Called]) -> Called:
+def one_of(noun: str, text: str, candidates: Sequence[Called]) -> Called:
     """The one of these that `text` is, or begins; exits 2 if it begins several, 3 if there are none."""
     refuse_empty(text)
-    if not found:
+    if not candidates:
         refuse_unknown(noun, text, ())
-    exact = [each for each in found if each.id == text]
-    if len(found) > 1 and not exact:
-        refuse_ambiguous(text, [each.id for each in found])
-    return exact[0] if exact else found[0]
+    exact = [each for each in candidates if each.id == text]
+    if len(candidates) > 1 and not exact:
+        refuse_ambiguous(text, [each.id for each in candidates])
+    return exact[0] if exact else candidates[0]
 
 
 def refuse_empty(text: str) -> None:

@@ -97,9 +97,9 @@ def _parts_of_run() -> tuple[str, str, _Pairs]:
     head, _, rest = USAGE.partition("\nOptions:\n")
     options, _, end = rest.partition("\n\n")
     usage, _, text = head.partition("\n")
-    found = re.findall(r"^  (--\S+(?: \S+)?)\s{2,}(.+)$", options, re.MULTILINE)
-    told = [(word, meaning) for word, meaning in found if word != "--help"]
-    return usage.removeprefix("Usage: runward run "), f"{text}\n\n{end}", told
+    pairs = re.findall(r"^  (--\S+(?: \S+)?)\s{2,}(.+)$", options, re.MULTILINE)
+    documented = [(word, meaning) for word, meaning in pairs if word != "--help"]
+    return usage.removeprefix("Usage: runward run "), f"{text}\n\n{end}", documented
 
 
 def _options(command: click.Command, context: click.Context) -> _Pairs:

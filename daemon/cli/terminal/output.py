@@ -161,13 +161,13 @@ def room() -> int:
 
 def fitting(rows: Sequence[Sequence[str]], spare: Sequence[str], columns: int) -> list[Sequence[str]]:
     """A table, its heads first, without as many of the columns `spare` as must go for its lines to fit, in that order."""
-    found = list(rows)
+    shown = list(rows)
     for head in spare:
-        if max(map(width, align(found))) <= columns:
+        if max(map(width, align(shown))) <= columns:
             break
-        at = found[0].index(head)
-        found = [[*row[:at], *row[at + 1 :]] for row in found]
-    return found
+        at = shown[0].index(head)
+        shown = [[*row[:at], *row[at + 1 :]] for row in shown]
+    return shown
 
 
 def wrapped(text: str, first: str, rest: str, columns: int) -> Iterator[str]:

@@ -66,13 +66,13 @@ class TwoOwners(ValueError):
 
 def joined(declared: Iterable[Mapping[Kind, Declared]]) -> dict[Kind, Declared]:
     """What all tables declare of effects or of questions. Raises `TwoOwners` if two declare the same one."""
-    found: dict[Kind, Declared] = {}
+    owners: dict[Kind, Declared] = {}
     for each in declared:
         for kind, value in each.items():
-            if kind in found:
+            if kind in owners:
                 raise TwoOwners(f"two tables own {kind.__name__}: let one of them do all of it")
-            found[kind] = value
-    return found
+            owners[kind] = value
+    return owners
 
 
 WRITES: Final[tuple[Write, ...]] = tuple(write for table in TABLES for write in table.writes)

@@ -52,9 +52,9 @@ def _record(batch: Batch, job: Job, effect: RecordArtifact) -> None:
 
     content = to_json(effect.content).decode()
     whose = (effect.session_key, effect.kind, effect.name)
-    said = (content, effect.summary, effect.passed, effect.file_path, effect.is_known, effect.place)
+    facts = (content, effect.summary, effect.passed, effect.file_path, effect.is_known, effect.place)
     batch.row(
-        RECORD, (artifact_id(*whose), *whose, *said, effect.at, effect.is_provisional, effect.names_file)
+        RECORD, (artifact_id(*whose), *whose, *facts, effect.at, effect.is_provisional, effect.names_file)
     )
 
 
@@ -72,10 +72,10 @@ async def files(store: Store, sessions: Iterable[str]) -> dict[str, tuple[Artifa
         " order by id",
         (listed(sessions),),
     )
-    found: dict[str, tuple[ArtifactFile, ...]] = {}
+    by_session: dict[str, tuple[ArtifactFile, ...]] = {}
     for key, identifier, path in rows:
-        found[str(key)] = (*found.get(str(key), ()), ArtifactFile(str(identifier), str(path)))
-    return found
+        by_session[str(key)] = (*by_session.get(str(key), ()), ArtifactFile(str(identifier), str(path)))
+    return by_session
 
 
 async def latest(store: Store, sessions: Iterable[str]) -> dict[str, dict[str, JsonValue]]:
@@ -202,8 +202,8 @@ def newest_artifacts(
         " limit :limit + 1",
         values,
     ).fetchall()
-    found = sorted(rows[: wanted.limit], key=_newest_first)
-    shown = [ArtifactRow(*row[:-1]) for row in found]
+    newest = sorted(rows[: wanted.limit], key=_newest_first)
+    shown = [ArtifactRow(*row[:-1]) for row in newest]
     if len(rows) > wanted.limit:
         last = ArtifactRow(*rows[wanted.limit - 1][:-1])
         return Newest(shown, (last.created_at, last.id))

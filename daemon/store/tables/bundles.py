@@ -138,11 +138,11 @@ async def running_replays(store: Store, places: Iterable[str]) -> list[RunningRe
         f" left join {PROGRESS} f on f.session_key = s.key",
         (listed(places),),
     )
-    found = []
+    replays = []
     for place, key, session_id, layout, path, attempt, state, rules, *grown, actions, problem in rows:
         begun = None if rules is None else _begun(rules, *grown)
-        told = None if problem is None else str(problem)
-        found.append(
+        why = None if problem is None else str(problem)
+        replays.append(
             RunningReplay(
                 str(place),
                 str(key),
@@ -153,10 +153,10 @@ async def running_replays(store: Store, places: Iterable[str]) -> list[RunningRe
                 stored_text(state),
                 begun,
                 as_int(actions),
-                told,
+                why,
             )
         )
-    return found
+    return replays
 
 
 async def replay_lengths(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], int]:
@@ -313,8 +313,8 @@ async def stretches(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[t
             None if following is None else as_int(following),
         )
         known.setdefault(str(key), []).append(began)
-    found = {(key, attempt): stretch_of(known.get(key, ()), attempt) for key, attempt in asked}
-    return {each: stretch for each, stretch in found.items() if stretch is not None}
+    by_attempt = {(key, attempt): stretch_of(known.get(key, ()), attempt) for key, attempt in asked}
+    return {each: stretch for each, stretch in by_attempt.items() if stretch is not None}
 
 
 async def reported(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Reported]:
@@ -329,16 +329,16 @@ async def reported(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tu
         " from json_each(?) asked join sessions s on s.key = asked.value ->> 0 left join cursors c on c.key = s.key",
         (NATIVE, listed(attempts)),
     )
-    found: dict[tuple[str, int], Reported] = {}
+    by_attempt: dict[tuple[str, int], Reported] = {}
     for key, attempt, reason, changes, about, declared in rows:
         cwd, _, _, given, made = (None,) * 5 if about is None else from_json(str(about))
-        found[str(key), as_int(attempt)] = Reported(
+        by_attempt[str(key), as_int(attempt)] = Reported(
             "" if reason is None else str(reason),
             tuple(str(each) for each in from_json(str(changes)) if each),
             None if given is None or made is None else (int(given), int(made)),
             next((each for each in (cwd, declared) if isinstance(each, str)), None),
         )
-    return found
+    return by_attempt
 
 
 def _record(batch: "Batch", job: Job, effect: RecordReceipt) -> None:

@@ -125,13 +125,13 @@ def _step(batch: "Batch", job: Job, effect: SetStep) -> None:
     outcome = None if effect.outcome is None else to_json(effect.outcome).decode()
     row = (effect.run, effect.step, effect.attempt, effect.status, effect.reason_code, effect.reason_summary)
     result = None if effect.result == StepResult() else to_json(effect.result._asdict()).decode()
-    said = (value, effect.session_key, outcome, effect.at, _AFTER_STEP[effect.status], result)
-    batch.row(STEP, (*row, *said))
+    facts = (value, effect.session_key, outcome, effect.at, _AFTER_STEP[effect.status], result)
+    batch.row(STEP, (*row, *facts))
 
 
 def _run(batch: "Batch", job: Job, effect: SetChainRun) -> None:
-    said = (effect.status, effect.reason_code, effect.reason_summary, effect.current_step, effect.at)
-    batch.row(RUN, (*said, effect.run, _AFTER_RUN[effect.status]))
+    facts = (effect.status, effect.reason_code, effect.reason_summary, effect.current_step, effect.at)
+    batch.row(RUN, (*facts, effect.run, _AFTER_RUN[effect.status]))
 
 
 async def left(store: Store, asked: Iterable[tuple[str, int]]) -> dict[tuple[str, int], LeftBySession]:
@@ -150,7 +150,7 @@ async def left(store: Store, asked: Iterable[tuple[str, int]]) -> dict[tuple[str
         " left join events e on e.key = s.key || '#' || (a.value ->> 1) || '/ended'",
         (listed(attempts),),
     )
-    found: dict[tuple[str, int], LeftBySession] = {}
+    by_session: dict[tuple[str, int], LeftBySession] = {}
     for key, attempt, now, delivery, verification, path, reason, exit_code in rows:
         known = outcomes.get(str(key), [])
         is_current = now == attempt  # what an earlier attempt delivered was replaced
@@ -162,8 +162,8 @@ async def left(store: Store, asked: Iterable[tuple[str, int]]) -> dict[tuple[str
             None if str(key) in cut else known[:-1],
         )
         why = str(reason) if is_current and reason is not None else None
-        found[str(key), as_int(attempt)] = LeftBySession(known[-1] if known else None, result, why)
-    return found
+        by_session[str(key), as_int(attempt)] = LeftBySession(known[-1] if known else None, result, why)
+    return by_session
 
 
 async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStanding]:
@@ -219,11 +219,11 @@ async def open_runs(store: Store, chains: Iterable[str]) -> dict[str, tuple[Open
         " and chain in (select value from json_each(?)) order by created_at, event",
         (listed(chains),),
     )
-    found: dict[str, tuple[OpenRun, ...]] = {}
+    by_chain: dict[str, tuple[OpenRun, ...]] = {}
     for chain, run, turn, code in rows:
         each = OpenRun(str(run), None if turn is None else str(turn), code == WAITS)
-        found[str(chain)] = (*found.get(str(chain), ()), each)
-    return found
+        by_chain[str(chain)] = (*by_chain.get(str(chain), ()), each)
+    return by_chain
 
 
 class StepPlaces(NamedTuple):

@@ -117,14 +117,14 @@ async def _artifacts(store: Store, ids: Iterable[str]) -> dict[str, SharedArtifa
 
 
 async def _names(store: Store, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    by_owner: dict[str, tuple[str, ...]] = {}
     for name, other in await store.read(
         "select asked.value, a.id from json_each(?) asked join shared_artifacts a on a.id = asked.value collate nocase"
         " order by a.id",
         (listed(names),),
     ):
-        found[str(name)] = (*found.get(str(name), ()), str(other))
-    return found
+        by_owner[str(name)] = (*by_owner.get(str(name), ()), str(other))
+    return by_owner
 
 
 def _standing(answer: Principal | None, effect: KeepArtifact) -> Principal | None:
@@ -137,10 +137,10 @@ async def _existing(
     artifacts = [described_of(row) for row in await store.read(f"{ARTIFACT_DESCRIBED} order by a.id")]
     principals = [str(row[0]) for row in await store.read("select id from principals order by id")]
     scrip = await store.read("select account, amount from balances where resource = ?", (SCRIP,))
-    found = Existing(
+    existing = Existing(
         tuple(artifacts), tuple(principals), {str(account): as_int(amount) for account, amount in scrip}
     )
-    return dict.fromkeys(asked, found)
+    return dict.fromkeys(asked, existing)
 
 
 SHARED_ARTIFACTS: Final = Table(
@@ -266,19 +266,19 @@ async def _balances(store: Store, asked: Sequence[BalanceOf], jobs: Sequence[Job
         "select account, resource, amount from balances where account in (select value from json_each(?))",
         (listed({each.account for each in asked}),),
     )
-    found = {BalanceOf(str(account), str(resource)): as_int(amount) for account, resource, amount in rows}
-    return {each: found.get(each, 0) for each in asked}
+    balances = {BalanceOf(str(account), str(resource)): as_int(amount) for account, resource, amount in rows}
+    return {each: balances.get(each, 0) for each in asked}
 
 
 async def _resources(store: Store, accounts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = dict.fromkeys(accounts, ())
+    resources: dict[str, tuple[str, ...]] = dict.fromkeys(accounts, ())
     for account, resource in await store.read(
         "select account, resource from balances where account in (select value from json_each(?))"
         " order by account, resource",
-        (listed(found),),
+        (listed(resources),),
     ):
-        found[str(account)] += (str(resource),)
-    return found
+        resources[str(account)] += (str(resource),)
+    return resources
 
 
 def _named(answer: tuple[str, ...], effect: Post) -> tuple[str, ...]:

@@ -82,8 +82,8 @@ def _file(row: tuple[object, ...]) -> IntentFile:
     cursor = IntentCursor(identity, as_int(row[4]), as_int(row[5]), str(row[6]))
     problem = None if row[9] is None else str(row[9])
     run = None if row[10] is None else str(row[10])
-    told, state = as_int(row[7]), str(row[8])
-    return IntentFile(str(row[0]), str(row[1]), as_int(row[2]), cursor, told, state, problem, run)
+    results_written, state = as_int(row[7]), str(row[8])
+    return IntentFile(str(row[0]), str(row[1]), as_int(row[2]), cursor, results_written, state, problem, run)
 
 
 async def first_place(store: Store, session_key: str, names: Iterable[RunName]) -> str | None:
@@ -91,15 +91,15 @@ async def first_place(store: Store, session_key: str, names: Iterable[RunName]) 
 
     If several runs claimed a name, it is the one of which most lines were read: so none is read twice.
     """
-    found: list[tuple[int, str]] = []
+    places: list[tuple[int, str]] = []
     for name in names:
         rows = await store.read(
             "select coalesce(f.run, f.session_key), f.line from intent_runs r join intent_files f using (session_key)"
             " where r.session_id = ?2 and r.started_at = ?3 and coalesce(f.run, f.session_key) <> ?1",
             (session_key, *name),
         )
-        found += [(as_int(line), str(run)) for run, line in rows]
-    return max(found)[1] if found else None
+        places += [(as_int(line), str(run)) for run, line in rows]
+    return max(places)[1] if places else None
 
 
 async def is_named(store: Store, session_key: str) -> bool:
@@ -133,7 +133,10 @@ async def _taken(store: Store, keys: Iterable[str]) -> dict[str, ActionsTaken]:
         " where f.session_key in (select value from json_each(?))",
         (LANES, listed(keys)),
     )
-    return {str(key): ActionsTaken(as_int(told), as_int(waiting)) for key, told, waiting in rows}
+    return {
+        str(key): ActionsTaken(as_int(results_written), as_int(waiting))
+        for key, results_written, waiting in rows
+    }
 
 
 def _count(batch: "Batch", job: "Job", effect: CountIntent) -> None:

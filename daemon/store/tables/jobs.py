@@ -29,6 +29,7 @@ INSERT_JOB: Final = Write(
 )
 
 FINISH: Final = Write(
+    # The token names this one claim. Without it, a result that comes late would overwrite that of a later claim.
     "update jobs set state = ?, run_after = ?, token = null, tries = ?, error = ?, updated_at = ?"
     " where id = ? and token = ? and state = 'running'"
 )
@@ -44,6 +45,7 @@ RING: Final = Write(
     exact=False,
 )
 TAKE_BACK: Final = (
+    # Only of older epochs: what this daemon claimed itself is in progress.
     "update jobs set state = 'waiting', token = null, epoch = ?, updated_at = ?"
     " where state = 'running' and epoch < ?"
 )
@@ -351,8 +353,8 @@ async def known_events(store: Store, keys: Iterable[str]) -> frozenset[str]:
 
 def attempts_of(keys: Iterable[str]) -> dict[str, tuple[str, int]]:
     """For those of these event keys that belong to an attempt: its session, and its number."""
-    found = ((key, _SESSION_EVENT.fullmatch(key)) for key in keys)
-    return {key: (match[1], int(match[2])) for key, match in found if match is not None}
+    matches = ((key, _SESSION_EVENT.fullmatch(key)) for key in keys)
+    return {key: (match[1], int(match[2])) for key, match in matches if match is not None}
 
 
 def _waits(lane: str) -> bool:

@@ -97,6 +97,7 @@ async def still_owed(store: Store, numbers: Iterable[int]) -> frozenset[int]:
 
 def lines_of(decided: Iterable[tuple[Job, AppendLines]]) -> Iterator[OwedLine]:
     """The lines that these jobs decided on. Each job appends at most `LINES_A_JOB` times."""
+    # The same numbers as the rows of the outbox get: a line that was written is marked by its number alone.
     job_id, number = -1, 0
     for job, effect in decided:
         job_id, number = job.id, number + 1 if job.id == job_id else job.id * LINES_A_JOB

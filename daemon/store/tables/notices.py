@@ -88,8 +88,8 @@ async def states(store: Store, ids: Iterable[str]) -> dict[str, str]:
 
 def row_of(effect: SendNotice) -> Row:
     """The values of `INSERT`."""
-    said = (effect.id, effect.kind, effect.subject, effect.recipient, effect.title, effect.text)
-    return *said, effect.at
+    facts = (effect.id, effect.kind, effect.subject, effect.recipient, effect.title, effect.text)
+    return *facts, effect.at
 
 
 def _send(batch: Batch, job: Job, effect: SendNotice) -> None:

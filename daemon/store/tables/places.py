@@ -194,11 +194,11 @@ async def known_in_root(store: Store, root: str, most: int) -> list[OpenCursor]:
 async def processes_of(store: Store, keys: Iterable[str]) -> dict[str, RunProcesses]:
     """The processes that the files of these sessions' runs name, as remembered from the last look."""
     places = {key.partition(":")[2]: key for key in keys}
-    found = {}
+    by_session = {}
     for place, text in (await remembered(store, places)).items() if places else ():
         watched = read_watched(text) or NEVER_SEEN  # no known process in its files
-        found[places[place]] = RunProcesses(watched.launcher, watched.process, watched.host)
-    return found
+        by_session[places[place]] = RunProcesses(watched.launcher, watched.process, watched.host)
+    return by_session
 
 
 CURSORS: Final = Table(
@@ -220,11 +220,11 @@ async def linked_sessions(store: Store, launchers: Iterable[str]) -> dict[str, L
         " where l.launcher in (select value from json_each(?)) order by s.key",
         (listed(launchers),),
     )
-    found: dict[str, LinkedSessions] = {}
+    by_session: dict[str, LinkedSessions] = {}
     for launcher, *session in rows:
-        before = found.get(str(launcher), LinkedSessions())
-        found[str(launcher)] = LinkedSessions((*before.sessions, LinkedSession(*session)))  # type: ignore[arg-type] # the schema's own types
-    return found
+        before = by_session.get(str(launcher), LinkedSessions())
+        by_session[str(launcher)] = LinkedSessions((*before.sessions, LinkedSession(*session)))  # type: ignore[arg-type] # the schema's own types
+    return by_session
 
 
 async def announced_sessions(store: Store, launchers: Iterable[str]) -> list[tuple[str, str]]:
@@ -241,10 +241,10 @@ async def announced_sessions(store: Store, launchers: Iterable[str]) -> list[tup
 
 async def has_links(store: Store) -> bool:
     """Whether any session was ever reported as started in a launcher's run."""
-    ((found,),) = await store.read(
+    ((is_linked,),) = await store.read(
         "select exists (select 1 from links) or exists (select 1 from hooks where launcher_session is not null)"
     )
-    return bool(found)
+    return bool(is_linked)
 
 
 LINKS: Final = Table(

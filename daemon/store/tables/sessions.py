@@ -155,10 +155,10 @@ def here() -> dict[str, str]:
     return {"native": NATIVE, "here": place, "host": bare_host(place)}
 
 
-_STORED: Final = SessionRow._fields[: SessionRow._fields.index("activity")]
+STORED: Final = SessionRow._fields[: SessionRow._fields.index("activity")]
 """The columns of the table. What comes after them is worked out for each reading."""
 
-STATE: Final = tuple(name for name in _STORED if name not in ("key", "root", "path"))
+STATE: Final = tuple(name for name in STORED if name not in ("key", "root", "path"))
 """What a session's journal tells of it. Where it is changes without an event, when files are moved."""
 
 
@@ -166,7 +166,7 @@ def session_rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[Se
     """The sessions with these keys, newest first."""
     packed = packed_document.show(connection, keys)
     rows = connection.execute(
-        f"select {', '.join(f's.{name}' for name in _STORED)}, {ACTIVITY},"  # noqa: S608 - our own words
+        f"select {', '.join(f's.{name}' for name in STORED)}, {ACTIVITY},"  # noqa: S608 - our own words
         " (select json_group_array(other) from (select linked as other from links where launcher = s.key"
         "  union all select launcher from links where linked = s.key)),"
         f" {_ABOUT}"
@@ -194,9 +194,9 @@ def about_of(row: SessionRow) -> About:
     return About(cwd, prompt, model, usage)
 
 
-def tokens_of(told: About) -> str | None:
+def tokens_of(about: About) -> str | None:
     """The tokens of a foreign session, if they are known."""
-    usage = told.usage
+    usage = about.usage
     return f"{usage['input_tokens']} in, {usage['output_tokens']} out" if isinstance(usage, dict) else None
 
 
@@ -380,32 +380,32 @@ async def judged_lately(store: Store) -> list[str]:
 
 
 def _open(batch: Batch, job: Job, effect: OpenSession) -> None:
-    said, evidence = effect.declaration, _evidence(effect.reason.evidence_refs)
+    declaration, evidence = effect.declaration, _evidence(effect.reason.evidence_refs)
     batch.row(
         INSERT,
         (
             effect.key,
-            said.session_id,
-            said.layout,
-            said.root,
-            said.path,
-            said.kind,
+            declaration.session_id,
+            declaration.layout,
+            declaration.root,
+            declaration.path,
+            declaration.kind,
             effect.origin,
             effect.at,
             effect.reason.code,
             effect.reason.summary,
             evidence,
-            said.playbook,
-            said.agent,
-            said.invocation_id,
-            said.containment,
-            said.artifacts_path,
+            declaration.playbook,
+            declaration.agent,
+            declaration.invocation_id,
+            declaration.containment,
+            declaration.artifacts_path,
             effect.contract_json,
             effect.contract_basis,
             effect.contract_problem,
         ),
     )
-    if said.layout != NATIVE:
+    if declaration.layout != NATIVE:
         batch.row(PLACE, (effect.key,))
     batch.row(INSERT_ATTEMPT, (effect.key, 1, effect.at))
     _change(batch, effect, 1, None, "running", evidence)

@@ -159,12 +159,12 @@ def play_called(connection: sqlite3.Connection, path: str, name: str) -> PlayRow
 
 def plan_of(connection: sqlite3.Connection, path: str) -> str | None:
     """The plan of the play of this show that began last."""
-    found = connection.execute(
+    row = connection.execute(
         "select i.node_metadata ->> 'plan' from plays p join invocations i on i.session_key = p.session_key"
         " where p.show = ? order by p.created_at desc, p.name desc limit 1",
         (path,),
     ).fetchone()
-    return None if found is None or found[0] is None else str(found[0])
+    return None if row is None or row[0] is None else str(row[0])
 
 
 def whole_show(
@@ -191,13 +191,13 @@ RECORD_PLAY: Final = Write(
 def _record(batch: Batch, job: Job, effect: RecordPlay) -> None:
     from pydantic_core import to_json
 
-    said = effect.meta
-    depends_on = to_json(said.depends_on).decode()
-    further = None if said.further is None else to_json(said.further).decode()
-    times = (said.started_at, said.finished_at)
+    meta = effect.meta
+    depends_on = to_json(meta.depends_on).decode()
+    further = None if meta.further is None else to_json(meta.further).decode()
+    times = (meta.started_at, meta.finished_at)
     whose = (effect.session_key, effect.show, effect.topic, effect.name)
     batch.row(
-        RECORD_PLAY, (*whose, said.status, said.agent, said.model, *times, depends_on, further, effect.at)
+        RECORD_PLAY, (*whose, meta.status, meta.agent, meta.model, *times, depends_on, further, effect.at)
     )
 
 

@@ -297,8 +297,8 @@ def _named(stored: Value) -> RunProcesses:
 
 def _cancel(batch: "Batch", job: Job, effect: CancelRun) -> None:
     row = (job.seq, effect.key, effect.attempt, effect.directory)
-    said = (as_json(effect.processes), effect.said_by, effect.reason, None)
-    batch.row(INSERT_CANCELLATION, (*row, *said))
+    facts = (as_json(effect.processes), effect.said_by, effect.reason, None)
+    batch.row(INSERT_CANCELLATION, (*row, *facts))
 
 
 def _end_tree(batch: "Batch", job: Job, effect: EndTree) -> None:
@@ -309,8 +309,8 @@ def _end_tree(batch: "Batch", job: Job, effect: EndTree) -> None:
 async def _orders(
     store: Store, asked: Sequence[CancellationOf], jobs: Sequence[Job]
 ) -> Mapping[CancellationOf, Cancellation | None]:
-    found = await orders_for(store, [each.key for each in asked])
-    return {each: found.get((each.key, each.attempt)) for each in asked}
+    orders = await orders_for(store, [each.key for each in asked])
+    return {each: orders.get((each.key, each.attempt)) for each in asked}
 
 
 CANCELLATIONS: Final = Table(

@@ -78,7 +78,7 @@ def answers_by(
     """An answerer that runs `query` for the keys of all questions; `absent` is the answer for what is not found."""
 
     async def answer(store: Store, asked: Sequence[Any], jobs: Sequence[Job]) -> dict[Any, object]:
-        found = await query(store, [key(each) for each in asked])
-        return {each: found.get(key(each), absent) for each in asked}
+        answers = await query(store, [key(each) for each in asked])
+        return {each: answers.get(key(each), absent) for each in asked}
 
     return answer

@@ -37,8 +37,8 @@ RELEASE_EVENT: Final = Write("delete from held_events where chain = ? and key = 
 
 def _hold(batch: "Batch", job: Job, effect: HoldEvent) -> None:
     items, fields = json.dumps(effect.items), to_json(effect.fields).decode()
-    said = (effect.chain, effect.key, effect.at, items, effect.trigger)
-    batch.row(HOLD_EVENT, (*said, effect.event, effect.event_id, fields, effect.by_run))
+    facts = (effect.chain, effect.key, effect.at, items, effect.trigger)
+    batch.row(HOLD_EVENT, (*facts, effect.event, effect.event_id, fields, effect.by_run))
 
 
 def _release(batch: "Batch", job: Job, effect: ReleaseEvents) -> None:
@@ -53,14 +53,14 @@ async def held(store: Store, chains: Iterable[str]) -> dict[str, tuple[Held, ...
         " where chain in (select value from json_each(?)) order by chain, id",
         (listed(chains),),
     )
-    found: dict[str, tuple[Held, ...]] = {}
+    by_chain: dict[str, tuple[Held, ...]] = {}
     for chain, key, at, items, trigger, event, identifier, by_run in rows:
         each = Held(
             *(str(key), as_float(at), tuple(json.loads(str(items))), str(trigger)),
             *(str(event), str(identifier), None if by_run is None else str(by_run)),
         )
-        found[str(chain)] = (*found.get(str(chain), ()), each)
-    return found
+        by_chain[str(chain)] = (*by_chain.get(str(chain), ()), each)
+    return by_chain
 
 
 async def told(store: Store, chains: Iterable[str]) -> dict[str, Mapping[str, JsonValue]]:
@@ -69,15 +69,15 @@ async def told(store: Store, chains: Iterable[str]) -> dict[str, Mapping[str, Js
         "select chain, key, fields from held_events where chain in (select value from json_each(?))",
         (listed(chains),),
     )
-    found: dict[str, dict[str, JsonValue]] = {}
+    by_chain: dict[str, dict[str, JsonValue]] = {}
     for chain, key, fields in rows:
-        found.setdefault(str(chain), {})[str(key)] = json.loads(str(fields))
-    return dict(found)
+        by_chain.setdefault(str(chain), {})[str(key)] = json.loads(str(fields))
+    return dict(by_chain)
 
 
 def _with(known: tuple[Held, ...], effect: HoldEvent) -> tuple[Held, ...]:
-    said = (effect.key, effect.at, effect.items, effect.trigger)
-    return (*known, Held(*said, effect.event, effect.event_id, effect.by_run))
+    facts = (effect.key, effect.at, effect.items, effect.trigger)
+    return (*known, Held(*facts, effect.event, effect.event_id, effect.by_run))
 
 
 HELD_EVENTS: Final = Table(
@@ -122,10 +122,10 @@ async def firings_by_events(store: Store, chains: Iterable[str]) -> dict[str, tu
         " and result = 'firing.fired.event' order by at desc, id desc limit ?2) order by c.value, f.at desc",
         (listed(chains), MOST_FIRINGS),
     )
-    found: dict[str, tuple[float, ...]] = {}
+    times: dict[str, tuple[float, ...]] = {}
     for chain, at in rows:
-        found[str(chain)] = (*found.get(str(chain), ()), as_float(at))
-    return found
+        times[str(chain)] = (*times.get(str(chain), ()), as_float(at))
+    return times
 
 
 def _firings_with(moments: tuple[float, ...], effect: RecordFiring) -> tuple[float, ...]:
@@ -151,8 +151,8 @@ SET_SCHEDULE: Final = Write(
 
 
 def _set(batch: "Batch", job: Job, effect: SetSchedule) -> None:
-    said = (effect.words, effect.since, effect.due, effect.timer, effect.runs, effect.last_due)
-    batch.row(SET_SCHEDULE, (effect.chain, *said, effect.at))
+    facts = (effect.words, effect.since, effect.due, effect.timer, effect.runs, effect.last_due)
+    batch.row(SET_SCHEDULE, (effect.chain, *facts, effect.at))
 
 
 async def schedule_standings(store: Store, chains: Iterable[str]) -> dict[str, ScheduleStanding]:
@@ -206,12 +206,12 @@ FILE_GONE: Final = Write("delete from watched_files where glob = ? and path = ?"
 
 async def known_files(store: Store) -> dict[str, dict[str, str]]:
     """The last reported state of each file, by watched glob and by path."""
-    found: dict[str, dict[str, str]] = {
+    by_chain: dict[str, dict[str, str]] = {
         str(glob): {} for (glob,) in await store.read("select glob from watched_globs")
     }
     for glob, path, signature in await store.read("select glob, path, signature from watched_files"):
-        found.setdefault(str(glob), {})[str(path)] = str(signature)
-    return found
+        by_chain.setdefault(str(glob), {})[str(path)] = str(signature)
+    return by_chain
 
 
 WATCHED_FILES: Final = Table(writes=(UNWATCH, UNWATCH_FILES, WATCH, FILE_GONE, KEEP_FILE))
