@@ -64,12 +64,16 @@ class LogLayout(NamedTuple):
     `usual_place` is what the paths of its files end in, for a file that can't be read. `beside` are globs of further
     logs of a session, such as its sub-agents', relative to its own log, whose name (without its suffix) is `{name}`
     in them: the scanner gets their beginnings. Logs whose names begin with one of `no_sessions`
-    do not belong to any session.
+    do not belong to any session. `calls` is how the calls of its sessions are read, `final_message` finds the last
+    message in the lines of a log, newest first, and `message_in` is the text that a line adds to the conversation.
     """
 
     name: str
     start: Callable[[str], Scan]
     load: Callable[[str], Scan]
+    calls: CallLayout
+    final_message: Callable[[Iterable[bytes]], str | None]
+    message_in: Callable[[bytes], Said | None]
     recognises: Callable[[str, bytes], bool]
     usual_place: re.Pattern[str]
     names_process: bool
@@ -89,12 +93,14 @@ class DirectoryLayout(NamedTuple):
     whose heads identify it. With `goes_by_id` a session is the same wherever its directory is moved to. With
     `logs_come_and_go` a log that is no longer there is finished: another log of its name is a new one. `artifacts` is
     the directory in it at which a contract's paths begin, "" for the session's directory. `outcomes` are the files with
-    outcomes in the layout's own words, each with the function that makes an outcome of its object.
+    outcomes in the layout's own words, each with the function that makes an outcome of its object. `calls` is how the
+    calls of its sessions are read.
     """
 
     name: str
     start: Callable[[str], Scan]
     load: Callable[[str], Scan]
+    calls: CallLayout
     recognises: Callable[[frozenset[str], Heads], bool]
     markers: tuple[str, ...]
     documents: tuple[str, ...]
@@ -132,10 +138,31 @@ class Layouts(NamedTuple):
         )
 
 
+class LayoutModule(Protocol[State]):
+    """What the module of every layout provides."""
+
+    @property
+    def LAYOUT(self) -> str: ...
+
+    @property
+    def SCANNER(self) -> TranscriptScanner[State]: ...
+
+    @property
+    def CALLS(self) -> CallLayout: ...
+
+
+class LogModule(LayoutModule[State], Protocol[State]):
+    """What the module of a layout of growing files provides; see `LogLayout`."""
+
+    def recognises_log(self, name: str, head: bytes) -> bool: ...
+
+    def final_message(self, newest_first: Iterable[bytes]) -> str | None: ...
+
+    def message_in(self, line: bytes) -> Said | None: ...
+
+
 def log_layout(
-    name: str,
-    scanner: TranscriptScanner[State],
-    recognises: Callable[[str, bytes], bool],
+    module: LogModule[State],
     usual_place: str,
     *,
     names_process: bool,
@@ -143,28 +170,24 @@ def log_layout(
     no_sessions: tuple[str, ...] = (),
 ) -> LogLayout:
     """A layout of growing files; `usual_place` is a regular expression."""
-    start, load = _with(scanner)
-    place = re.compile(f"(?:{usual_place})$")
+    start, load = _with(module.SCANNER)
     return LogLayout(
-        name=name,
+        name=module.LAYOUT,
         start=start,
         load=load,
-        recognises=recognises,
-        usual_place=place,
+        calls=module.CALLS,
+        final_message=module.final_message,
+        message_in=module.message_in,
+        recognises=module.recognises_log,
+        usual_place=re.compile(f"(?:{usual_place})$"),
         names_process=names_process,
         beside=beside,
         no_sessions=no_sessions,
     )
 
 
-class DirectoryModule(Protocol[State]):
+class DirectoryModule(LayoutModule[State], Protocol[State]):
     """What the module of a layout of run directories provides; see `DirectoryLayout`."""
-
-    @property
-    def LAYOUT(self) -> str: ...
-
-    @property
-    def SCANNER(self) -> TranscriptScanner[State]: ...
 
     @property
     def MARKERS(self) -> tuple[str, ...]: ...
@@ -192,6 +215,7 @@ def directory_layout(
         name=module.LAYOUT,
         start=start,
         load=load,
+        calls=module.CALLS,
         recognises=module.recognises_directory,
         markers=module.MARKERS,
         documents=module.DOCUMENTS,
@@ -216,21 +240,13 @@ def _with(scanner: TranscriptScanner[State]) -> tuple[Callable[[str], Scan], Cal
 LAYOUTS: Final = Layouts(
     logs=(
         log_layout(
-            claude_code.LAYOUT,
-            claude_code.SCANNER,
-            claude_code.recognises_log,
+            claude_code,
             r"/projects/[^/]+/[0-9a-f-]{36}\.jsonl",
             names_process=True,
             beside=("{name}/subagents/*.jsonl",),
             no_sessions=("agent-",),
         ),
-        log_layout(
-            codex.LAYOUT,
-            codex.SCANNER,
-            codex.recognises_log,
-            r"/rollout-[^/]+\.jsonl",
-            names_process=True,
-        ),
+        log_layout(codex, r"/rollout-[^/]+\.jsonl", names_process=True),
     ),
     directories=(
         directory_layout(ctcp, goes_by_id=False),
@@ -239,28 +255,22 @@ LAYOUTS: Final = Layouts(
         directory_layout(show, goes_by_id=False, outcomes=((show.VERDICT, show.gate_verdict),)),
     ),
 )
-"""What Runward reads. Adding a layout means adding an entry here."""
+"""What Runward reads. A new layout is a module and its entry here; everything else follows from the entry."""
 
 CALLS: Final[Mapping[str, CallLayout]] = {
     native.LAYOUT: call_readers.CALLS,
-    claude_code.LAYOUT: claude_code.CALLS,
-    codex.LAYOUT: codex.CALLS,
-    ctcp.LAYOUT: ctcp.CALLS,
-    adjutant.LAYOUT: adjutant.CALLS,
-    lionagi.LAYOUT: lionagi.CALLS,
-    show.LAYOUT: show.CALLS,
+    **{each.name: each.calls for each in LAYOUTS.logs},
+    **{each.name: each.calls for each in LAYOUTS.directories},
 }
 """How the calls of a layout's sessions are read, by the layout's name."""
 
 FINAL_MESSAGES: Final[Mapping[str, Callable[[Iterable[bytes]], str | None]]] = {
-    claude_code.LAYOUT: claude_code.final_message,
-    codex.LAYOUT: codex.final_message,
+    each.name: each.final_message for each in LAYOUTS.logs
 }
 """How a layout's last message is found in the lines of a log, newest first, by the layout's name."""
 
 MESSAGES: Final[Mapping[str, Callable[[bytes], Said | None]]] = {
-    claude_code.LAYOUT: claude_code.message_in,
-    codex.LAYOUT: codex.message_in,
+    each.name: each.message_in for each in LAYOUTS.logs
 }
 """The text that a line of a layout's log adds to the conversation, by the layout's name."""
 

@@ -3,13 +3,14 @@
 `begin` (with `id`, `headless`, `at`), `end` (`ok` or `error`), `of` (a sub-agent's log), `work`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import NotJson, read_json
+from runward.handlers.layouts.call_readers import CallLayout, CallReader
 from runward.handlers.layouts.registry import Layouts, directory_layout, log_layout
-from runward.handlers.layouts.transcript import Close, Counts, Heads, KeepsState, LogLine, Resumed, Told
+from runward.handlers.layouts.transcript import Close, Counts, Heads, KeepsState, LogLine, Resumed, Said, Told
 from runward.handlers.model.sessions import Complaint, Document
 
 
@@ -76,13 +77,31 @@ def _take(told: Told, record: dict[str, JsonValue]) -> Told:
     return told
 
 
-def recognises_log(name: str, head: bytes) -> bool:
-    return name.endswith(".jsonl") and head.startswith(b'{"begin"')
+def _no_calls(name: str) -> CallReader:
+    raise AssertionError(f"no call of {name} is read")
+
+
+class _Logs:
+    SCANNER = TinyScanner(Tiny)
+    CALLS = CallLayout(_no_calls)
+
+    def __init__(self, name: str) -> None:
+        self.LAYOUT = name
+
+    def recognises_log(self, name: str, head: bytes) -> bool:
+        return name.endswith(".jsonl") and head.startswith(b'{"begin"')
+
+    def final_message(self, newest_first: Iterable[bytes]) -> str | None:
+        return None
+
+    def message_in(self, line: bytes) -> Said | None:
+        return None
 
 
 class _Directories:
     LAYOUT = "ctcp"
     SCANNER = TinyScanner(Tiny)
+    CALLS = CallLayout(_no_calls)
     MARKERS = ("status.json", "inner/status.json")
     DOCUMENTS = ("status.json", "inner/*.json")
     LOGS = ("events.jsonl",)
@@ -94,11 +113,7 @@ class _Directories:
 def layouts(log_name: str = "claude-code") -> Layouts:
     """The tiny layout as one of logs, under a name whose processes are looked for, and as one of directories."""
     return Layouts(
-        (
-            log_layout(
-                log_name, TinyScanner(Tiny), recognises_log, r"/known-[^/]*\.jsonl", names_process=True
-            ),
-        ),
+        (log_layout(_Logs(log_name), r"/known-[^/]*\.jsonl", names_process=True),),
         (directory_layout(_Directories(), goes_by_id=False),),
     )
 
