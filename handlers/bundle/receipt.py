@@ -121,11 +121,11 @@ class _Rule(NamedTuple):
     """What a field must be."""
 
     holds: Callable[[JsonValue], bool]
-    said: str
+    description: str
 
 
 def _or_null(rule: _Rule) -> _Rule:
-    return _Rule(lambda value: value is None or rule.holds(value), f"{rule.said} or null")
+    return _Rule(lambda value: value is None or rule.holds(value), f"{rule.description} or null")
 
 
 _TEXT: Final = _Rule(lambda value: isinstance(value, str), "a text")
@@ -244,7 +244,7 @@ def _held(fields: Fields, rules: dict[str, _Rule], within: str) -> Iterator[Fiel
         if key not in fields:
             yield FieldProblem(within + key, "the field is missing")
         elif not rule.holds(fields[key]):
-            yield FieldProblem(within + key, f"must be {rule.said}, and is {quoted(fields[key])}")
+            yield FieldProblem(within + key, f"must be {rule.description}, and is {quoted(fields[key])}")
 
 
 def _call_problems(call: JsonValue, name: str) -> Iterator[FieldProblem]:
@@ -253,7 +253,7 @@ def _call_problems(call: JsonValue, name: str) -> Iterator[FieldProblem]:
         return
     yield from _held(call, _CALL, f"{name}.")
     if not _TOKENS.holds(call.get("cost_tokens")):
-        yield FieldProblem(f"{name}.cost_tokens", f"must be {_TOKENS.said}")
+        yield FieldProblem(f"{name}.cost_tokens", f"must be {_TOKENS.description}")
 
 
 def _verification_problems(verification: Fields) -> Iterator[FieldProblem]:

@@ -23,8 +23,8 @@ def has_more_values(text: bytes, most: int = MOST_VALUES) -> bool:
     if len(text) <= most or text.count(b",") + text.count(b"[") + text.count(b"{") <= most:
         return False  # every value begins with one of the three; some may be in strings
     count = 0
-    for found in _STRING_OR_BEGIN.finditer(text):
-        count += text[found.start()] != 0x22
+    for token in _STRING_OR_BEGIN.finditer(text):
+        count += text[token.start()] != 0x22
         if count > most:
             return True
     return False
@@ -104,10 +104,10 @@ def moment_of(text: JsonValue) -> datetime | None:
             return datetime.fromisoformat(text)
         except ValueError:
             pass
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         return None
-    whole, fraction, offset = found.groups()
+    whole, fraction, offset = match.groups()
     zone = "+00:00" if offset is None or offset in "Zz" else offset
     try:
         moment = datetime.fromisoformat(f"{whole.replace(' ', 'T').upper()}{zone}")

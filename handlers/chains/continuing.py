@@ -414,11 +414,11 @@ def end_withdrawn_step(event: AttemptStarted, given: Given) -> Deciding:
     """
     name = chain_run_of(event.session_key)
     run = None if name is None else (yield from ask(ChainRunOf(name)))
-    # The order to withdraw the start and the start itself crossed.
     if run is None or run.status != "cancelled" or event.attempt != 1:
         return ()
     if all(step.session_key != event.session_key for step in run.steps.values()):
         return ()
+    # The start was withdrawn too late, so its session is ended instead.
     order = SessionCancelRequested(
         request=f"{event.key}/late",
         at=given.at,

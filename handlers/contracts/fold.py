@@ -89,8 +89,8 @@ def why_too_late(legs: Sequence[Leg], early: EarlyLegs, filled: Sequence[str]) -
     """
     # Times count only as evidence against a plan. Both searches are bounded, and what they don't find is not held
     # against it.
-    if early.found:
-        directory, thing = early.found[0]
+    if early.older:
+        directory, thing = early.older[0]
         return f"it came after a leg worked: in {quoted(directory)} lies {quoted(thing)}, which is older"
     for leg in legs:
         for filled_directory in filled:

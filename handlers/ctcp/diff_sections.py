@@ -50,7 +50,7 @@ def two_paths(text: str) -> list[tuple[str, str]]:
 
 def _unquoted(inside: str) -> str:
     """The text between the quotes, which is bytes: octal escapes are bytes of UTF-8."""
-    raw = _ESCAPE.sub(lambda found: _MEANINGS.get(found[1]) or chr(int(found[1], 8)), _as_bytes(inside))
+    raw = _ESCAPE.sub(lambda escape: _MEANINGS.get(escape[1]) or chr(int(escape[1], 8)), _as_bytes(inside))
     return raw.encode("latin-1").decode(errors="surrogateescape")
 
 
@@ -219,16 +219,16 @@ def _name(header: str, sides: list[str], diff: FileDiff) -> DiffFault | None:
     else:
         ways = [way for way in ways if way[0] == way[1]]
     if not ways:
-        said = (
+        problem = (
             "its lines name different files"
             if moves
             else "'diff --git' does not name one file as a/… and b/…"
         )
         if header.endswith("\r"):
-            said = (
+            problem = (
                 "its lines end in CR LF, which belong to the names: save it with LF alone, as git writes it"
             )
-        return fault._replace(message=said)
+        return fault._replace(message=problem)
     old, new = ways[0]
     is_new, is_gone = "new file" in diff.modes, "deleted file" in diff.modes
     if sides:

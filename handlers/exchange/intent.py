@@ -52,43 +52,43 @@ def parse_intent(content: bytes) -> Intent:
 
 def intent_to_json(intent: Intent) -> dict[str, JsonValue]:
     """The intent as parsed, with all fields of its action."""
-    told: dict[str, JsonValue] = {"action_type": intent.action_type, "reasoning": intent.reasoning}
+    fields: dict[str, JsonValue] = {"action_type": intent.action_type, "reasoning": intent.reasoning}
     for name in ("id", "principal_id"):
         if getattr(intent, name) is not None:
-            told[name] = getattr(intent, name)
+            fields[name] = getattr(intent, name)
     for name in FIELDS[intent.action_type]:
         if name in KEPT and name not in intent.named:
             continue
         value = getattr(intent, name)
-        told[name] = list(value) if isinstance(value, tuple) else value
-    return told
+        fields[name] = list(value) if isinstance(value, tuple) else value
+    return fields
 
 
 def as_intent(intent: Intent) -> dict[str, JsonValue]:
     """The intent as a line that parses to the same intent."""
-    told = intent_to_json(intent)
-    return {key: value for key, value in told.items() if value is not None or key in intent.named}
+    fields = intent_to_json(intent)
+    return {key: value for key, value in fields.items() if value is not None or key in intent.named}
 
 
 def shown(intent: Intent) -> dict[str, JsonValue]:
     """The intent as results show it: long content and code are cut."""
-    told = intent_to_json(intent)
+    fields = intent_to_json(intent)
     for name in ("content", "code"):
-        text = told.get(name)
+        text = fields.get(name)
         if isinstance(text, str) and len(text) > SHOWN:
-            told[name] = text[:SHOWN] + "..."
-    return told
+            fields[name] = text[:SHOWN] + "..."
+    return fields
 
 
-def without_content(told: JsonValue) -> JsonValue:
+def without_content(answer: JsonValue) -> JsonValue:
     """An intent, or the result of an action, without what others pay for: content, code, and what code returned or said.
 
     Only who paid gets these, with the result itself.
     """
-    if not isinstance(told, dict):
-        return told
-    less = {key: None if key in _PAID else value for key, value in told.items()}
-    if _is_said_by_code(told):
+    if not isinstance(answer, dict):
+        return answer
+    less = {key: None if key in _PAID else value for key, value in answer.items()}
+    if _is_said_by_code(answer):
         less["message"] = WHY_IS_PAID
     for name in ("data", "artifact"):
         if name in less:
@@ -96,9 +96,9 @@ def without_content(told: JsonValue) -> JsonValue:
     return less
 
 
-def _is_said_by_code(told: Mapping[str, JsonValue]) -> bool:
+def _is_said_by_code(result: Mapping[str, JsonValue]) -> bool:
     """Whether code may have written the message of this result: then it may have what code read."""
-    code, consumed = told.get("error_code"), told.get("resources_consumed")
+    code, consumed = result.get("error_code"), result.get("resources_consumed")
     has_run_code = isinstance(consumed, dict) and "cpu_seconds" in consumed
     return has_run_code and code in _SAID_BY_CODE
 
@@ -180,18 +180,18 @@ class Refused(Exception):
 
 def result_to_json(result: ActionResult) -> dict[str, JsonValue]:
     """The ActionResult of the seed: absent fields are left out, except `success`, `message` and `data`."""
-    told: dict[str, JsonValue] = {"success": result.success, "message": result.message, "data": result.data}
+    fields: dict[str, JsonValue] = {"success": result.success, "message": result.message, "data": result.data}
     if result.resources_consumed is not None:
-        told["resources_consumed"] = dict(result.resources_consumed)
+        fields["resources_consumed"] = dict(result.resources_consumed)
     if result.charged_to is not None:
-        told["charged_to"] = result.charged_to
+        fields["charged_to"] = result.charged_to
     if result.error_code is not None:
         kind = CODES[result.error_code]
-        told |= {
+        fields |= {
             "error_code": result.error_code,
             "error_category": kind.category,
             "retriable": kind.retriable,
         }
         if result.error_details is not None:
-            told["error_details"] = dict(result.error_details)
-    return told
+            fields["error_details"] = dict(result.error_details)
+    return fields

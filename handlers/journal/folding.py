@@ -179,24 +179,24 @@ class _Told:
 @dataclass(slots=True)
 class _Folding:
     key: str
-    told: _Told
+    journal: _Told
     lacking: set[str] = field(default_factory=set)
     _contract: Contract | None = None
     _is_known: bool = True
     """Whether the lines say what the contract is."""
 
     def effects(self) -> Iterator[Effect]:
-        started = next(iter(self.told.all(_Started)), None)
+        started = next(iter(self.journal.all(_Started)), None)
         if started is None:
             return
         yield self._opened(started)
         yield from self._planned()
-        resumed = {line.attempt: line for line in self.told.all(_Resumed)}
-        finished = {line.attempt: line for line in self.told.all(_Finished)}
+        resumed = {line.attempt: line for line in self.journal.all(_Resumed)}
+        finished = {line.attempt: line for line in self.journal.all(_Finished)}
         attempt, begun, status = 1, started.hash, "running"
         while True:
             end = finished.get(attempt)
-            change = None if end is None else self.told.of(_Changed, end.hash)
+            change = None if end is None else self.journal.of(_Changed, end.hash)
             if end is None or change is None:
                 return
             # The contract may have been replaced by the launcher's just before the verdict, and the verdict is about
@@ -212,7 +212,7 @@ class _Folding:
             yield self._resumed(following, status)
 
     def _opened(self, line: _Started) -> OpenSession:
-        snapshot = self.told.of(_Snapshotted, line.hash)
+        snapshot = self.journal.of(_Snapshotted, line.hash)
         basis = None
         if snapshot is not None:
             basis = snapshot.basis
@@ -242,15 +242,15 @@ class _Folding:
         )
 
     def _planned(self) -> Iterator[Effect]:
-        for refused in self.told.all(_NotFolded):
+        for refused in self.journal.all(_NotFolded):
             yield RefuseFold(self.key, refused.problem)
-        for folded in self.told.all(_LegsFolded):
+        for folded in self.journal.all(_LegsFolded):
             self._take_contract(folded.contract)
             is_there = self._contract is not None or not self._is_known
             yield FoldContract(self.key, self._contract_text(), folded.basis if is_there else None)
 
     def _held(self, event_hash: str) -> Iterator[Effect]:
-        held = self.told.of(_Held, event_hash)
+        held = self.journal.of(_Held, event_hash)
         if held is not None:
             self._take_contract(held.contract)
             yield HoldToLaunch(self.key, self._contract_text(), held.problem)
@@ -278,7 +278,7 @@ class _Folding:
             tuple(EvidenceRef(each.kind, each.id, each.label) for each in evidence),
         )
         source: Source = self._known(f"{history}/source", change.source, "daemon")
-        verified = self.told.of(_Verified, end.hash)
+        verified = self.journal.of(_Verified, end.hash)
         return EndAttempt(
             key=self.key,
             attempt=end.attempt,

@@ -326,14 +326,14 @@ class CallsState:
     """What is known so far.
 
     `first` is the call that will get a reply's tokens, "" if its first call already has them. `held` are
-    tokens that were reported before any call, `told` those that go with a call's output. `failed` are failed calls.
+    tokens that were reported before any call, `reported` those that go with a call's output. `failed` are failed calls.
     """
 
     ordinal: int | None = None
     first: str | None = None
     returned: bool = False
     held: int | None = None
-    told: dict[str, int] = field(default_factory=dict)
+    reported: dict[str, int] = field(default_factory=dict)
     failed: tuple[str, ...] = ()
     thread: str | None = None
 
@@ -467,7 +467,7 @@ class CodexCalls:
         failed = bool(exit_code) or call in self._state.failed
         if isinstance(content, dict) and isinstance(content.get("success"), bool):
             failed = failed or content["success"] is False
-        tokens = self._state.told.pop(call, None)
+        tokens = self._state.reported.pop(call, None)
         if failed:
             return Returned(
                 place=place,
@@ -530,9 +530,9 @@ class CodexCalls:
     def _spend(self, spent: int) -> None:
         state = self._state
         if state.first:
-            state.told[state.first] = spent
-            while len(state.told) > _IDS_KEPT:
-                del state.told[next(iter(state.told))]
+            state.reported[state.first] = spent
+            while len(state.reported) > _IDS_KEPT:
+                del state.reported[next(iter(state.reported))]
             state.first = None
         elif state.first is None:
             state.held = spent

@@ -121,9 +121,9 @@ def records(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iter
 def _fixed(file: str, number: int, content: bytes, why: str, unreadable: Unreadable) -> Iterator[JsonValue]:
     """The objects in a line that is not JSON: without its NULs, and one by one where some are glued."""
     text = content.replace(b"\0", b"").decode(errors="replace")
-    place, found, torn = 0, 0, 0
+    place, objects, torn = 0, 0, 0
     while (place := _skip_blank(text, place)) < len(text):
-        if found == MOST_GLUED:
+        if objects == MOST_GLUED:
             torn += 1
             break
         try:
@@ -135,9 +135,9 @@ def _fixed(file: str, number: int, content: bytes, why: str, unreadable: Unreada
                 break
             place = border + 1
         else:
-            found += 1
+            objects += 1
             yield value
-    if torn or not found:
+    if torn or not objects:
         unreadable.add(file, number, why)
 
 

@@ -126,7 +126,7 @@ class LegsBefore(Question["EarlyLegs | Unreadable"], frozen=True):
 class EarlyLegs(NamedTuple):
     """The legs' directories that contain something older than the plan, each with one such thing, below the root."""
 
-    found: tuple[tuple[str, str], ...]
+    older: tuple[tuple[str, str], ...]
 
 
 class ProducedBy(Question["ProducedFiles | None"], frozen=True):

@@ -55,7 +55,7 @@ def question(run: Path, planned: os.stat_result, *paths: str, within: bool = Tru
 def early(run: Path, planned: os.stat_result, *paths: str) -> dict[str, str]:
     answer = early_legs(question(run, planned, *paths))
     assert isinstance(answer, EarlyLegs)
-    return dict(answer.found)
+    return dict(answer.older)
 
 
 def test_what_lay_there_before_the_plan_is_found_at_any_depth(run: Path) -> None:
