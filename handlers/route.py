@@ -13,7 +13,7 @@ from runward.handlers import approvals, invocations, notices, requests, schedule
 from runward.handlers.bundle import orders
 from runward.handlers.chains import continuing, firing, gather
 from runward.handlers.contracts import files
-from runward.handlers.exchange import act, told
+from runward.handlers.exchange import act, results
 from runward.handlers.journal import lines
 from runward.handlers.model.approvals import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.model.asking import Given
@@ -212,7 +212,7 @@ ROUTES: Final = (
     _route(ArtifactFilesNamed, "outcomes/files", recording.hash_files, _artifact_files),
     _route(IntentMade, "exchange/act", act.carry_out),
     _route(ActionRequested, "exchange/act", act.carry_out),
-    _route(ActionTaken, "exchange/tell", told.tell_result),
+    _route(ActionTaken, "exchange/tell", results.tell_result),
     _route(PrincipalCreateRequested, "exchange/create", act.create_as_asked),
     _route(MintRequested, "exchange/mint", act.mint_units),
 )

@@ -13,7 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.rundir.opening import DIRECTORY, NotRegular, open_in_run, opened
 from runward.daemon.rundir.session_logs import UNREAD, Growing
-from runward.handlers.exchange.told import RESULTS
+from runward.handlers.exchange.results import RESULTS
 
 _APPEND: Final = (
     os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY

@@ -147,7 +147,7 @@ def told_actions(
 
     Those up to the `last` one are left out.
     """
-    from runward.handlers.exchange.told import TakenAction, told_by_action  # `session show` does without
+    from runward.handlers.exchange.results import TakenAction, told_by_action  # `session show` does without
 
     before = last.at
     row = connection.execute("select run from intent_files where session_key = ?", (session_key,)).fetchone()

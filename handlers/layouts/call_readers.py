@@ -23,7 +23,7 @@ from runward.handlers.calls import (
     Unusable,
     VerificationTold,
 )
-from runward.handlers.exchange.told import CALL, NAMES
+from runward.handlers.exchange.results import CALL, NAMES
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.foreign_values import (
     document_object,

@@ -37,7 +37,7 @@ from runward.handlers.outcomes.reading import InvalidOutcome, outcome_in, read_o
 ADDED: Final = "artifact.added"
 
 
-def told(session: Session, kept: Sequence[RecordArtifact], at: float) -> Asking[Effects]:
+def announced(session: Session, kept: Sequence[RecordArtifact], at: float) -> Asking[Effects]:
     """One event for each artifact. The same content of the same attempt is the same event."""
     if not kept or not (yield from ask(ListenersTo(ADDED))):
         return ()
@@ -130,7 +130,7 @@ def add_artifact(event: ArtifactAddRequested, given: Given) -> Deciding:
         why = f"{what} is not added, as {event.said_by} asked: {made}"
         return (Explain(event.session_key, "refused", why),)
     assert session is not None, "it was asked for"
-    heard = yield from told(session, (made,), given.at)
+    heard = yield from announced(session, (made,), given.at)
     explained = Explain(event.session_key, "decided", f"{what} is added, as {event.said_by} asked")
     return made, explained, *heard, *named((made,), given.at, event.key)
 
@@ -294,4 +294,4 @@ def outcomes_changed(event: OutcomesChanged, given: Given) -> Deciding:
     # No step of a chain uses them. Otherwise it could use an outcome that its session replaced by an invalid one at its
     # end.
     provisional = tuple(replace(each, is_provisional=True) for each in kept)
-    return (*provisional, *(yield from told(session, kept, given.at)))
+    return (*provisional, *(yield from announced(session, kept, given.at)))

@@ -69,7 +69,7 @@ from runward.handlers.model.sessions import (
 )
 from runward.handlers.notices import notices
 from runward.handlers.outcomes.recording import NO_OUTCOMES, Recorded, named, recorded
-from runward.handlers.outcomes.recording import told as artifacts_told
+from runward.handlers.outcomes.recording import announced as artifacts_told
 from runward.handlers.sessions import late
 from runward.handlers.sessions.opened import held_to_launch, is_as_launched
 
