@@ -19,7 +19,7 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Delayed, Part, delayed
 from runward.daemon.faults import point
 from runward.daemon.processes.cancelling import WORD
-from runward.daemon.processes.ending_runs import NotTold, Told
+from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import Sight
 from runward.daemon.store.store import Store
@@ -311,7 +311,7 @@ class CancelOrders(Part):
     store: Store
     clock: Clock
     log: structlog.typing.FilteringBoundLogger
-    answers: dict[int, Told | NotTold] = field(default_factory=dict)
+    answers: dict[int, EndOrdered | EndNotOrdered] = field(default_factory=dict)
     """The results of orders that could not be marked as carried out, by their events."""
     inherited: frozenset[int] = frozenset()
     """The open orders of earlier daemons, by their events: they may have been given."""
@@ -357,7 +357,7 @@ class CancelOrders(Part):
         await self._mark(owed, self.answers[owed.event])
         del self.answers[owed.event]
 
-    async def _mark(self, owed: OwedCancellation, answer: Told | NotTold) -> None:
+    async def _mark(self, owed: OwedCancellation, answer: EndOrdered | EndNotOrdered) -> None:
         reached, outcome = self._outcome(owed, answer)
         row = (self.clock.now(), reached, outcome, owed.event)
         try:
@@ -368,19 +368,19 @@ class CancelOrders(Part):
             pass  # marked already, by a commit that seemed to have failed
         self.log.info("cancel.carried_out", session=owed.key, told=reached, outcome=outcome)
 
-    def _outcome(self, owed: OwedCancellation, answer: Told | NotTold) -> tuple[bool | None, str]:
+    def _outcome(self, owed: OwedCancellation, answer: EndOrdered | EndNotOrdered) -> tuple[bool | None, str]:
         """Whether any process got the order (None if that can't be known), and the outcome in words."""
-        if isinstance(answer, Told):
+        if isinstance(answer, EndOrdered):
             return True, answer.who
         if answer.too_late and owed.event in self.inherited:
             return None, f"{answer.why}; a killed daemon may already have asked it to end"
         return False, answer.why
 
-    def _tell(self, owed: OwedCancellation) -> Told | NotTold:
+    def _tell(self, owed: OwedCancellation) -> EndOrdered | EndNotOrdered:
         """Leave the note and send the signal. Raises OSError for what may work later."""
         host = owed.processes.host
         if not is_here(host, self.processes.host()):
-            return NotTold(f"its processes run on {host}")
+            return EndNotOrdered(f"its processes run on {host}")
         if owed.is_kill:
             # A daemon that was replaced must not kill: its successor may have begun another attempt in this
             # run.
@@ -391,7 +391,7 @@ class CancelOrders(Part):
         # The note comes before the signal, so that the launcher finds it.
         place = self.files.leave_word(owed.directory, WORD, word)
         if isinstance(place, Gone):
-            return NotTold("its directory is gone", too_late=True)
+            return EndNotOrdered("its directory is gone", too_late=True)
         if isinstance(place, Unreadable):
             raise OSError(0, f"its directory can't be read: {place.why}")
         if place.problem is not None:

@@ -21,13 +21,13 @@ class RunPlace(NamedTuple):
     problem: str | None = None
 
 
-class Told(NamedTuple):
+class EndOrdered(NamedTuple):
     """A process got the order to end; `who` says which."""
 
     who: str
 
 
-class NotTold(NamedTuple):
+class EndNotOrdered(NamedTuple):
     """No process could get the order to end, and asking again changes nothing.
 
     `too_late`: because nothing is left of the run, perhaps due to an earlier try.
@@ -42,7 +42,7 @@ _MARK = b"RUNWARD_RUN_DIR="
 _LARGEST_ENVIRONMENT = 4 << 20
 
 
-def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
+def tell_to_end(processes: RunProcesses, place: RunPlace) -> EndOrdered | EndNotOrdered:
     """Tell the launcher to end its run as cancelled; if the launcher has ended, the command itself, by SIGTERM.
 
     What a run directory names may be wrong or a trap. So a process is held by a descriptor before it is compared with the
@@ -60,12 +60,12 @@ def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
         except PermissionError:
             why = "may not be signalled by the daemon"
         if why is None:
-            return Told(f"{who} was told")
+            return EndOrdered(f"{who} was told")
         whys.append(f"{who} {why}")
         if why != _GONE:
             break  # a live launcher that may not be signalled is not bypassed
     too_late = bool(whys) and all(each.endswith(_GONE) for each in whys)
-    return NotTold("; ".join(whys) or "its files name no process", too_late)
+    return EndNotOrdered("; ".join(whys) or "its files name no process", too_late)
 
 
 def _signal(process: int, number: int) -> None:
@@ -163,7 +163,7 @@ _PATIENCE: Final = 5.0
 """Seconds for which to search for new processes. Of a tree that keeps forking, the known processes are killed."""
 
 
-def end_tree(processes: RunProcesses, directory: str) -> Told | NotTold:
+def end_tree(processes: RunProcesses, directory: str) -> EndOrdered | EndNotOrdered:
     """Kill all processes of a run whose launcher did not end it. Raises OSError where the machine refuses for now.
 
     A process belongs to the run if it descends from one of the two recorded, or has the run's directory in its
@@ -179,14 +179,14 @@ def end_tree(processes: RunProcesses, directory: str) -> Told | NotTold:
                 if descriptor is not None:
                     _hold(held, recorded.pid, descriptor)
         if not held:
-            return NotTold("its launcher and its process have ended", too_late=True)
+            return EndNotOrdered("its launcher and its process have ended", too_late=True)
         # Stopped processes fork no more, so the search is repeated until it finds nobody new.
         while _stop_more(held, directory) and time.monotonic() < give_up:
             pass
         # Killed only when all are stopped: none can start another while it sees the others die.
         for descriptor in held.values():
             _send(descriptor, signal.SIGKILL)
-        return Told(f"{len(held)} processes were killed")
+        return EndOrdered(f"{len(held)} processes were killed")
     finally:
         for descriptor in held.values():
             os.close(descriptor)

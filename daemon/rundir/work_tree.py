@@ -57,7 +57,7 @@ _STAGED: Final = (
 )
 
 
-class _NotTold(Exception):
+class _NoAnswer(Exception):
     """Git doesn't answer, or exceeds the bounds."""
 
 
@@ -68,7 +68,7 @@ def work_tree_since(cwd: str, since: float) -> WorkTree | None:
     deadline = time.monotonic() + PATIENCE_S
     try:
         return _asked(cwd, since, deadline)
-    except (_NotTold, OSError):
+    except (_NoAnswer, OSError):
         return None  # the summary is shorter then; nothing depends on it
 
 
@@ -88,7 +88,7 @@ def checked_out(worktree: str) -> CheckedOut | None:
     try:
         commit = _run(("rev-parse", "--verify", "HEAD^{commit}"), worktree, own, deadline).strip()
         staged = _run((*_STAGED, commit, "--"), worktree, own, deadline)
-    except (_NotTold, OSError):
+    except (_NoAnswer, OSError):
         return None
     return CheckedOut(commit, hashlib.sha256(staged.encode()).hexdigest() if staged else None)
 
@@ -98,7 +98,7 @@ def _asked(cwd: str, since: float, deadline: float) -> WorkTree:
     lines = places.split("\n")
     common = _run(("rev-parse", "--git-common-dir"), cwd, {}, deadline).rstrip("\n")
     if len(lines) != 4 or len(lines[2]) != _SHA1:
-        raise _NotTold
+        raise _NoAnswer
     top, git_directory, commit = lines[:3]
     objects = os.path.join(cwd, common, "objects")
     with tempfile.TemporaryDirectory(prefix="runward-git-") as ours:
@@ -111,7 +111,7 @@ def _asked(cwd: str, since: float, deadline: float) -> WorkTree:
         files = changed(_run(diff, top, where, deadline))
         try:
             made = _untracked(top, where, since, deadline)
-        except _NotTold:
+        except _NoAnswer:
             return WorkTree(top, commits, files, lacks_untracked=True)
         return WorkTree(top, commits, (*files, *made)[:MOST_FILES_OF_GIT])
 
@@ -170,7 +170,7 @@ def _borrow(ours: Path, git_directory: str, commit: str) -> None:
     with opened(os.path.join(git_directory, "index"), REGULAR) as descriptor:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_INDEX:
-            raise _NotTold
+            raise _NoAnswer
         with os.fdopen(os.dup(descriptor), "rb") as index:
             (ours / "index").write_bytes(index.read(_MOST_INDEX))
         # A file that changed at the moment the index was written has the index's time. Git reads such a file again,
@@ -179,10 +179,10 @@ def _borrow(ours: Path, git_directory: str, commit: str) -> None:
 
 
 def _run(arguments: tuple[str, ...], cwd: str, where: dict[str, str], deadline: float) -> str:
-    """Git's output. Raises `_NotTold` if it refuses, takes too long or prints too much."""
+    """Git's output. Raises `_NoAnswer` if it refuses, takes too long or prints too much."""
     left = deadline - time.monotonic()
     if left <= 0:
-        raise _NotTold
+        raise _NoAnswer
     process = subprocess.Popen(
         (*_GIT, *arguments),
         cwd=cwd,
@@ -205,7 +205,7 @@ def _run(arguments: tuple[str, ...], cwd: str, where: dict[str, str], deadline: 
         process.stdout.close()
         code = _end_of(process, deadline)
     if code != 0:
-        raise _NotTold
+        raise _NoAnswer
     return output.decode(errors="replace")
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from runward.daemon.launch.cgroup import end_run_in
-from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told, end_tree, tell_to_end
+from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace, end_tree, tell_to_end
 from runward.daemon.processes.proc import (
     ProcessIdentity,
     booted_at,
@@ -84,9 +84,9 @@ class Processes(Protocol):
         """
         ...
 
-    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold: ...
+    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> EndOrdered | EndNotOrdered: ...
 
-    def end_tree(self, processes: RunProcesses, directory: str) -> Told | NotTold:
+    def end_tree(self, processes: RunProcesses, directory: str) -> EndOrdered | EndNotOrdered:
         """Kill what is in a run's cgroup, its launcher and command, and all that descends from them, or says that it is of
         this directory.
         """
@@ -143,13 +143,13 @@ class RealProcesses:
     def state(self, process: RecordedProcess) -> ProcessState:
         return state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
 
-    def end_tree(self, processes: RunProcesses, directory: str) -> Told | NotTold:
+    def end_tree(self, processes: RunProcesses, directory: str) -> EndOrdered | EndNotOrdered:
         in_cgroup = 0 if processes.cgroup is None else end_run_in(processes.cgroup)
         answer = end_tree(processes, directory)
         if not in_cgroup:
             return answer
-        others = f", and {answer.who}" if isinstance(answer, Told) else ""
-        return Told(f"{in_cgroup} processes in its cgroup were killed{others}")
+        others = f", and {answer.who}" if isinstance(answer, EndOrdered) else ""
+        return EndOrdered(f"{in_cgroup} processes in its cgroup were killed{others}")
 
     def is_nowhere(self, process: RecordedProcess) -> bool:
         number = number_of(process.pid, process.start_ticks)
@@ -160,5 +160,5 @@ class RealProcesses:
             return None
         return seconds_since_start(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
 
-    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold:
+    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> EndOrdered | EndNotOrdered:
         return tell_to_end(processes, place)

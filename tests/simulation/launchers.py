@@ -20,7 +20,7 @@ from runward.daemon.launch import ticket
 from runward.daemon.launch.detached import BEGUN, FAILED, HELD, SUPERSEDED, TAKEN
 from runward.daemon.launch.record import EXIT, PROCESS, RUN, START, BegunAlready, NameTaken, RunDirectory
 from runward.daemon.launch.ticket import EpochOver, TicketHeld
-from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told
+from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
 from runward.daemon.rundir.liveness import WriterOf
 from runward.daemon.world.processes import Begun as HasBegun
 from runward.daemon.world.processes import NotBegun, NotRemoved
@@ -399,14 +399,14 @@ class SimulatedProcesses:
     def is_nowhere(self, process: RecordedProcess) -> bool:
         return self.state(process) == "gone"
 
-    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold:
+    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> EndOrdered | EndNotOrdered:
         """As the real one: the launcher, or where it is gone the command."""
         for each in (processes.launcher, processes.process):
             if each is not None and self._table.tell(each):
-                return Told(f"process {each.pid} was told")
-        return NotTold("all are gone", too_late=True)
+                return EndOrdered(f"process {each.pid} was told")
+        return EndNotOrdered("all are gone", too_late=True)
 
-    def end_tree(self, processes: RunProcesses, directory: str) -> Told | NotTold:
+    def end_tree(self, processes: RunProcesses, directory: str) -> EndOrdered | EndNotOrdered:
         raise AssertionError("no run of a history has a timeout")
 
     def age(self, process: RecordedProcess) -> float | None:

@@ -23,7 +23,7 @@ from runward.daemon.faults import point
 from runward.daemon.launch import record, ticket
 from runward.daemon.parts import notices
 from runward.daemon.parts.runs import CancelOrders
-from runward.daemon.processes.ending_runs import Told
+from runward.daemon.processes.ending_runs import EndOrdered
 from runward.daemon.rundir import journal_reading, journals
 from runward.daemon.rundir.session_files import NOTHING_READ
 from runward.daemon.store.store import Store
@@ -145,7 +145,7 @@ def without_telling_again(patch: pytest.MonkeyPatch) -> None:
 
     async def mark_first(self: CancelOrders, owed: starts.OwedCancellation) -> None:
         point("cancel.before")
-        await self._mark(owed, Told("its launcher was told"))
+        await self._mark(owed, EndOrdered("its launcher was told"))
         point("cancel.after")
         self._tell(owed)
 

@@ -9,7 +9,7 @@ import pytest
 
 from runward.daemon.launch import cgroup
 from runward.daemon.launch.cgroup import ContainmentUnavailable, cgroup_of, end_run_in
-from runward.daemon.processes.ending_runs import Told
+from runward.daemon.processes.ending_runs import EndOrdered
 from runward.daemon.world import processes
 from runward.handlers.model.sessions import RunProcesses
 
@@ -80,7 +80,7 @@ def test_ending_a_run_begins_with_its_cgroup_also_if_its_recorded_processes_are_
     monkeypatch.setattr(processes, "end_run_in", kill)
     answer = processes.RealProcesses().end_tree(RunProcesses(cgroup="/sys/fs/cgroup/runward-a-1f"), "/runs/a")
     assert killed == ["/sys/fs/cgroup/runward-a-1f"]
-    assert answer == Told("2 processes in its cgroup were killed")
+    assert answer == EndOrdered("2 processes in its cgroup were killed")
 
 
 def test_a_directory_elsewhere_is_not_a_cgroup(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.parts.runs import CancelOrders
 from runward.daemon.processes.cancelling import WORD
-from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told
+from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
 from runward.daemon.store.tables.starts import OwedCancellation
 from runward.handlers.model.requests import SessionCancelRequested
 from runward.handlers.model.sessions import RunProcesses
@@ -114,7 +114,7 @@ async def told_by_one_that_was_killed(
 ) -> None:
     """A run, and a daemon that is killed right after it told the run's launcher to end."""
 
-    async def end(self: CancelOrders, owed: OwedCancellation, answer: Told | NotTold) -> None:
+    async def end(self: CancelOrders, owed: OwedCancellation, answer: EndOrdered | EndNotOrdered) -> None:
         """It doesn't come to mark that."""
 
     with monkeypatch.context() as ending:

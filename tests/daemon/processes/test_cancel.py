@@ -14,7 +14,7 @@ from tests.daemon.launching import Launcher, members
 from tests.waiting import wait_for
 
 from runward.daemon.processes.cancelling import CANCEL, WORD, order_text, read_word
-from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told, tell_to_end
+from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace, tell_to_end
 from runward.daemon.processes.proc import current_boot_id, identity_of, read_stat
 from runward.daemon.rundir.run_directories import leave_word
 from runward.handlers.model.processes import RecordedProcess
@@ -62,7 +62,7 @@ def test_a_launcher_that_is_told_ends_its_run_as_cancelled_by_whom_and_why(launc
     processes = named(launcher, "run")
     answer = tell_to_end(processes, placed(launcher.directory("run")))
 
-    assert answer == Told(f"its launcher, process {process.pid}, was told")
+    assert answer == EndOrdered(f"its launcher, process {process.pid}, was told")
     assert process.wait() == 143
     ending = launcher.ending("run")
     assert (ending["cause"], ending["signal"], ending["exit_code"]) == ("cancelled", None, None)
@@ -72,7 +72,7 @@ def test_a_launcher_that_is_told_ends_its_run_as_cancelled_by_whom_and_why(launc
 def test_a_cancelled_tree_that_ignores_it_is_dead_after_the_grace(launcher: Launcher) -> None:
     process = running(launcher, "sh", "-c", DEAF, options=("--grace", "300ms"))
     wait_for((launcher.work / "up").exists, "the trap")
-    assert isinstance(tell_to_end(named(launcher, "run"), placed(launcher.directory("run"))), Told)
+    assert isinstance(tell_to_end(named(launcher, "run"), placed(launcher.directory("run"))), EndOrdered)
 
     assert process.wait() == 143
     assert launcher.ending("run")["cause"] == "cancelled"
@@ -114,7 +114,7 @@ def test_whatever_lies_there_instead_of_the_word_the_run_is_cancelled(
     status = launcher.directory("run").stat()
     answer = tell_to_end(named(launcher, "run"), RunPlace(status.st_uid, status.st_dev, status.st_ino))
 
-    assert isinstance(answer, Told)
+    assert isinstance(answer, EndOrdered)
     assert process.wait() == 143
     ending = launcher.ending("run")
     assert (ending["cause"], ending["signal"], ending["error"]) == ("cancelled", None, None)
@@ -127,7 +127,7 @@ def test_a_word_that_is_hard_to_write_down_does_not_keep_the_end_from_being_reco
     process = running(launcher, "sleep", "1000")
     place = placed(launcher.directory("run"), f'{{"said_by": "x", "reason": "{reason}"}}'.encode())
 
-    assert isinstance(tell_to_end(named(launcher, "run"), place), Told)
+    assert isinstance(tell_to_end(named(launcher, "run"), place), EndOrdered)
     assert process.wait() == 143
     assert launcher.ending("run")["cause"] == "cancelled"
     assert str(launcher.ending("run")["error"]).startswith("cancelled by x: ")
@@ -150,9 +150,9 @@ def test_where_the_launcher_is_gone_its_command_is_told_by_sigterm(launcher: Lau
 
     assert processes.process is not None
     answer = tell_to_end(processes, placed(launcher.directory("run")))
-    assert answer == Told(f"its process, process {processes.process.pid}, was told")
+    assert answer == EndOrdered(f"its process, process {processes.process.pid}, was told")
     wait_for(lambda: members(str(launcher.directory("run"))) == [], "the end of the command")
-    assert isinstance(tell_to_end(processes, placed(launcher.directory("run"))), NotTold)
+    assert isinstance(tell_to_end(processes, placed(launcher.directory("run"))), EndNotOrdered)
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_a_process_of_another_start_or_boot_is_never_told(
         theirs._replace(boot_id="of-yesterday"),
     ):
         answer = tell_to_end(RunProcesses(other, other), place)
-        assert isinstance(answer, NotTold)
+        assert isinstance(answer, EndNotOrdered)
         assert answer.why.count("is gone") == 2
     assert sleeper.poll() is None
 
@@ -182,7 +182,7 @@ def test_a_process_of_another_user_than_the_directory_is_never_told(
 ) -> None:
     place = placed(tmp_path)
     answer = tell_to_end(RunProcesses(None, recorded(sleeper.pid)), place._replace(owner=place.owner + 1))
-    assert isinstance(answer, NotTold)
+    assert isinstance(answer, EndNotOrdered)
     assert "belongs to user" in answer.why
     assert sleeper.poll() is None
 
@@ -193,11 +193,11 @@ def test_a_process_that_does_not_say_itself_that_it_is_of_the_run_is_not_told(
     trap = tmp_path / "trap"
     trap.mkdir()
     answer = tell_to_end(RunProcesses(None, recorded(sleeper.pid)), placed(trap))
-    assert isinstance(answer, NotTold)
+    assert isinstance(answer, EndNotOrdered)
     assert "only by the run's files" in answer.why
     assert sleeper.poll() is None
     by_the_launcher = RunProcesses(None, recorded(sleeper.pid), is_recorded=True)
-    assert isinstance(tell_to_end(by_the_launcher, placed(trap)), Told)
+    assert isinstance(tell_to_end(by_the_launcher, placed(trap)), EndOrdered)
 
 
 def test_a_thread_is_nobody_who_could_be_told_and_is_not_tried_again(tmp_path: Path) -> None:
@@ -209,14 +209,14 @@ def test_a_thread_is_nobody_who_could_be_told_and_is_not_tried_again(tmp_path: P
     ticks = read_stat(thread.native_id).start_ticks
     answer = tell_to_end(RunProcesses(None, RecordedProcess(thread.native_id, ticks, boot)), placed(tmp_path))
     stop.set()
-    assert isinstance(answer, NotTold)
+    assert isinstance(answer, EndNotOrdered)
     assert "is the number of a thread" in answer.why
 
 
 def test_the_daemon_itself_and_init_are_nobodys_run(tmp_path: Path) -> None:
     for pid in (os.getpid(), 1):
         answer = tell_to_end(RunProcesses(None, recorded(pid)), placed(tmp_path))
-        assert isinstance(answer, NotTold)
+        assert isinstance(answer, EndNotOrdered)
         assert "is not a run's" in answer.why
 
 
@@ -228,7 +228,7 @@ def test_a_directory_that_names_another_runs_launcher_cannot_have_it_told(
     trap.mkdir()
     answer = tell_to_end(named(launcher, "run"), placed(trap))
 
-    assert isinstance(answer, NotTold)
+    assert isinstance(answer, EndNotOrdered)
     assert "the launcher of another run" in answer.why
     assert process.poll() is None
     assert not (launcher.directory("run") / "exit.json").exists()
@@ -236,12 +236,12 @@ def test_a_directory_that_names_another_runs_launcher_cannot_have_it_told(
 
 def test_a_stopped_process_is_told_and_ends(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     sleeper.send_signal(signal.SIGSTOP)
-    assert isinstance(tell_to_end(RunProcesses(None, recorded(sleeper.pid)), placed(tmp_path)), Told)
+    assert isinstance(tell_to_end(RunProcesses(None, recorded(sleeper.pid)), placed(tmp_path)), EndOrdered)
     assert sleeper.wait(30) == -signal.SIGTERM
 
 
 def test_where_nobody_is_named_nobody_is_told(tmp_path: Path) -> None:
-    assert tell_to_end(RunProcesses(), placed(tmp_path)) == NotTold("its files name no process")
+    assert tell_to_end(RunProcesses(), placed(tmp_path)) == EndNotOrdered("its files name no process")
 
 
 def test_a_word_is_left_for_its_owner_alone_and_in_place_of_what_was_there(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_if_git_lists_too_many_untracked_files_the_rest_is_told(
 
     def refusing(arguments: tuple[str, ...], *rest: Any) -> str:
         if arguments[0] == "ls-files":
-            raise work_tree._NotTold
+            raise work_tree._NoAnswer
         return run(arguments, *rest)
 
     monkeypatch.setattr(work_tree, "_run", refusing)

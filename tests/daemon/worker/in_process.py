@@ -34,7 +34,7 @@ from runward.daemon.parts.answering import (
     no_rules,
 )
 from runward.daemon.parts.notices import NOBODY, Messenger
-from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told
+from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
 from runward.daemon.rundir.liveness import WriterOf
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.reading_bundles import told_actions_in
@@ -129,20 +129,22 @@ class ToldProcesses:
     def is_nowhere(self, process: RecordedProcess) -> bool:
         return self.state(process) == "gone"
 
-    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold:
+    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> EndOrdered | EndNotOrdered:
         for each in (processes.launcher, processes.process):
             if each is not None and each.pid not in self.gone:
                 self.told.append(each.pid)
-                return Told(f"process {each.pid} was told")
-        return NotTold("all are gone", too_late=True)
+                return EndOrdered(f"process {each.pid} was told")
+        return EndNotOrdered("all are gone", too_late=True)
 
-    def end_tree(self, processes: RunProcesses, directory: str) -> Told | NotTold:
+    def end_tree(self, processes: RunProcesses, directory: str) -> EndOrdered | EndNotOrdered:
         found = [each.pid for each in (processes.launcher, processes.process) if each is not None]
         living = [pid for pid in found if pid not in self.gone]
         self.killed += living
         self.gone |= set(living)
         return (
-            Told(f"{len(living)} processes were killed") if living else NotTold("all are gone", too_late=True)
+            EndOrdered(f"{len(living)} processes were killed")
+            if living
+            else EndNotOrdered("all are gone", too_late=True)
         )
 
     def age(self, process: RecordedProcess) -> float | None:
