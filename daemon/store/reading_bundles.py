@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.daemon.store.reading import STORE, open_to_read
+from runward.daemon.store.remembered_fields import FOLLOWED_ATTEMPT, FOLLOWED_LINES
 from runward.daemon.store.tables.prunings import PROGRESS
 from runward.handlers.model.part import Part, load_parts
+from runward.handlers.sessions.stored_fields import TRACED_SIZE, WATCHED
 
 if TYPE_CHECKING:
     from runward.handlers.calls import BeganAndEnded, Told
@@ -175,11 +177,12 @@ def told_actions_in(state: Path, session_key: str, count: int, last: LastTold = 
 
 
 ATTEMPTS: Final = (
-    "select a.session_key, a.attempt, a.started_at, a.ended_at, e.hash, e.payload ->> 'log_before',"
+    "select a.session_key, a.attempt, a.started_at, a.ended_at, e.hash, e.payload ->> 'log_before',"  # noqa: S608 # our own words
     " case when n.key is not null then n.payload ->> 'log_before'"
     "  when c.phase <> 'over' or not json_valid(c.state) then null"
-    "  when s.layout = 'native' then case when c.state ->> '$[2]' = a.attempt then c.state ->> '$[17][1]' end"
-    "  when c.state ->> '$[2][1]' = a.attempt then c.state ->> '$[2][20]' end"
+    "  when s.layout = 'native' then"
+    f" case when c.state ->> '{WATCHED['attempt']}' = a.attempt then c.state ->> '{TRACED_SIZE}' end"
+    f"  when c.state ->> '{FOLLOWED_ATTEMPT}' = a.attempt then c.state ->> '{FOLLOWED_LINES}' end"
     " from attempts a join sessions s on s.key = a.session_key"
     " left join events e on e.key = a.session_key || '#' || a.attempt || '/started'"
     " left join events n on n.key = a.session_key || '#' || (a.attempt + 1) || '/started'"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from runward.config.root import NATIVE
+from runward.handlers.sessions.stored_fields import WATCHED
 from runward.handlers.subjects import START, of_start
 
 
@@ -131,8 +132,9 @@ def open_runs(connection: sqlite3.Connection) -> list[OpenRun]:
     """The native runs that are recorded as running, last seen first."""
     # The plus before the row's number: else SQLite would read all cursors in that order, to find the few open ones.
     rows = connection.execute(
-        "select session_key, root, directory, json_extract(state, '$[8]'), json_extract(state, '$[9]'),"
-        " json_extract(state, '$[10]') from cursors where phase = 'open' and session_key >= ?1 || ':'"
+        f"select session_key, root, directory, json_extract(state, '{WATCHED['launcher']}'),"  # noqa: S608 # our own words
+        f" json_extract(state, '{WATCHED['process']}'), json_extract(state, '{WATCHED['host']}')"
+        " from cursors where phase = 'open' and session_key >= ?1 || ':'"
         " and session_key < ?1 || ';' order by +rowid desc limit ?2",
         (NATIVE, _MOST_OPEN),
     )

@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead, brought_up
+from runward.daemon.store.remembered_fields import ABOUT, CWD, REMEMBERED
 from runward.handlers.layouts.transcript import Told
 from runward.handlers.model.sessions import Complaint
 from runward.handlers.model.stored import Stored, as_json
@@ -18,8 +19,8 @@ _LONGEST_NAME: Final = 128
 class About(NamedTuple):
     """Where a session works, its first prompt, its model, and the tokens that it used.
 
-    The prompt is shortened to one line, and anything in it that looks like a secret is removed. `reading.py` reads
-    these fields by their positions.
+    The prompt is shortened to one line, and anything in it that looks like a secret is removed. Commands read
+    these fields.
     """
 
     cwd: str | None
@@ -54,7 +55,7 @@ class Remembered(NamedTuple):
 
     `scan` is the state of its layout's scanner; it is None before anything was read. `problems` are those of its files.
     `launcher` is the key of the launcher's session that it was started in, if that is known, and `is_asked` says that
-    its process was asked for it. `about` is what commands show of it. They find it by its position in the JSON.
+    its process was asked for it. `about` is what commands show of it: they read single fields (`remembered_fields.py`).
     """
 
     root: str
@@ -69,6 +70,9 @@ class Remembered(NamedTuple):
     version: int = STATE_VERSION
     about: About | None = None
 
+
+assert {name: f"$[{Remembered._fields.index(name)}]" for name in REMEMBERED} == REMEMBERED
+assert f"{ABOUT}[{About._fields.index('cwd')}]" == CWD
 
 _STORED: Final = Stored(Remembered)
 

@@ -30,6 +30,7 @@ from runward.handlers.sessions.over import (
     ended,
     judge,
 )
+from runward.handlers.sessions.stored_fields import FOLLOWED
 
 
 class Followed(NamedTuple):
@@ -45,7 +46,8 @@ class Followed(NamedTuple):
     its log that belong to the attempts that are over; None if that is not known. `seen_in` is where `process` was seen
     alive, or was named by a hook: only there is it dead if it can't be found. `absent` are processes that the tool's own
     files name and that this machine doesn't find, since `absent_since`. `moved_at` is the time of the last record at
-    the last look, if records have times. `alive_at` is when a process of the session was last known to be alive. Commands find it by its position in the JSON.
+    the last look, if records have times. `alive_at` is when a process of the session was last known to be alive. Commands read
+    single fields of it (`stored_fields.py`).
     """
 
     phase: Phase = "none"
@@ -75,6 +77,8 @@ class Followed(NamedTuple):
     moved_at: float | None = None
     alive_at: float | None = None
 
+
+assert {name: f"[{Followed._fields.index(name)}]" for name in FOLLOWED} == FOLLOWED
 
 NEVER_FOLLOWED: Final = Followed()
 

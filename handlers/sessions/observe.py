@@ -29,6 +29,7 @@ from runward.handlers.model.sessions import (
     Signature,
 )
 from runward.handlers.model.stored import Stored, as_json
+from runward.handlers.sessions.stored_fields import TRACED_SIZE, WATCHED
 
 Phase: TypeAlias = Literal["none", "open", "over"]
 
@@ -77,8 +78,7 @@ class Watched(NamedTuple):
     `signatures` are those of the documents as last read, `gone_since` is the time (Unix seconds) at which its
     process was first seen gone, `complaints` what is wrong with its files now, `plans` the digests of its plans.
     `sealed` says that the launcher itself declared the end. `traced` is how much of the trace belongs to the attempts
-    that are over; None if that is not known. `seen_in` says where its processes were seen alive. Commands find it by its
-    position in the JSON.
+    that are over; None if that is not known. `seen_in` says where its processes were seen alive. Commands read single fields of it (`stored_fields.py`).
     """
 
     signatures: tuple[tuple[str, Signature], ...] = ()
@@ -101,6 +101,9 @@ class Watched(NamedTuple):
     traced: TraceRead | None = None
     seen_in: Whereabouts | None = None
 
+
+assert {name: f"$[{Watched._fields.index(name)}]" for name in WATCHED} == WATCHED
+assert f"{WATCHED['traced']}[{TraceRead._fields.index('size')}]" == TRACED_SIZE
 
 NEVER_SEEN: Final = Watched()
 

@@ -9,6 +9,7 @@ from pydantic_core import from_json, to_json
 from runward.config.bundle import BundleRules, Scheme
 from runward.config.root import NATIVE
 from runward.daemon.store.reading_bundles import ATTEMPTS
+from runward.daemon.store.remembered_fields import ABOUT
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.prunings import PROGRESS
@@ -320,11 +321,11 @@ async def stretches(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[t
 async def reported(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Reported]:
     """The data for the summaries of these attempts, by session key and attempt."""
     rows = await store.read(
-        "select s.key, asked.value ->> 1,"
+        "select s.key, asked.value ->> 1,"  # noqa: S608 # our own words
         " (select h.reason_summary from status_history h where h.session_key = s.key and h.attempt = asked.value ->> 1"
         "  order by h.id desc limit 1),"
         " (select json_group_array(a.summary) from artifacts a where a.session_key = s.key and a.summary is not null),"
-        " case when s.layout <> ? then json_extract(c.state, '$[10]') end,"
+        f" case when s.layout <> ? then json_extract(c.state, '{ABOUT}') end,"
         " (select json_extract(e.payload, '$.declaration.cwd') from events e where e.key = s.key || '#1/started')"
         " from json_each(?) asked join sessions s on s.key = asked.value ->> 0 left join cursors c on c.key = s.key",
         (NATIVE, listed(attempts)),

@@ -12,11 +12,13 @@ from runward.config.root import NATIVE
 from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import packed_document
 from runward.daemon.store.reading_files import KeptFile
+from runward.daemon.store.remembered_fields import ABOUT, CWD
 from runward.daemon.store.tables import artifacts
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.transaction import as_float, listed
 from runward.handlers.model.files import RULES
 from runward.handlers.model.processes import bare_host
+from runward.handlers.sessions.stored_fields import WATCHED
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
@@ -39,16 +41,16 @@ if TYPE_CHECKING:
 
 ACTIVITY: Final = (
     "case when s.status <> 'running' then null when s.layout <> :native then c.activity"
-    " when coalesce(json_extract(c.state, '$[8]'), json_extract(c.state, '$[9]')) is not null"
-    " and coalesce(json_extract(c.state, '$[10]'), :here) in (:here, :host)"
+    f" when coalesce(json_extract(c.state, '{WATCHED['launcher']}'), json_extract(c.state, '{WATCHED['process']}')) is not null"
+    f" and coalesce(json_extract(c.state, '{WATCHED['host']}'), :here) in (:here, :host)"
     " then 'active' end"
 )
-"""What a session does. A native run works as long as its process does: where its launcher or its process is known (the
-fields 8 and 9 of what is remembered of its directory), here (10, as `is_here` says)."""
+"""What a session does. A native run works as long as its process does: where its launcher or its process is known, and
+it runs here, as `is_here` says."""
 
 
-_ABOUT: Final = "case when s.layout <> :native then json_extract(c.state, '$[10]') end"
-"""What is shown of a foreign session: field 10 of what is remembered about it."""
+_ABOUT: Final = f"case when s.layout <> :native then json_extract(c.state, '{ABOUT}') end"
+"""What is shown of a foreign session, of what is remembered about it."""
 
 
 class About(NamedTuple):
@@ -329,7 +331,7 @@ async def known(store: Store, keys: Iterable[str]) -> dict[str, Session]:
 async def working_directories(store: Store, keys: Iterable[str]) -> dict[str, str]:
     """Where these sessions work, if their files say it. One that began and ended in one look has no row yet."""
     rows = await store.read(
-        "select asked.value, coalesce(iif(asked.value glob ? || ':*', null, json_extract(c.state, '$[10][0]')),"
+        f"select asked.value, coalesce(iif(asked.value glob ? || ':*', null, json_extract(c.state, '{CWD}')),"  # noqa: S608 # our own words
         " (select e.payload ->> '$.declaration.cwd' from events e where e.key = asked.value || '#1/started'))"
         " from json_each(?) asked left join cursors c on c.key = asked.value",
         (NATIVE, listed(keys)),
