@@ -16,6 +16,7 @@ MOST: Final = 1 << 53
 
 DEFAULT_TYPE: Final = "generic"
 DEFAULT_METHOD: Final = "run"
+EVERYONE: Final = "*"
 
 _ID: Final[dict[str, JsonValue]] = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 _OPTIONAL_ID: Final[dict[str, JsonValue]] = {**_ID, "type": ["string", "null"]}
@@ -27,25 +28,36 @@ _ALLOWED: Final[dict[str, JsonValue]] = {
     ]
 }
 
+_PRICES: Final[Mapping[str, dict[str, JsonValue]]] = {
+    "read_price": {"description": "What others pay to the owner for a read.", **_COUNT, "default": 0},
+    "invoke_price": {
+        "description": "What others pay for an invocation. By default the price of the artifact.",
+        **_COUNT,
+        "default": 0,
+    },
+}
+_RIGHTS: Final[Mapping[str, dict[str, JsonValue]]] = {
+    "allow_read": {
+        "description": "Who may read: ids, everyone, or a contract.",
+        **_ALLOWED,
+        "default": [EVERYONE],
+    },
+    "allow_write": {"description": "Who may write in addition to the owner.", **_ALLOWED, "default": []},
+    "allow_invoke": {"description": "Who may invoke.", **_ALLOWED, "default": [EVERYONE]},
+}
+
 _POLICY: Final[Mapping[str, JsonValue]] = {
     "title": "Runward policy of an artifact: who may do what, and what it costs",
     "type": "object",
-    "properties": {
-        "read_price": {"description": "What others pay to the owner for a read.", **_COUNT, "default": 0},
-        "invoke_price": {
-            "description": "What others pay for an invocation. By default the price of the artifact.",
-            **_COUNT,
-            "default": 0,
-        },
-        "allow_read": {
-            "description": "Who may read: ids, everyone, or a contract.",
-            **_ALLOWED,
-            "default": ["*"],
-        },
-        "allow_write": {"description": "Who may write in addition to the owner.", **_ALLOWED, "default": []},
-        "allow_invoke": {"description": "Who may invoke.", **_ALLOWED, "default": ["*"]},
-    },
+    "properties": {**_PRICES, **_RIGHTS},
 }
+
+PRICES: Final = tuple(_PRICES)
+RIGHTS: Final = tuple(_RIGHTS)
+POLICY_DEFAULTS: Final[Mapping[str, JsonValue]] = {
+    name: each["default"] for name, each in (*_PRICES.items(), *_RIGHTS.items())
+}
+"""The policy of an artifact that has none. A policy with some of the keys gets the others from here."""
 
 
 class NotAnIntent(Exception):
@@ -410,6 +422,34 @@ def intent_schema() -> Mapping[str, JsonValue]:
     }
 
 
+class Kind(NamedTuple):
+    """The kind of an error, and whether the same action may succeed later."""
+
+    category: str
+    retriable: bool
+
+
+CODES: Final[Mapping[str, Kind]] = {
+    "not_found": Kind("resource", False),
+    "not_authorized": Kind("permission", False),
+    "insufficient_funds": Kind("resource", True),
+    "quota_exceeded": Kind("resource", True),
+    "invalid_argument": Kind("validation", False),
+    "invalid_type": Kind("validation", False),
+    "timeout": Kind("execution", True),
+    "runtime_error": Kind("execution", False),
+    "DELETED": Kind("resource", False),
+    "rate_limited": Kind("resource", True),
+    "depth_exceeded": Kind("execution", False),
+    "output_limit": Kind("execution", False),
+    "killed": Kind("execution", False),
+    "not_configured": Kind("system", False),
+    "conflict": Kind("system", True),
+    "internal_error": Kind("system", True),
+}
+"""All error codes (the seed's table, and the exchange's own)."""
+
+
 def action_result_schema() -> Mapping[str, JsonValue]:
     """What the result of an intent looks like."""
     return {
@@ -428,7 +468,7 @@ def action_result_schema() -> Mapping[str, JsonValue]:
             "error_code": {"description": "Why it failed.", "type": "string"},
             "error_category": {
                 "description": "The kind of failure.",
-                "enum": ["resource", "permission", "validation", "execution", "system"],
+                "enum": [*dict.fromkeys(kind.category for kind in CODES.values())],
             },
             "retriable": {"description": "Whether the same may succeed later.", "type": "boolean"},
             "error_details": {"description": "More about the failure.", "type": "object"},

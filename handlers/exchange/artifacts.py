@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from runward.config.intent import DEFAULT_METHOD, KEPT, MOST, Intent
+from runward.config.intent import DEFAULT_METHOD, KEPT, MOST, PRICES, RIGHTS, Intent
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange.accounts import Accounts, CodeRun, Frame, is_reserved
 from runward.handlers.exchange.contracts import CONTRACTS, FUNCTION, REFERENCE, permitted, policy_of, price
@@ -186,13 +186,13 @@ def _check_code(accounts: Accounts, artifact: SharedArtifact) -> Asking[None]:
 
 
 def _check_policy(policy: dict[str, JsonValue] | None) -> None:
-    for key in ("read_price", "invoke_price"):
+    for key in PRICES:
         value = (policy or {}).get(key, 0)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
             raise Refused(
                 "invalid_argument", f"{key} of a policy must be a whole number of 0 or more, up to 2^53"
             )
-    for key in ("allow_read", "allow_write", "allow_invoke"):
+    for key in RIGHTS:
         value = (policy or {}).get(key)
         if isinstance(value, str) and value.startswith(REFERENCE) and len(value) == 1:
             raise Refused("invalid_argument", f"{key} of a policy names no contract after {REFERENCE}")

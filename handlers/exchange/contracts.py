@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from runward.config.intent import MOST
+from runward.config.intent import EVERYONE, MOST, POLICY_DEFAULTS
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange.accounts import Accounts, CodeRun, Frame
 from runward.handlers.exchange.intent import Refused
@@ -83,22 +83,12 @@ def _denied(artifact: SharedArtifact, use: Use, who: str, why: str) -> Refused:
     return Refused("not_authorized", f"{artifact.id} can't be {_DONE[use]} by {who}: {why}")
 
 
-EVERYONE: Final = "*"
 REFERENCE: Final = "@"
-
-DEFAULTS: Final[Mapping[str, JsonValue]] = {
-    "read_price": 0,
-    "invoke_price": 0,
-    "allow_read": [EVERYONE],
-    "allow_write": [],
-    "allow_invoke": [EVERYONE],
-}
-"""The policy of an artifact that has none. A policy with some of the keys gets the others from here."""
 
 
 def policy_of(artifact: SharedArtifact) -> dict[str, JsonValue]:
     """The complete policy of an artifact. Its price is its `invoke_price`, unless the policy names one."""
-    return {**DEFAULTS, "invoke_price": artifact.price, **(artifact.policy or {})}
+    return {**POLICY_DEFAULTS, "invoke_price": artifact.price, **(artifact.policy or {})}
 
 
 def price(artifact: SharedArtifact, use: Literal["read", "invoke"], who: str) -> int:

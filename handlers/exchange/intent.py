@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from runward.config.intent import (
+    CODES,
     FIELDS,
     KEPT,
     LONGEST_ID,
@@ -118,34 +119,6 @@ def why_no_name(value: str) -> str | None:
     if value[0] in _JOINING or value[-1] in _JOINING:
         return "must begin and end with a letter or a digit"
     return None
-
-
-class Kind(NamedTuple):
-    """The kind of an error, and whether the same action may succeed later."""
-
-    category: str
-    retriable: bool
-
-
-CODES: Final[Mapping[str, Kind]] = {
-    "not_found": Kind("resource", False),
-    "not_authorized": Kind("permission", False),
-    "insufficient_funds": Kind("resource", True),
-    "quota_exceeded": Kind("resource", True),
-    "invalid_argument": Kind("validation", False),
-    "invalid_type": Kind("validation", False),
-    "timeout": Kind("execution", True),
-    "runtime_error": Kind("execution", False),
-    "DELETED": Kind("resource", False),
-    "rate_limited": Kind("resource", True),
-    "depth_exceeded": Kind("execution", False),
-    "output_limit": Kind("execution", False),
-    "killed": Kind("execution", False),
-    "not_configured": Kind("system", False),
-    "conflict": Kind("system", True),
-    "internal_error": Kind("system", True),
-}
-"""All error codes (the seed's table, and the exchange's own)."""
 
 
 class ActionResult(NamedTuple):

@@ -38,12 +38,7 @@ from runward.daemon.views.native_run import row_of
 from runward.daemon.views.sessions import FAILED, newest_sessions, session_as_json, sessions_as_json
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import boundary, rules_as_json, verification_as_json, verify
-from runward.handlers.exchange.intent import (
-    ActionResult,
-    as_intent,
-    parse_intent,
-    result_to_json,
-)
+from runward.handlers.exchange.intent import ActionResult, as_intent, parse_intent, result_to_json
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.outcomes import OutcomeFile
 from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, read_outcome

@@ -20,13 +20,13 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from tests.daemon.worker.without_threads import without_threads
 
 from runward.config.exchange import ExchangeRules, Executor
+from runward.config.intent import CODES
 from runward.daemon.host.acting_with_code import acting_with_code
 from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.sandbox.execution import CpuTime, Execution
 from runward.daemon.sandbox.workers import Job
 from runward.daemon.store.tables.prunings import PROGRESS
 from runward.daemon.store.transaction import as_float, as_int
-from runward.handlers.exchange.intent import CODES
 from runward.handlers.exchange.reading import ActedWithCode, Worked
 from runward.handlers.model.exchange import ActionRequested, MintRequested, PrincipalCreateRequested
 

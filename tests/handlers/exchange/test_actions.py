@@ -7,9 +7,9 @@ import pytest
 from tests.handlers.exchange.played import Ask, Exchange
 
 from runward.config.exchange import ExchangeRules
+from runward.config.intent import CODES
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange.accounts import CodeRun, Ran
-from runward.handlers.exchange.intent import CODES
 from runward.handlers.model.asking import NotYet
 
 CODE = "def run(*args):\n    return 1\n"

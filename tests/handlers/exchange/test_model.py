@@ -12,10 +12,10 @@ from tests.handlers.exchange.plain_trees import DEPTH, QUOTA, SCRIP, Contract, N
 from tests.handlers.exchange.played import Exchange
 
 from runward.config.exchange import ExchangeRules
+from runward.config.intent import CODES
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange import invoke
 from runward.handlers.exchange.accounts import Accounts
-from runward.handlers.exchange.intent import CODES
 from runward.handlers.exchange.reading import Reading
 from runward.handlers.model.asking import Asking
 from runward.handlers.model.exchange import MINT, SharedArtifact

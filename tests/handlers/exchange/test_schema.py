@@ -6,10 +6,10 @@ import pytest
 from jsonschema_rs import validator_for
 from tests.handlers.exchange.played import Exchange
 
-from runward.config.intent import NotAnIntent
+from runward.config.intent import CODES, NotAnIntent
 from runward.config.json_value import JsonValue
 from runward.config.schema import schema
-from runward.handlers.exchange.intent import CODES, parse_intent
+from runward.handlers.exchange.intent import parse_intent
 
 
 def called(name: str) -> dict[str, JsonValue]:
