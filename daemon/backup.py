@@ -254,6 +254,7 @@ def plan_restore(state: Path, backup: Path, examined: Examined, now: float) -> P
 
 def plan_of(connection: sqlite3.Connection, state: Path, plan: Plan) -> Plan:
     """`plan` with what follows from the backup's content, which `connection` reads, and from the content of `state`."""
+    # Higher than any daemon had before: one that still runs, frozen, must not be able to write any more.
     epochs = [plan.examined.epoch, _epoch_beside(state), (plan.current and plan.current.epoch) or 0]
     starts, jobs = _maybe_begun(connection, state, plan.examined)
     approvals = open_approvals(connection)

@@ -59,10 +59,10 @@ class Program(NamedTuple):
     @property
     def name(self) -> str:
         """Its name in a message."""
-        names = (
+        version = (
             "of a version that it doesn't say" if self.version is None else ".".join(map(str, self.version))
         )
-        return f"Claude Code {names} ({self.path})"
+        return f"Claude Code {version} ({self.path})"
 
 
 def installed(environment: Mapping[str, str]) -> Program | None:
@@ -83,6 +83,7 @@ def installed(environment: Mapping[str, str]) -> Program | None:
                 errors="replace",
                 timeout=_VERSION_S,
                 check=False,
+                # Nothing of the person's is in reach: only the program is examined, not its settings.
                 env=_alone(environment, scratch),
             )
         except (OSError, subprocess.TimeoutExpired):
@@ -105,6 +106,7 @@ def accepts(program: Program, events: Sequence[str], environment: Mapping[str, s
     """
     if _calls(program, events, environment):
         return True
+    # If even the oldest event calls nothing, something else is wrong with the trial, and it proves nothing.
     return False if _calls(program, (_EARLIEST,), environment) else None
 
 
@@ -135,6 +137,7 @@ def _calls(program: Program, events: Sequence[str], environment: Mapping[str, st
             return called.exists()
         finally:
             try:
+                # The whole group: it may have started others.
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
@@ -261,6 +264,7 @@ def install(text: str | None, name: str, command: str, events: Sequence[str] = E
     before, style = text, _style(text, name)
     while (following := _towards(text, name, command, events, style)) is not None:
         text = following
+    # Tried before the file is written: what is installed must be removable without a trace.
     if not _ours(before, name) and uninstall(text, name).text != before:
         raise Refused(
             Problem(name, None, None, "can't be edited in a way that can be undone", "do it by hand")
@@ -271,6 +275,7 @@ def install(text: str | None, name: str, command: str, events: Sequence[str] = E
 def uninstall(text: str | None, name: str) -> Edited:
     """The settings without Runward's commands, and without what was added for them. Raises `Refused`."""
     while text is not None and (entries := _ours(text, name)):
+        # From the end, so that the places of those before it stay as they are.
         text = _without(text, entries[-1])
     return Edited(text)
 
@@ -337,6 +342,7 @@ def _without(text: str, ours: _Ours) -> str | None:
             return text[: container.items[place - 1].end] + text[item.end :]
         if len(container.items) > 1:
             return text[: item.start] + text[container.items[1].start :]
+        # One space before our entry: the container was there and empty, so it stays.
         if number and text[container.value + 1 : item.start] == _WAS_EMPTY:
             return text[: container.value + 1] + text[item.end :]
     if text.rstrip() == _pretty(json.loads(text.removeprefix(_BOM)), "  "):
@@ -407,6 +413,8 @@ def _root(text: str) -> Span:
 def _only(container: Span, key: str, text: str, name: str) -> Span | None:
     """The member with this key, which must not be there twice."""
     members = container.members(key)
+    # JSON lets a key appear twice, and readers differ in which one counts. An edit could change the wrong
+    # one.
     if len(members) > 1:
         raise refused(name, text, members[1].start, f"the key {key!r} appears twice", "keep one of them")
     return members[0] if members else None

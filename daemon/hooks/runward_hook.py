@@ -57,6 +57,7 @@ def read_stdin() -> bytes:
         piece = os.read(0, 1 << 16)
         if not piece:
             return bytes(given)
+        # Read to its end even if it is too large, so that the agent's writing never fails.
         given += piece[: MAXIMUM_PAYLOAD + 1 - len(given)]
     return b""
 

@@ -85,6 +85,7 @@ class SettingsFile:
         temporary = f"{directory}/.{os.path.basename(self.path)}.{os.urandom(6).hex()}.tmp"
         try:
             self._write(temporary, text.encode())
+            # As late as possible: the agent may have written its settings since they were read.
             self._unchanged()
             os.rename(temporary, self.path)
         except BaseException:
@@ -94,6 +95,7 @@ class SettingsFile:
         sync_directory(directory)
 
     def _write(self, path: str, content: bytes) -> None:
+        # A new file that is renamed over the old one: a crash leaves one of both, whole.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "wb") as file:
             file.write(content)
@@ -101,6 +103,7 @@ class SettingsFile:
             if self.status is not None:
                 made = os.fstat(file.fileno())
                 if (made.st_uid, made.st_gid) != (self.status.st_uid, self.status.st_gid):
+                    # Root may edit another user's file, which must stay that user's.
                     os.fchown(file.fileno(), self.status.st_uid, self.status.st_gid)
                 os.fchmod(file.fileno(), stat.S_IMODE(self.status.st_mode))
             os.fsync(file.fileno())

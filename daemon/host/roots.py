@@ -47,6 +47,7 @@ class KnownRoots:
         for name, root in wanted.items():
             root.grew_elsewhere = name in grown_elsewhere
         self.roots.clear()
+        # The same dictionary, because the daemon's other parts hold it.
         self.roots.update(wanted)
         for cursor in open_cursors:
             known = self.roots.get(cursor.root)
@@ -68,6 +69,7 @@ class KnownRoots:
             return WatchedRoot(root)
         made = WatchedRoot(root, _shape(root.layout))
         read = await places.places_read(self.store, root.name)
+        # A restart then looks only at transcripts that are open or changed: a home may have thousands.
         made.seen = {place: mark(signature) for place, signature in read}
         return made
 
@@ -90,6 +92,7 @@ def _remember_open(root: WatchedRoot, place: str, text: str) -> None:
     watched = read_watched(text)
     root.open[place] = () if watched is None else recorded(watched)
     if watched is not None and watched.gone_since is not None:
+        # Its process was seen gone, and its grace period goes on where the last daemon left it.
         root.doubted.add(place)
 
 
@@ -115,6 +118,8 @@ class RootIdentities:
         assert root.stands is not None
         identity = root.stands.identity
         recorded = (await places.identities(self.store)).get(root.name)
+        # The store decides, not this daemon's memory: the directory may have been replaced while no daemon
+        # ran.
         if identity != recorded:
             # A root with no recorded identity, or one recorded for an earlier path in the settings, is accepted.
             if recorded is not None and not await self._may_be(root, identity, recorded):

@@ -97,6 +97,7 @@ def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     leaves: list[BaseException] = []
     for each in group.exceptions:
         leaves.append(_cause(each) if isinstance(each, BaseExceptionGroup) else each)
+    # Whatever else failed, a successor that took over is the reason: its epoch makes every write fail.
     return next((each for each in leaves if isinstance(each, EpochRefused | EpochPassed)), leaves[0])
 
 
@@ -113,7 +114,9 @@ async def _serve(
     prepare(state)
     _make_own_roots(settings)
     with ExitStack() as stack:
+        # The lock comes first and goes last: whatever is below is done by one daemon at a time.
         stack.callback(hold(state).release)
+        # A migration of a large store may take longer than the unit allows for a start.
         systemd.extend(MIGRATION)
         with malformed_is_told():
             refuse_strange(state / STORE, migrate(state / STORE))
@@ -152,6 +155,7 @@ async def _serve(
                     log=log,
                     settings_files=settings_files,
                 )
+                # Only now: a stop that came earlier is carried out here, in order.
                 signals.obey(asyncio.get_running_loop(), log, obedience.stop, obedience.reload)
                 tasks.start_soon(obedience.run)
                 if listener is not None:
@@ -159,6 +163,7 @@ async def _serve(
                 if not once:
                     await tasks.start(studio.run)
                 room = Room(state, lambda: supervisor.low_disk, supervisor.note_room, log)
+                # Before the first look at a run, so that a daemon on a full disk takes nothing in.
                 await room.look()
                 tasks.start_soon(room.run)
                 if not once:
@@ -167,8 +172,10 @@ async def _serve(
                 if systemd.is_asked() and not once:
                     tasks.start_soon(Watchdog(store, inotify.seen, supervisor, log).run)
                 await (supervisor.once(waits) if once else supervisor.run())
+                # The supervisor has ended in order. What still runs only serves it.
                 tasks.cancel_scope.cancel()
         finally:
+            # After all tasks: each of them may still write while it ends.
             await store.close()
 
 
@@ -314,6 +321,8 @@ class Obedience:
             # A file that is being saved may be valid half-way, so two looks must agree: before the reading, and after.
             if is_asked or (look == last and look != dealt_with):
                 parsed = await anyio.to_thread.run_sync(self._files.read, abandon_on_cancel=True)
+                # Looked at again: had the files changed while they were read, the settings could be a
+                # mixture.
                 last = await self._looked()
                 if (is_asked or last == look) and await self._take(parsed, is_asked):
                     dealt_with = look
@@ -330,6 +339,7 @@ class Obedience:
         if parsed.value is None:
             problems = [problem.render() for problem in parsed.errors]
             self._refuse(problems, f"fix them; {_THEN}", is_asked)
+        # Its lock, its store and its sockets are held for as long as the process lives.
         elif parsed.value.state_dir != self._supervisor.state_dir:
             self._refuse(
                 ["state_dir can't change while the daemon runs (restart it)"], "restart it", is_asked
@@ -344,6 +354,7 @@ class Obedience:
 
     async def _use(self, settings: Settings, is_asked: bool) -> bool:
         try:
+            # First the store, since only this can fail. The others then use what is in force.
             await self._supervisor.reload(settings, is_asked)
         except SettingsNotTaken as error:
             fix = fix_of_trouble(str(error))

@@ -56,6 +56,7 @@ class WorkingOnce:
         self._clock = clock
         self._is_stopping = is_stopping
         assembly.begun_here = set() if waits else None
+        # Schedules that become due meanwhile are left to the next daemon: this one works on what is due now.
         assembly.queue.horizon = clock.now()
         assembly.running_replays.patience, assembly.running_replays.share = 0.0, 0
 

@@ -57,8 +57,10 @@ class Upkeep:
     async def step(self) -> None:
         """Do what is due."""
         commits = self.store.commits
+        # Here and not inside a commit, where SQLite would do it while a verdict waits.
         if commits - self._checkpointed >= COMMITS_BETWEEN and self.checkpointer.is_due():
             await self._checkpoint()
+        # Only when the burst is over: in the middle of it the memory is needed again at once.
         if commits == self._seen and commits - self._given_back >= MANY_COMMITS:
             await anyio.to_thread.run_sync(self.give_memory_back)
             self._given_back = commits
@@ -120,6 +122,7 @@ class Room:
             return
         self._unknown = False
         limit = limit_of(space, self.limit())
+        # More must be free than the limit, or each run that is looked at would bring it below again.
         wanted = limit * _MORE if self.is_low else limit
         low = limit > 0 and (space.free < wanted or space.no_files)
         if low != self.is_low:

@@ -103,6 +103,7 @@ def list_inbox(state: Path) -> tuple[InboxFile, ...]:
         if len(files) == MOST_AT_ONCE or total > 2 * BYTES_OF_A_BATCH:
             break
         try:
+            # A link could lead anywhere, and a FIFO would block the daemon.
             descriptor = os.open(inbox / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             continue  # a link, or removed: not a request in either case
@@ -110,9 +111,11 @@ def list_inbox(state: Path) -> tuple[InboxFile, ...]:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 continue
+            # One byte more than allowed shows that it is too large, without reading it whole.
             content = os.read(descriptor, MAXIMUM_REQUEST + 1)
         finally:
             os.close(descriptor)
+        # The owner of the file is its author. Nothing in the file can change that.
         is_ours = status.st_uid in (os.geteuid(), 0)
         total += len(content)
         files.append(InboxFile(name.removesuffix(SUFFIX), name_of(status.st_uid), content, is_ours))

@@ -183,6 +183,7 @@ def _run(argv: list[str]) -> None:
         try:
             code = process.wait(PROGRAM_PATIENCE_S)
         except subprocess.TimeoutExpired:
+            # With everything that it started: a notice may not leave programs behind.
             os.killpg(process.pid, 9)
             process.wait()
             raise NotSent(f"{argv[0]} took longer than {PROGRAM_PATIENCE_S:g} s") from None
@@ -211,6 +212,7 @@ def _webhook(recipient: Recipient, notice: PendingNotice, url: str | None) -> No
     }
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(notice.created_at))
     body = json.dumps({"type": notice.kind, "timestamp": at, "data": data}, ensure_ascii=False).encode()
+    # The time is part of what is signed, so that a recorded delivery can't be sent again later.
     sent_at = str(int(time.time()))
     headers = {"webhook-id": notice.id, "webhook-timestamp": sent_at}
     if recipient.secret_file is not None:

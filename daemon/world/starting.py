@@ -102,10 +102,13 @@ class StartingProcesses(RealProcesses):
 
     def expect_start(self, epoch: int) -> None:
         """Make sure that the next starts don't wait for an interpreter: a prepared process forks their launchers."""
+        # A process of another epoch would give its launchers that epoch, and they would refuse to begin.
         if self._forking is not None and self._forking[0] == epoch:
             return
         self.close()
         log = self._open_log()
+        # Each order is one message with its descriptors. The pair ends with the daemon, and the process with
+        # it.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
@@ -121,10 +124,14 @@ class StartingProcesses(RealProcesses):
         """A launcher's answer: empty if it ended without one, None if it took too long."""
         log = self._open_log()
         try:
+            # In memory: an order holds a command and its environment, and needs no file that somebody must
+            # remove.
             with open(os.memfd_create("order"), "w+b") as content:
                 content.write(as_json(order).encode())
                 content.flush()
                 answer = self._ask_forked(epoch, content.fileno(), log)
+                # The prepared process may have ended or been killed. A new launcher is always possible, and
+                # the ticket keeps the start from happening twice.
                 return self._ask_new(order, epoch, content.fileno(), log) if answer == "" else answer
         finally:
             os.close(log)
@@ -149,6 +156,7 @@ class StartingProcesses(RealProcesses):
         with self._giving:
             if self._forking is not None and self._forking[0] == epoch:
                 with suppress(BrokenPipeError, ConnectionResetError):
+                    # The descriptors are copied to the other process, so it needs no right to open anything.
                     socket.send_fds(self._forking[1], [b"."], descriptors, socket.MSG_NOSIGNAL)
 
     def _ask_new(self, order: StartRun, epoch: int, content: int, log: int) -> str | None:
@@ -201,6 +209,7 @@ def _answer(ask: Callable[[int], None]) -> str | None:
         try:
             ask(answering)
         finally:
+            # Only the launcher holds the other end then, so its death is the end of the answer.
             os.close(answering)
         return _read_line(answer, PATIENCE)
     finally:
@@ -213,6 +222,7 @@ def _read_line(descriptor: int, patience: float) -> str | None:
     poll, content = select.poll(), b""
     poll.register(descriptor, select.POLLIN)
     while not content.endswith(b"\n"):
+        # A launcher that hangs must not hold up the other starts. It is asked again later.
         if not poll.poll(max(0.0, give_up - time.monotonic()) * 1000):
             return None
         piece = os.read(descriptor, 4096)
