@@ -766,10 +766,10 @@ async def test_a_mistake_of_ours_in_one_sessions_look_is_shown_and_harms_no_othe
     home.write(home.projects / "other" / "5d0f8a52-1c7e-4b7b-9a63-0f2d6c1e8b22.jsonl")
     real = Files.look_at_session
 
-    def look(files: Files, root: str, place: str, *more: object) -> object:
+    def look(files: Files, root: str, place: str, **more: object) -> object:
         if place.startswith("other/"):
             raise ZeroDivisionError("ours")
-        return real(files, root, place, *more)  # type: ignore[arg-type] # passed on as it came
+        return real(files, root, place, **more)  # type: ignore[arg-type] # passed on as it came
 
     monkeypatch.setattr(Files, "look_at_session", look)
     async with home.open() as running:

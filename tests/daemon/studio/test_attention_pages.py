@@ -19,9 +19,9 @@ from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.json_value import JsonValue
 from runward.config.studio import StudioSettings
+from runward.daemon.inbox import spool
 from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading
-from runward.daemon.studio import pages
 from runward.daemon.studio.attention_pages import AttentionPages
 
 CLAUDE = '\n[[roots]]\nname = "claude"\npath = ".claude/projects"\nlayout = "claude-code"\nhistory = "live"\n'
@@ -166,7 +166,7 @@ async def test_a_disk_that_fills_up_midway_leaves_a_page_that_says_that_a_part_w
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(state / "inbox"))
         put(state, name, content)
 
-    monkeypatch.setattr(pages, "put", put_while_there_is_room)
+    monkeypatch.setattr(spool, "put", put_while_there_is_room)
     answer = await studio.send("/", action="seen-all", until="1000000")
     assert (answer.status, "Only a part was stored" in answer.text) == (503, True)
     assert "Nothing was changed" not in answer.text
