@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 
 import httpx2
+import pytest
 from tests.docs.pages import ROOT
+
+pytestmark = pytest.mark.prove
 
 ENDING = """
 import sys

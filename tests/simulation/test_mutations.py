@@ -327,7 +327,7 @@ def without_giving_notices_up(patch: pytest.MonkeyPatch) -> None:
 
 LIKELY: Final[dict[Mutation, int]] = {
     without_the_journals_identity_check: 1,
-    without_the_stores_epoch: 4,
+    without_the_stores_epoch: 5,
     without_syncing: 2,
     without_writing_again: 2,
     without_looking_whether_a_run_began: 4,

@@ -103,7 +103,7 @@ async def test_journals_of_living_runs_that_were_cut_are_repaired(tmp_path: Path
     )
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("ended", [True, False])
 async def test_journals_cut_at_every_byte_of_their_last_two_records_are_repaired(
