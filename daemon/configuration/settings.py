@@ -12,7 +12,7 @@ from runward.daemon.configuration.agent_homes import homes_there
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Final, TypeAlias
 
     from runward.config.problem import Parsed, Problem
@@ -40,7 +40,7 @@ def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) 
         return Parsed(None, (_unreadable(str(error.filename), error),))
     is_named = bool(config or environment.get("RUNWARD_CONFIG"))
     for path in files:
-        text = (None if is_named else _not_to_be_obeyed(path)) or text_of(path)
+        text = text_of(path, None if is_named else _not_to_be_obeyed)
         if isinstance(text, Problem):
             problems.append(text)
         else:
@@ -158,23 +158,19 @@ def settings_places(config: str | None, environment: Mapping[str, str], cwd: str
     return (f"{cwd}/runward.toml", f"{user}/runward/runward.toml", SYSTEM_FILE)
 
 
-def _not_to_be_obeyed(path: str) -> Problem | None:
+def _not_to_be_obeyed(path: str, opened: os.stat_result) -> Problem | None:
     """Why a settings file that nobody named is refused: settings decide which commands are run.
 
     It must belong to this user or to root, as must a link to it, and it must not be world-writable.
     """
-    try:
-        link, file = os.lstat(path), os.stat(path)
-    except OSError:
-        return None  # reading it gives the reason
     # The link's owner counts, too: in /tmp, anybody can make ./runward.toml a link to a file of root's.
-    for each in (link, file):
+    for each in (os.lstat(path), opened):
         if each.st_uid not in (os.geteuid(), 0):
             from runward.daemon.users import name_of
 
             message = f"belongs to {name_of(each.st_uid)}: settings that you did not name are used only if they belong to you or to root"
             return _refused(path, message, "name it if you trust it: --config FILE, or RUNWARD_CONFIG")
-    if file.st_mode & 0o002:
+    if opened.st_mode & 0o002:
         fix = f"chmod o-w {path}, or name it if you trust it: --config FILE, or RUNWARD_CONFIG"
         return _refused(path, "is writable by every user of this machine", fix)
     return None
@@ -195,14 +191,21 @@ def drop_ins(file: str) -> list[str]:
     return [f"{file}.d/{name}" for name in names if name.endswith(".toml") and not name.startswith(".")]
 
 
-def text_of(path: str) -> str | Problem:
-    """The text of one of the operator's files, or what is wrong with it."""
+def text_of(
+    path: str, refusal: Callable[[str, os.stat_result], Problem | None] | None = None
+) -> str | Problem:
+    """The text of one of the operator's files, or what is wrong with it; `refusal` says why it may not be used."""
     from runward.config.problem import Problem
 
     try:
         # Without waiting, because a FIFO may have no writer; O_NONBLOCK changes nothing for a regular file.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            # Asked of what was opened: the name may lead to another file by now.
+            opened = os.fstat(file.fileno())
+            refused = None if refusal is None else refusal(path, opened)
+            if refused is not None:
+                return refused
+            if not stat.S_ISREG(opened.st_mode):
                 return Problem(path, None, None, "is not a regular file", "put a file there, or remove it")
             content = file.read(MAXIMUM_FILE + 1)
     except OSError as error:

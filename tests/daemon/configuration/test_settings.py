@@ -58,6 +58,23 @@ def test_so_is_one_that_another_users_link_leads_to(file: Path) -> None:
     assert f"belongs to {STRANGER}" in str(loaded(file.parent))
 
 
+def test_a_file_that_replaces_ones_own_while_it_is_read_is_refused(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = file.with_name("other.toml")
+    other.write_text("state_dir = 'theirs'\n")
+    give_away(other)
+    really_open = os.open
+
+    def exchanged_before(path: str, flags: int) -> int:
+        if path == str(file) and other.exists():
+            other.replace(file)
+        return really_open(path, flags)
+
+    monkeypatch.setattr(os, "open", exchanged_before)
+    assert f"belongs to {STRANGER}" in str(loaded(file.parent))
+
+
 def test_another_users_drop_in_is_refused(file: Path) -> None:
     drop_in = file.parent / "runward.toml.d/evil.toml"
     drop_in.parent.mkdir()
