@@ -14,7 +14,7 @@ def main() -> None:
     open_missing()
     arguments = sys.argv[1:]
     if "run" in arguments:
-        from runward.daemon.cli.run.launch import run_and_end, words_of_run
+        from runward.daemon.cli.run_launch import run_and_end, words_of_run
 
         words = words_of_run(arguments)
         if words is not None:

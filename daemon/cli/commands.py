@@ -34,7 +34,7 @@ class Group(click.Group):
 
 
 COMMANDS: Final = {
-    "run": ("run.commands", "Launch a command as a recorded session."),
+    "run": ("run", "Launch a command as a recorded session."),
     "session": ("session.commands", "Show, follow, cancel, verify and export sessions."),
     "why": ("why", "Explain why something happened, or did not."),
     "status": ("status", "Show whether the daemon runs, and what needs you."),

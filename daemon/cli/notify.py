@@ -122,7 +122,7 @@ def retry(context: click.Context, identifier: str, as_json: bool) -> None:
     Example:
       runward notify retry @last
     """
-    from runward.daemon.cli.shell.asking import ask_daemon, note_without_daemon
+    from runward.daemon.cli.shell.context import ask_daemon, note_without_daemon
     from runward.handlers.model.notices import NoticeRetryRequested
 
     settings = settings_in_force(context)

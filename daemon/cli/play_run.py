@@ -18,7 +18,7 @@ from runward.config.settings import PLAYBOOK_SUFFIX, Settings
 from runward.daemon.cli.exits import BY_STATUS, NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.play import declared
 from runward.daemon.cli.session.watching import line_text, line_value
-from runward.daemon.cli.shell.asking import AwayTime, need_daemon, note_without_daemon
+from runward.daemon.cli.shell.context import AwayTime, need_daemon, note_without_daemon
 from runward.daemon.cli.terminal.options import own_chain_run, valid_text, values_of
 from runward.daemon.cli.terminal.output import (
     coloured,

@@ -11,8 +11,14 @@ import click
 from runward.config.duration import MAX_DURATION_S, render_duration
 from runward.config.problem import counted
 from runward.config.settings import Settings
-from runward.daemon.cli.shell.asking import ask_daemon, need_daemon, note_without_daemon, wait_for
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import (
+    ask_daemon,
+    need_daemon,
+    note_without_daemon,
+    settings_in_force,
+    store_to_read,
+    wait_for,
+)
 from runward.daemon.cli.terminal.options import Length, timeout_option
 from runward.daemon.cli.terminal.output import print_json
 from runward.daemon.store.tables import prunings

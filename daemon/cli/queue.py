@@ -16,8 +16,14 @@ from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.asking import ask_daemon, need_daemon, note_without_daemon, wait_for
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import (
+    ask_daemon,
+    need_daemon,
+    note_without_daemon,
+    settings_in_force,
+    store_to_read,
+    wait_for,
+)
 from runward.daemon.cli.shell.finding import find_job
 from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import align, coloured, fail, print_json, print_table, safe

@@ -16,8 +16,15 @@ from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.receipt_verify import answer_of, bundle_place
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.asking import ask_daemon, need_daemon, note_without_daemon, wait_for
-from runward.daemon.cli.shell.context import own_settings, settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import (
+    ask_daemon,
+    need_daemon,
+    note_without_daemon,
+    own_settings,
+    settings_in_force,
+    store_to_read,
+    wait_for,
+)
 from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.terminal.options import NamedPath, content_of, timeout_option
 from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe

@@ -60,7 +60,7 @@ def accept(context: click.Context, name: str, as_json: bool) -> None:
     Example:
       runward root accept runs
     """
-    from runward.daemon.cli.shell.asking import ask_daemon
+    from runward.daemon.cli.shell.context import ask_daemon
     from runward.daemon.rundir.run_directories import standing
     from runward.handlers.model.requests import RootAcceptRequested
 

@@ -20,7 +20,7 @@ from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.host.report import read_report
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
 from runward.daemon.rundir.journal_reading import JournalAway, lines_with_hashes
-from runward.daemon.store import reading, reading_files, reading_queue, reading_sessions
+from runward.daemon.store import reading, reading_queue, reading_sessions
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.ownership import holder, how_to_start_daemon
 from runward.daemon.store.reading import STORE
@@ -211,7 +211,7 @@ def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
     with reading.reading(installation.settings.state_dir) as connection:
         held = reading_queue.held_by_reason(connection)
         figures = reading_queue.queue_figures(connection, time.time())
-        problems = reading_files.problems(connection)
+        problems = reading_sessions.problems(connection)
     for reason, count in held:
         fix = "fix the cause, then `runward queue retry --all`; `runward queue` shows them"
         yield Finding(

@@ -35,7 +35,6 @@ from runward.daemon.views.session_files import (
     part_file,
 )
 from runward.daemon.views.sessions import (
-    FAILED,
     STATUSES,
     newest_sessions,
     session_as_json,
@@ -43,6 +42,7 @@ from runward.daemon.views.sessions import (
     sessions_as_json,
 )
 from runward.daemon.views.text import duration
+from runward.handlers.model.reasons import FAILURES
 from runward.handlers.secrets import json_without_secrets
 
 if TYPE_CHECKING:
@@ -431,7 +431,7 @@ def _named(connection: sqlite3.Connection, settings: Settings, request: Request)
 def _wanted(request: Request) -> Wanted:
     """What the filters in the address want. Raises `HTTPException`."""
     given = Filters(request, _FILTERS)
-    failed = FAILED if given.one("failed") else ()
+    failed = FAILURES if given.one("failed") else ()
     return Wanted(
         statuses=(*given.all("status", STATUSES), *failed),
         layouts=given.all("layout"),

@@ -12,7 +12,7 @@ from runward.config.settings import Settings
 from runward.daemon.rundir.changes import last_change
 from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading_sessions
-from runward.daemon.store.reading_files import KeptFile, kept_files, problems
+from runward.daemon.store.reading_sessions import KeptFile, kept_files, problems
 from runward.daemon.store.tables.artifacts import Wanted, artifacts
 from runward.daemon.store.tables.sessions import (
     SessionRow,
@@ -71,7 +71,6 @@ def _words(command: JsonValue) -> list[str] | None:
 
 
 STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
-FAILED: Final = ("failed", "timed_out", "aborted")
 
 
 def details_of(

@@ -19,14 +19,7 @@ from runward.daemon.configuration.complaints import complaints_about, reading_of
 from runward.daemon.configuration.declared_files import NotFound, chain_names, find_chain
 from runward.daemon.configuration.settings import changed_files
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.store import (
-    reading,
-    reading_chains,
-    reading_exchange,
-    reading_files,
-    reading_queue,
-    reading_sessions,
-)
+from runward.daemon.store import reading, reading_chains, reading_exchange, reading_queue, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_sessions import unseen_failures
 from runward.daemon.store.tables.notices import notices_by_state
@@ -394,7 +387,7 @@ def _problems(connection: sqlite3.Connection) -> list[JsonValue]:
     """What is wrong with files that people and agents wrote."""
     return [
         _problem(each.path, each.line, each.message, each.fix, each.since)
-        for each in reading_files.problems(connection)
+        for each in reading_sessions.problems(connection)
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
-from runward.daemon.store import reading_chains, reading_files, reading_queue, reading_sessions
+from runward.daemon.store import reading_chains, reading_queue, reading_sessions
 from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow, ChainStatusRow
 from runward.daemon.store.reading_queue import JobRow
 from runward.daemon.store.reading_starts import StartRow
@@ -140,7 +140,7 @@ def obstacles_of_directory(connection: sqlite3.Connection, path: str) -> list[Ob
     """What is wrong with the files of a run directory."""
     return [
         Obstacle(_place(each.path, each.line), each.message, each.fix)
-        for each in reading_files.problems(connection, path)
+        for each in reading_sessions.problems(connection, path)
     ]
 
 

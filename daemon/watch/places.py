@@ -7,7 +7,7 @@ import anyio.to_thread
 
 from runward.config.root import AUTO
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import hooks, places
+from runward.daemon.store.tables import places
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.files import Files
@@ -27,7 +27,7 @@ class Known(NamedTuple):
     state: str | None = None
     signature: Signature | None = None
     is_new: bool = True
-    hook: hooks.Hook | None = None
+    hook: places.Hook | None = None
     unreadable: str | None = None
 
 
@@ -69,7 +69,7 @@ async def known_places(
     keys = {each.session_key for each in known.values() if each.session_key is not None}
     if not keys:
         return known
-    states, spoken = await places.remembered(store, keys), await hooks.last(store, keys)
+    states, spoken = await places.remembered(store, keys), await places.last_hooks(store, keys)
     return {
         target: each._replace(
             state=states.get(each.session_key or ""), hook=spoken.get(each.session_key or "")

@@ -3,10 +3,13 @@
 Codes have three dotted parts and are stable; scripts rely on them.
 """
 
-from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from __future__ import annotations
 
-from runward.handlers.model.sessions import Status
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from runward.handlers.model.sessions import Status
 
 ReasonCode: TypeAlias = Literal[
     "run.started.ok",
@@ -36,6 +39,8 @@ UnknownCode: TypeAlias = Literal["run.unknown.open_turn", "run.unknown.no_proces
 """What `runward inspect` reports if the files don't tell. No session in the store has one."""
 
 FAILURES: Final = ("failed", "timed_out", "aborted")
+"""The statuses of sessions that did not do what they should."""
+
 WANTED_ABORT: Final[ReasonCode] = "run.aborted.user"
 
 MEANINGS: Final[Mapping[ReasonCode, tuple[Status, str]]] = {

@@ -17,7 +17,7 @@ from runward.config.settings_layers import OTHER_VARIABLES, PREFIX
 from runward.config.shape import ListOf
 from runward.config.table import Table
 from runward.daemon.cli.commands import COMMANDS
-from runward.daemon.cli.run.launch import _WITH_VALUE, _WITHOUT_VALUE
+from runward.daemon.cli.run_launch import _WITH_VALUE, _WITHOUT_VALUE
 from runward.daemon.store.schema import migrations
 from runward.handlers.ctcp.rules import RULES
 from runward.handlers.journal import lines

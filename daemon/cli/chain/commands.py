@@ -322,7 +322,7 @@ def disable(context: click.Context, name: str, note: str, as_json: bool) -> None
 
 
 def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *, as_json: bool) -> None:
-    from runward.daemon.cli.shell.asking import ask_daemon
+    from runward.daemon.cli.shell.context import ask_daemon
     from runward.handlers.model.chains import ChainStatusRequested
 
     parsed = found_chain(settings, name)
@@ -339,7 +339,7 @@ def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *
 
 def _wait_for_status(settings: Settings, name: str, at: float) -> None:
     """Until a running daemon has processed the request just made; it is durable in any case."""
-    from runward.daemon.cli.shell.asking import note_if_late, once_taken_up
+    from runward.daemon.cli.shell.context import note_if_late, once_taken_up
 
     def taken(connection: sqlite3.Connection) -> bool | None:
         recorded = chain_statuses(connection).get(name)

@@ -22,15 +22,15 @@ from runward.config.seen import SeenChain, SeenStep
 from runward.config.settings import Settings
 from runward.config.step import NOT_STARTED, Step
 from runward.daemon.cli.exits import BY_STATUS, NOT_SO, WRONG_USAGE
-from runward.daemon.cli.shell.asking import (
+from runward.daemon.cli.shell.context import (
     AwayTime,
     ask_daemon,
     need_daemon,
     note_if_late,
     note_without_daemon,
     once_taken_up,
+    store_to_read,
 )
-from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.terminal.options import own_chain_run, text_of, values_of
 from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, safe
 from runward.daemon.configuration.declarations import Declarer

@@ -15,8 +15,14 @@ from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.asking import ask_daemon, note_if_late, note_without_daemon, once_taken_up
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import (
+    ask_daemon,
+    note_if_late,
+    note_without_daemon,
+    once_taken_up,
+    settings_in_force,
+    store_to_read,
+)
 from runward.daemon.cli.shell.finding import LAST, one_of, refuse_ambiguous, refuse_empty, refuse_unknown
 from runward.daemon.cli.terminal.options import Moment, limit_option
 from runward.daemon.cli.terminal.output import (

@@ -16,8 +16,13 @@ from runward.config.intent import NotAnIntent, read_intent
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
-from runward.daemon.cli.shell.asking import PATIENCE_S, ask_daemon, wait_for
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import (
+    PATIENCE_S,
+    ask_daemon,
+    settings_in_force,
+    store_to_read,
+    wait_for,
+)
 from runward.daemon.cli.terminal import options
 from runward.daemon.cli.terminal.output import complain, fail, note, print_json, safe
 from runward.daemon.store.ownership import holder

@@ -16,8 +16,14 @@ from runward.daemon.cli.exchange.acting import Acting, text_of
 from runward.daemon.cli.exchange.artifact import AS
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.asking import ask_daemon, note_if_late, note_without_daemon, once_taken_up
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import (
+    ask_daemon,
+    note_if_late,
+    note_without_daemon,
+    once_taken_up,
+    settings_in_force,
+    store_to_read,
+)
 from runward.daemon.cli.terminal.options import NamedPath
 from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe
 from runward.daemon.disk.credentials import Token, create_token, list_tokens, revoke_token

@@ -18,8 +18,7 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exchange.acting import TOO_LONG, action_request, result_so_far
 from runward.daemon.cli.mcp.serving import Answer, Refused, Tool, count_of, flag, flag_of, text, text_of
-from runward.daemon.cli.shell.asking import PATIENCE_S
-from runward.daemon.cli.shell.context import store_to_read
+from runward.daemon.cli.shell.context import PATIENCE_S, store_to_read
 from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.terminal.options import MomentError, parse_moment
 from runward.daemon.cli.terminal.output import note
@@ -35,12 +34,13 @@ from runward.daemon.store.reading_exchange import principals, shared_artifacts
 from runward.daemon.store.reading_sessions import Wanted
 from runward.daemon.views.exchange import listed_artifact, shown_principal
 from runward.daemon.views.native_run import row_of
-from runward.daemon.views.sessions import FAILED, newest_sessions, session_as_json, sessions_as_json
+from runward.daemon.views.sessions import newest_sessions, session_as_json, sessions_as_json
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import boundary, rules_as_json, verification_as_json, verify
 from runward.handlers.exchange.intent import ActionResult, as_intent, parse_intent, result_to_json
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.outcomes import OutcomeFile
+from runward.handlers.model.reasons import FAILURES
 from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, read_outcome
 from runward.handlers.secrets import without_secrets_in
 
@@ -137,7 +137,7 @@ def _list(settings: Settings, arguments: dict[str, JsonValue]) -> Answer:
         raise Refused(f"since: {error}") from None
     playbook, agent = text_of(arguments, "playbook"), text_of(arguments, "agent")
     wanted = Wanted(
-        statuses=FAILED if flag_of(arguments, "failed") else (),
+        statuses=FAILURES if flag_of(arguments, "failed") else (),
         playbooks=() if playbook is None else (playbook,),
         agents=() if agent is None else (agent,),
         since=at,

@@ -15,8 +15,14 @@ from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.asking import ask_daemon, note_if_late, note_without_daemon, once_taken_up
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import (
+    ask_daemon,
+    note_if_late,
+    note_without_daemon,
+    once_taken_up,
+    settings_in_force,
+    store_to_read,
+)
 from runward.daemon.cli.shell.finding import LAST, find_session, one_of
 from runward.daemon.cli.terminal.options import Moment, NamedPath, limit_option, opened
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe

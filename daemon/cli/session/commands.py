@@ -19,16 +19,21 @@ from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.session.listing import list_sessions
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.asking import ask_daemon, need_daemon, note_without_daemon, wait_for
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import (
+    ask_daemon,
+    need_daemon,
+    note_without_daemon,
+    settings_in_force,
+    store_to_read,
+    wait_for,
+)
 from runward.daemon.cli.shell.finding import find_session, recorded_session, refuse_pruned
 from runward.daemon.cli.terminal.options import Length, NamedPath, timeout_option
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
 from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading_queue, reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_files import kept_files, problems
-from runward.daemon.store.reading_sessions import is_unseen_failure, unseen_failures
+from runward.daemon.store.reading_sessions import is_unseen_failure, kept_files, problems, unseen_failures
 from runward.daemon.store.tables.artifacts import Wanted, artifacts
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.sessions import session_as_json

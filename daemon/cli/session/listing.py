@@ -25,7 +25,6 @@ from runward.daemon.cli.terminal.output import (
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.tables.sessions import SessionRow, about_of, tokens_of, verification_of
 from runward.daemon.views.sessions import (
-    FAILED,
     NOT_KNOWN,
     STATUSES,
     is_unknown,
@@ -35,6 +34,7 @@ from runward.daemon.views.sessions import (
 )
 from runward.daemon.views.text import ago, duration
 from runward.daemon.views.unjudged import NOT_JUDGED
+from runward.handlers.model.reasons import FAILURES
 
 _HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
 _ABOUT_HEADS: Final = ("CWD", "MODEL", "TOKENS", "PROMPT")
@@ -145,7 +145,7 @@ def list_sessions(
     """
     settings = settings_in_force(context)
     if failed:
-        statuses = (*statuses, *FAILED)
+        statuses = (*statuses, *FAILURES)
     directory = None if cwd is None else os.path.abspath(cwd)
     wanted = reading_sessions.Wanted(statuses, layouts, roots, playbooks, agents, since, text, directory)
     with store_to_read(settings) as connection:

@@ -11,7 +11,7 @@ import click
 
 from runward.daemon import __version__
 from runward.daemon.cli.exits import MEANINGS
-from runward.daemon.cli.run.launch import USAGE
+from runward.daemon.cli.run_launch import USAGE
 from runward.daemon.configuration.settings import SYSTEM_FILE
 
 _Pairs = Iterable[tuple[str, str]]

@@ -7,11 +7,10 @@ from runward.daemon.store.tables import artifacts, invocations, notices, pruning
 from runward.daemon.store.tables.bundles import FILES, RECEIPTS, REPLAYS, SIGNINGS
 from runward.daemon.store.tables.chain_runs import APPROVALS, CHAIN_RUNS
 from runward.daemon.store.tables.exchange import ACTIONS, LEDGER, PRINCIPALS, SHARED_ARTIFACTS
-from runward.daemon.store.tables.hooks import HOOKS
 from runward.daemon.store.tables.intent_files import INTENT_FILES
 from runward.daemon.store.tables.jobs import DECISIONS, EVENTS, JOBS
 from runward.daemon.store.tables.journal_lines import JOURNAL_LINES
-from runward.daemon.store.tables.places import CURSORS, LINKS, PLACES, PROBLEMS, ROOTS
+from runward.daemon.store.tables.places import CURSORS, HOOKS, LINKS, PLACES, PROBLEMS, ROOTS
 from runward.daemon.store.tables.starts import CANCELLATIONS, LAUNCHES, STARTS, WORKTREES
 from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table, Write
 from runward.daemon.store.tables.triggers import FIRINGS, HELD_EVENTS, SCHEDULES, WATCHED_FILES

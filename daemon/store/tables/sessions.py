@@ -11,7 +11,6 @@ from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
 from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import packed_document
-from runward.daemon.store.reading_files import KeptFile
 from runward.daemon.store.remembered_fields import ABOUT, CWD
 from runward.daemon.store.tables import artifacts
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
@@ -23,6 +22,7 @@ from runward.handlers.times import iso
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
+    from runward.daemon.store.reading_sessions import KeptFile
     from runward.daemon.store.store import Store
     from runward.daemon.store.tables.jobs import Job
     from runward.handlers.model.files import Produced

@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.cli.commands import COMMANDS, runward
 from runward.daemon.cli.exits import MEANINGS
-from runward.daemon.cli.run.launch import USAGE
+from runward.daemon.cli.run_launch import USAGE
 
 _PAGE = Path(__file__).parents[3] / "docs/commands.md"
 _WITHOUT_JSON = {"run", "daemon", "completion", "man", "hook", "help", "mcp", "studio"}

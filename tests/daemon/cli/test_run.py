@@ -11,7 +11,7 @@ import pytest
 from tests.daemon.launching import Launcher
 from tests.waiting import wait_for
 
-from runward.daemon.cli.run.launch import Refusal, parse_arguments, words_of_run
+from runward.daemon.cli.run_launch import Refusal, parse_arguments, words_of_run
 from runward.daemon.processes.proc import read_stat
 
 PLAYBOOK = """
@@ -98,9 +98,9 @@ def test_a_settings_file_that_is_named_before_run_is_the_one(launcher: Launcher)
 def test_a_mistake_of_ours_is_one_line_and_with_debug_a_traceback(
     launcher: Launcher, option: list[str]
 ) -> None:
-    script = "import sys; import runward.daemon.configuration.settings as s; s.load_settings = None; import runward.daemon.cli.run.launch"
+    script = "import sys; import runward.daemon.configuration.settings as s; s.load_settings = None; import runward.daemon.cli.run_launch"
     words = [*option, "--playbook", "any", "--", "true"]
-    script += f"; sys.exit(runward.daemon.cli.run.launch.main({words!r}))"
+    script += f"; sys.exit(runward.daemon.cli.run_launch.main({words!r}))"
     result = subprocess.run(
         [sys.executable, "-c", script],
         env=launcher.environment,

@@ -82,7 +82,7 @@ def test_what_needs_no_events_does_not_pay_for_their_types(
 
 def test_the_launcher_does_not_pay_for_the_types_of_events_when_it_verifies(place: Place) -> None:
     program = (
-        "import sys\nfrom runward.daemon.cli.run import launch as run\n"
+        "import sys\nfrom runward.daemon.cli import run_launch as run\n"
         "run.main(['--playbook', 'review', '--', 'true'])\n"
         "print(*sorted(sys.modules), sep='\\n', file=sys.stderr)\n"
     )

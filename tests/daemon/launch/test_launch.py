@@ -316,7 +316,7 @@ def note_write(descriptor, content):
         calls.append("start")
     return write(descriptor, content)
 os.rename, os.fsync, os.write = note_rename, note_fsync, note_write
-from runward.daemon.cli.run.launch import main
+from runward.daemon.cli.run_launch import main
 code = main(["--", "true"])
 print(*calls)
 """
@@ -360,7 +360,7 @@ def test_a_full_disk_does_not_keep_the_end_from_being_recorded(launcher: Launche
 
 
 KILLED = program(
-    "runward.daemon.cli.run.launch", ("mkdir", "open", "write", "fsync", "rename", "fork"), "sys.argv[1:]"
+    "runward.daemon.cli.run_launch", ("mkdir", "open", "write", "fsync", "rename", "fork"), "sys.argv[1:]"
 )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.store.reading_files import HashedFile, KeptFile, kept_files
+from runward.daemon.store.reading_sessions import HashedFile, KeptFile, kept_files
 from runward.daemon.store.schema import migrate
 
 SESSION = (

@@ -13,8 +13,8 @@ from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.config.root import Root
 from runward.daemon.inbox.spool import put
-from runward.daemon.store.tables import hooks
-from runward.daemon.store.tables.hooks import Hook
+from runward.daemon.store.tables import places
+from runward.daemon.store.tables.places import Hook
 from runward.handlers.model.contracts import Declarations, Ruled, RuledPlaybook
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import CoveringRoot, RootOf
@@ -80,7 +80,7 @@ async def test_what_is_declared_at_a_first_prompt_holds_for_the_session_that_its
         await hooked.says(running, "UserPromptSubmit", 5.0)
         await hooked.says(running, "UserPromptSubmit", 6.0)
         assert await running.rows("select count(*) from sessions") == [(0,)]
-        declared = (await hooks.declarations(running.store, [KEY]))[KEY]
+        declared = (await places.declarations(running.store, [KEY]))[KEY]
         assert (declared.at, declared.playbook) == (5.0, "feature")
         hooked.playbook = "another"
         transcript.prompt("fix it")
@@ -122,7 +122,7 @@ async def test_what_a_hook_said_last_is_kept_and_its_launcher_for_good(tmp_path:
         await hooked.says(running, "SessionEnd", 9.0, ancestors=[])
         await hooked.says(running, "Stop", 8.0, ancestors=[[9, 90]], launcher_session="another")
         processes = (RecordedProcess(7, 70, BOOT), RecordedProcess(1, 3, BOOT))
-        assert await hooks.last(running.store, [KEY, "codex:x"]) == {
+        assert await places.last_hooks(running.store, [KEY, "codex:x"]) == {
             KEY: Hook(9.0, "ended", processes, "night", Whereabouts("5" * 32, BOOT, 4_026_532_100))
         }
 

@@ -1,1 +1,0 @@
-"""The launcher as a command."""
