@@ -24,11 +24,13 @@ def call(arguments: list[str]) -> int:
     """Carry out the command line; returns the exit code."""
     name_what_stdout_refuses()
     _escape_what_cannot_be_shown()
+    # click takes options of the whole program only before the command's name.
     arguments = hoisted(arguments)
     try:
         code = _carry_out(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
+        # As `head` does it: the reader has what it wanted, and an error message would only disturb it.
         code = READER_GONE
     except OSError as error:
         code = _blame(error, f"can't write to stdout: {error.strerror}", TRY_AGAIN, arguments)

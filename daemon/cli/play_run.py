@@ -165,6 +165,7 @@ def watch(state: str, asked: Asked, follow: bool, as_json: bool) -> int:
     while True:
         with reading.reading(state) as connection:
             standing = _standing(connection, asked)
+        # The directory is known before its session is: what the command prints at once is shown, too.
         if follow and followed is None and standing.directory is not None:
             followed = Followed(standing.directory, as_json)
         if followed is not None:
@@ -177,6 +178,7 @@ def watch(state: str, asked: Asked, follow: bool, as_json: bool) -> int:
         time.sleep(_PERIOD)
     if followed is not None:
         _wait_for_journal(state, standing.session, followed)
+        # Only now the last line, which has no newline: until the end it might still grow.
         followed.show(to_the_end=True)
     return _over(asked, standing.session, as_json, follow)
 
@@ -227,6 +229,7 @@ def _wait_for_journal(state: str, session: SessionRow, followed: "Followed") -> 
     while time.monotonic() < give_up:
         with reading.reading(state) as connection:
             owed = reading_sessions.owed(connection, session.key, _JOURNAL)
+        # A line may be in the file before it is marked: then waiting for the mark would only cost time.
         if not owed or ends_with(journal_place(state, session), _JOURNAL, owed[-1]):
             return
         followed.show()

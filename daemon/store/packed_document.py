@@ -227,6 +227,7 @@ def show(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Docum
     before = [
         (seq - 1, seq - 1, digest) for each in documents.values() for seq, digest in each.before.items()
     ]
+    # Of the gaps, too, only those around these sessions: the chain of a packed session must look unbroken.
     connection.execute("drop table if exists temp.absent_events")
     connection.execute(
         "create temp table absent_events as select * from main.absent_events where last in (select value from json_each(?))",

@@ -76,6 +76,7 @@ def _no_store(path: str, error: sqlite3.DatabaseError) -> str:
 def _connect(path: str) -> sqlite3.Connection:
     connection, version = _open(path)
     _, known = _versions()
+    # Commands never migrate. A running daemon of another version would otherwise lose its schema under its feet.
     if version == known:
         return connection
     connection.close()

@@ -87,6 +87,7 @@ def sessions(
     )
     # What runs is in an open directory, and all others need not be looked at.
     is_open = ""
+    # Few are open, and they have an index: the list of what runs must not read all sessions there are.
     if wanted.statuses == ("running",):
         is_open = " and key in (select session_key from cursors where phase = 'open')"
     keys = connection.execute(

@@ -82,6 +82,7 @@ class FreshStore:
         job = Job(0, 0, AttemptStarted(key, 1, 0.0, None), "", 0, "", key)
         for effect in effects:
             batch.apply(job, effect)
+        # Rolled back in any case: the next session must find an empty store.
         self._connection.execute("begin")
         try:
             for sql, rows, _ in batch.statements():

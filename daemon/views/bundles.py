@@ -118,6 +118,7 @@ def bundle_text(bundle: SessionBundle) -> str:
 def is_valid(bundle: SessionBundle) -> bool | None:
     """Whether the parts now have the recorded sizes and hashes; None if unknown."""
     row = bundle.row
+    # Hashing much would keep a person waiting who only wants to see a session; `receipt verify` does it.
     if bundle.state != "written" or row is None or sum(each.size for each in row.parts) > MOST_HASHED:
         return None
     return parts_stand(bundle.directory, row.parts)

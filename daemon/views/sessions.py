@@ -112,6 +112,7 @@ def newest_sessions(
     fresh = unjudged(connection, settings, most)
     cwds = reading_sessions.working_directories(connection, [row.key for row in fresh]) if wanted.cwd else {}
     fresh = [row for row in fresh if wanted.has(row._replace(cwd=row.cwd or cwds.get(row.key)))]
+    # A run whose end is not judged yet is also recorded as running: its files know more, so it is listed once, by them.
     known = {row.key for row in fresh}
     rows = [row for row in reading_sessions.sessions(connection, wanted, most) if row.key not in known]
     rows = sorted([*fresh, *rows], key=lambda row: (-row.started_at, row.key))

@@ -143,6 +143,7 @@ def _ended(connection: sqlite3.Connection, settings: Settings) -> list[SessionRo
         for run in reading_starts.open_runs(connection)
         if run.root in paths and _is_over(f"{paths[run.root]}/{run.directory}", run, is_up)
     ]
+    # The usual case ends here, before the code that reads run directories is imported.
     if not over:
         return []
     from runward.daemon.store.tables import starts

@@ -169,6 +169,7 @@ def _print_list(settings: Settings, rows: Sequence[SessionRow]) -> None:
         table = [(*facts, *more) for facts, more in zip(table, further, strict=True)]
     heads, *shown = fitting(table, [head for head in _SPARE if head in table[0]], columns_there())
     print_table(heads, shown)
+    # Notes go below the table, to stderr: a program that reads stdout gets the rows alone.
     if any(row.not_judged_yet for row in rows):
         _say_below(f"{NOT_JUDGED}: what the run's own files say; {how_to_judge(settings)}")
     if any(is_unknown(row) for row in rows):

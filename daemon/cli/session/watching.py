@@ -215,6 +215,7 @@ def _until_over(state: str, row: SessionRow) -> Callable[[], bool]:
 
     def is_over() -> bool:
         nonlocal asked
+        # The file is looked at more often than the store, whose every look is a transaction.
         if time.monotonic() - asked < _JOURNAL_PERIOD:
             return False
         asked = time.monotonic()
@@ -223,6 +224,7 @@ def _until_over(state: str, row: SessionRow) -> Callable[[], bool]:
             if now is not None and now.status == "running":
                 return False
             owed = reading_sessions.owed(connection, row.key, _JOURNAL)
+        # The verdict comes before its lines: a reader that stopped at the verdict would miss the last of them.
         return not owed or ends_with(journal_place(state, row), _JOURNAL, owed[-1])
 
     return is_over

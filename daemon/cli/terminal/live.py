@@ -34,6 +34,7 @@ def follow(tail: Tail, count: int | None, is_over: Callable[[], bool]) -> Iterat
         yield from tail.lines()
         if not tail.moved_on():
             time.sleep(PERIOD)
+    # Once more after the end: what was written between the last look and the end is read here.
     yield from _to_the_end(tail)
 
 
@@ -60,6 +61,7 @@ def redraw(page: Callable[[], list[str]], every: float) -> NoReturn:
 
     It ends with `KeyboardInterrupt`, or `SystemExit` at SIGTERM.
     """
+    # Python restarts a system call after a signal, so a changed size would wait for the next drawing without the pipe.
     changed, changes = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(changes, warn_on_full_buffer=False)
     signal.signal(signal.SIGWINCH, _wake)
@@ -75,6 +77,7 @@ def redraw(page: Callable[[], list[str]], every: float) -> NoReturn:
         click.echo(back + "".join(f"{line}{_REST_OF_LINE}\n" for line in shown) + _BELOW, nl=False)
         drawn = len(shown)
         select.select([changed], [], [], every)
+        # Emptied, because a signal that came twice would otherwise end the next wait at once.
         with suppress(BlockingIOError):
             os.read(changed, 4096)
 

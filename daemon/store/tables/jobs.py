@@ -83,6 +83,7 @@ _DUE: Final = (
 Jobs are looked at in order, and no further than the limit: thousands may wait in one lane, or for a later time.
 """
 
+# Both conditions on the state: the index has only these two, and SQLite uses it only if its own words stand here.
 _OPEN: Final = "j.state in ('waiting', 'held') and j.state = 'waiting' and j.run_after <= ?1 and j.lane {} ?2"
 
 _DUE_IN_FOREGROUND: Final = _DUE.format(
@@ -133,6 +134,7 @@ async def take_back(store: Store, now: float) -> int:
     ((stolen,),) = await store.read(
         "select count(*) from jobs where state = 'running' and epoch < ?", (store.epoch,)
     )
+    # Counted first: a start without such jobs costs no write.
     if stolen:
         await store.run([Statement(TAKE_BACK, [(store.epoch, now, store.epoch)])], "take_back")
     return as_int(stolen)
@@ -207,6 +209,7 @@ def _due(rows: Iterable[Row]) -> Due:
         try:
             event = load_payload(str(kind), as_int(version), str(payload))
         except UnknownEvent as error:
+            # An event that can't be read holds its own job; the others go on.
             broken.append((as_int(number), str(error)))
             continue
         jobs.append(
@@ -276,11 +279,13 @@ def _readable(kind: object, version: object, payload: object) -> Event | None:
 
 
 def _release(batch: "Batch", job: Job, effect: ReleaseJob) -> None:
+    # The worker then looks for due jobs at once: the released one is due now.
     batch.released = True
     batch.row(RELEASE, (effect.state, effect.reason, batch.now, effect.job))
 
 
 def _ring(batch: "Batch", job: Job, effect: RingNow) -> None:
+    # Likewise: the timer was due later, and the worker may be waiting for that time.
     batch.rung = True
     batch.row(RING, (effect.lane,))
 

@@ -37,6 +37,7 @@ GREW_ELSEWHERE: Final = Write(
 ROOT_SEEN: Final = (
     "insert into roots (name, path, layout, first_seen_at) values (?, ?, ?, ?)"
     " on conflict (name) do update set path = excluded.path, layout = excluded.layout,"
+    # A root of the same name at another path is another directory: what was known of the old one must not refuse it.
     " identity = case when path = excluded.path then identity end,"
     " grew_elsewhere_at = case when path = excluded.path then grew_elsewhere_at end"
 )
@@ -150,6 +151,7 @@ UPSERT_CURSOR: Final = Write(
 async def remembered(store: Store, keys: Iterable[str]) -> dict[str, str]:
     """What is remembered of these run directories, by cursor key."""
     rows = await store.read(
+        # As bytes: a damaged text must cost its own directory a new look, not fail the query for all of them.
         "select key, cast(state as blob) from cursors where key in (select value from json_each(?))",
         (listed(keys),),
     )
@@ -275,11 +277,13 @@ NOTE_HOOK: Final = Write(
     "insert into hooks (session_key, at, kind, ancestors, launcher_session, declared, whereabouts)"
     " values (?, ?, ?, ?, ?, ?, ?)"
     " on conflict (session_key) do update set"
+    # Reports may come out of order, because each is a file of its own: an older one never replaces a newer one.
     " at = max(at, excluded.at),"
     " kind = case when excluded.at >= at then excluded.kind else kind end,"
     " ancestors = case when excluded.at >= at and excluded.ancestors <> '[]' then excluded.ancestors else ancestors end,"
     " whereabouts = case when excluded.at >= at and excluded.ancestors <> '[]' then excluded.whereabouts"
     " else whereabouts end,"
+    # The first report stands: a later one may come from where the variable is not set.
     " launcher_session = coalesce(launcher_session, excluded.launcher_session),"
     " declared = coalesce(declared, excluded.declared)"
 )

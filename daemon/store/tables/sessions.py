@@ -300,6 +300,7 @@ It refuses a session that is not in the status and attempt that the change start
 
 END_ATTEMPT: Final = Write(
     "update attempts set status = ?, ended_by = ?, reason_code = ?, ended_at = ?, produced = ?"
+    # An attempt ends once: its evidence is never replaced.
     " where session_key = ? and attempt = ? and ended_by is null"
 )
 

@@ -181,11 +181,13 @@ STARTS: Final = Table(
 
 INSERT_LAUNCH: Final = Write(
     "insert into launches (id, session_key, at, seal, contract_json, timeout, grace, launcher, process, cgroup)"
+    # A launcher leaves the same launch again when everything is over.
     " select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 where not exists (select 1 from launches where id = ?1)",
     exact=False,
 )
 
 
+# Oldest first, so that in the dictionary made of it the last launch of a session remains.
 _LAST: Final = (
     "select session_key, at, seal, contract_json, launcher, process, timeout, cgroup from json_each(?) asked"
     " join launches on session_key = asked.value order by at, launches.rowid"
