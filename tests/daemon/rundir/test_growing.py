@@ -1,7 +1,9 @@
 """Reading a growing file: each line once, however it comes, and nothing that isn't a regular file."""
 
 import os
+from collections import defaultdict
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -25,19 +27,20 @@ from runward.daemon.rundir.opening import NotRegular, open_in_run
 PIECES = st.lists(
     st.sampled_from([b"\n", b"a", b"bc\n", b"\0\0", b"long" * 20, b"\n\n", b"x" * 200]), max_size=20
 )
+SIZES = st.lists(st.integers(1, 150), min_size=1, max_size=10)
 LONGEST = 100
 
 
 class Dealt:
-    """Bytes that come in pieces of these sizes."""
+    """Bytes that come in pieces of these sizes, again and again."""
 
     def __init__(self, content: bytes, sizes: list[int]) -> None:
         self._left = content
-        self._sizes = sizes
+        self._sizes = cycle(sizes)
         self.most = len(content) + 1
 
     def read(self, most: int) -> bytes:
-        size = min(self._sizes.pop() if self._sizes else most, most)
+        size = min(next(self._sizes), most)
         piece, self._left = self._left[:size], self._left[size:]
         return piece
 
@@ -65,7 +68,7 @@ def _model(content: bytes) -> list[tuple[int, int, bytes, int]]:
     return found
 
 
-@given(pieces=PIECES, sizes=st.lists(st.integers(1, 150), max_size=30))
+@given(pieces=PIECES, sizes=SIZES)
 def test_the_lines_are_the_same_in_whatever_pieces_the_bytes_come(
     pieces: list[bytes], sizes: list[int]
 ) -> None:
@@ -79,7 +82,7 @@ def test_the_lines_are_the_same_in_whatever_pieces_the_bytes_come(
     assert (lines.length, lines.unfinished) == (len(content) - end, content[end:][:LONGEST])
 
 
-@given(pieces=PIECES, sizes=st.lists(st.integers(1, 150), max_size=30), stop=st.integers(0, 20))
+@given(pieces=PIECES, sizes=SIZES, stop=st.integers(0, 20))
 def test_reading_goes_on_after_any_line(pieces: list[bytes], sizes: list[int], stop: int) -> None:
     content = b"".join(pieces)
     source = Dealt(content, sizes)
@@ -90,11 +93,11 @@ def test_reading_goes_on_after_any_line(pieces: list[bytes], sizes: list[int], s
         position, count = whole.position_after(given), count + given
     start = position.offset
     assert position.last == content[max(0, start - RECOGNISED_BY) : start]
-    following = Dealt(content[start:], [])
+    following = Dealt(content[start:], [LONGEST])
     assert _all(Lines(following, LONGEST, position), following.most) == _model(content)[count:]
 
 
-@given(pieces=PIECES, sizes=st.lists(st.integers(1, 150), max_size=30), resume=st.booleans())
+@given(pieces=PIECES, sizes=SIZES, resume=st.booleans())
 def test_a_line_that_is_given_as_soon_as_it_is_too_long_is_given_once(
     pieces: list[bytes], sizes: list[int], resume: bool
 ) -> None:
@@ -113,6 +116,35 @@ def test_a_line_that_is_given_as_soon_as_it_is_too_long_is_given_once(
         model.pop()
     assert found == model
     assert lines.position.lines == len(model)
+    assert lines.position.offset + lines.length == len(content)
+    end = lines.position.offset
+    assert lines.position.last == content[max(0, end - RECOGNISED_BY) : end]
+
+
+@given(
+    pieces=PIECES,
+    sizes=SIZES,
+    gives=st.lists(st.integers(0, 99), max_size=30),
+)
+def test_a_line_that_is_given_before_its_newline_goes_on_under_its_number(
+    pieces: list[bytes], sizes: list[int], gives: list[int]
+) -> None:
+    content = b"".join(pieces)
+    source = Dealt(content, sizes)
+    lines = Lines(source, len(content))
+    parts: defaultdict[int, bytes] = defaultdict(bytes)
+    while (whole := lines.read(source.most)) is not None:
+        for number, part in enumerate(whole.contents, whole.number):
+            parts[number] += part
+        if length := min(gives.pop() if gives else 0, lines.length):
+            part = lines.unfinished[:length]
+            lines.give_unended(length)
+            parts[lines.position.lines] += part
+            end = lines.position.offset
+            assert lines.position.last == content[max(0, end - RECOGNISED_BY) : end]
+    parts[lines.position.lines + (not lines.position.unended)] += lines.unfinished
+    assert parts == dict(enumerate(content.split(b"\n"), 1))
+    assert lines.position.offset + lines.length == len(content)
 
 
 @given(
@@ -138,6 +170,7 @@ def test_a_hole_gives_what_as_many_zeros_give(
         os.close(descriptor)
     end = content.rfind(b"\n") + 1
     assert (lines.position.offset, lines.length) == (end, len(content) - end)
+    assert lines.position.last == content[max(0, end - RECOGNISED_BY) : end]
 
 
 @given(pieces=PIECES, less=st.integers(0, 300), chunk=st.integers(1, 300))
