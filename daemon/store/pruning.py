@@ -199,12 +199,12 @@ async def reopened(store: Store, events: Iterable[Event]) -> list[Statement]:
     sessions = {each.session_key for each in events if isinstance(each, AttemptStarted) and each.attempt > 1}
     if not sessions:
         return []
-    found = await store.read(
+    continued = await store.read(
         "select session_key from tombstones where session_key in (select value from json_each(?))"
         " and session_key not in (select key from sessions)",
         (listed(sessions),),
     )
-    rows: list[Row] = [(str(key),) for (key,) in found]
+    rows: list[Row] = [(str(key),) for (key,) in continued]
     return [Statement(_REOPEN, rows, True), Statement(_REOPEN_ATTEMPT, rows, True)] if rows else []
 
 

@@ -184,8 +184,8 @@ def define(context: click.Context, file: str, as_json: bool) -> None:
 def _refuse_used_name(settings: Settings, name: str) -> None:
     """Two files with one name would be one chain to everybody who uses the name."""
     for each in chain_names(settings):
-        found = find_chain(settings, each).value
-        if found is not None and found.name == name and each != name:
+        chain_there = find_chain(settings, each).value
+        if chain_there is not None and chain_there.name == name and each != name:
             used = f"{each}{CHAIN_SUFFIX}"
             fail(f"the name {name} is used by {used}: rename one of them, or remove {used}", WRONG_USAGE)
 

@@ -152,19 +152,19 @@ def log(
     settings = settings_in_force(context)
     wanted = WantedActions(principal, artifact, since, limit=limit or -1)
     with store_to_read(settings) as connection:
-        found = latest_actions(connection, wanted)
+        taken = latest_actions(connection, wanted)
     after = 0
     widest = [""] * 5
     """Blanks as wide as each column so far, so that what follows is aligned with it."""
     while True:
-        after = found[-1].seq if found else after
+        after = taken[-1].seq if taken else after
         if json_wanted and not follow:
-            print_json([action_as_json(row) for row in found])
+            print_json([action_as_json(row) for row in taken])
         elif json_wanted:
-            for row in found:
+            for row in taken:
                 print_json_line(action_as_json(row))
         else:
-            rows = [widest, *map(_row, found)]
+            rows = [widest, *map(_row, taken)]
             widest = [" " * max(map(width, column)) for column in zip(*rows, strict=True)]
             for line in align(rows)[1:]:
                 click.echo(line)
@@ -173,8 +173,8 @@ def log(
         sys.stdout.flush()
         time.sleep(_PERIOD)
         with store_to_read(settings) as connection:
-            found = actions(connection, wanted._replace(after=after, limit=-1))
-    if not found and not json_wanted and after == 0:
+            taken = actions(connection, wanted._replace(after=after, limit=-1))
+    if not taken and not json_wanted and after == 0:
         click.echo("no actions")
 
 

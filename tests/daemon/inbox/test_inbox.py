@@ -278,3 +278,10 @@ def test_whatever_a_request_has_it_is_refused_or_can_be_read_from_the_store(
         assert again == found
         assert found.key
         assert found.lane
+
+
+def test_a_request_that_the_daemon_would_not_read_is_not_left(tmp_path: Path) -> None:
+    reason = "x" * MAXIMUM_REQUEST
+    with pytest.raises(spool.RequestTooLong):
+        spool.leave_request(tmp_path, SessionCancelRequested("stop", 1.0, "native:runs/a", 1, reason))
+    assert list_inbox(tmp_path) == ()
