@@ -131,6 +131,7 @@ def test_a_journal_that_is_a_link_is_not_written_through(place: Place) -> None:
     assert foreign.read_text() == "theirs\n"
 
 
+@pytest.mark.prove
 def test_links_that_are_swapped_during_verification_never_deliver_a_file_outside(place: Place) -> None:
     """A thread swaps a directory for a link to outside, again and again, while run after run ends."""
     (place.directory / "outside").mkdir()

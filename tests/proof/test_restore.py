@@ -113,6 +113,7 @@ def holds_after(place: Place, statuses: dict[str, str], lines: dict[str, bytes])
     assert (played / "artifacts" / "ran").read_text() == "ran\n", "it was started twice"
 
 
+@pytest.mark.prove
 def test_what_was_judged_after_a_backup_is_found_again_and_no_line_is_written_twice(place: Place) -> None:
     backup = lived_through(place)
     statuses, lines = place.statuses(), journals(place)

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from datetime import datetime
 
+import pytest
 from tests.proof.account import account
 from tests.proof.place import Place
 from tests.waiting import wait_for
@@ -59,6 +60,7 @@ def test_a_storm_while_the_daemon_works_loses_and_doubles_nothing(place: Place) 
     _none_lost_none_doubled(place)
 
 
+@pytest.mark.prove
 def test_a_storm_while_the_daemon_is_frozen_loses_and_doubles_nothing(place: Place) -> None:
     with place.serving() as daemon:
         daemon.stop()
@@ -72,6 +74,7 @@ def test_a_storm_while_the_daemon_is_frozen_loses_and_doubles_nothing(place: Pla
     _none_lost_none_doubled(place)
 
 
+@pytest.mark.prove
 def test_a_storm_while_the_daemon_is_down_loses_and_doubles_nothing(place: Place) -> None:
     with place.serving():
         pass

@@ -22,7 +22,7 @@ from runward.handlers.exchange.reading import Reading
 from runward.handlers.layouts.native import RunName
 from runward.handlers.model.asking import Asking
 
-FEW: Final = 2
+FEW: Final = 1
 SOME: Final = (*range(FEW, 16), 23, 25)
 """The histories in which everything of `MET` happens, all together."""
 

@@ -15,7 +15,7 @@ from tests.simulation.laws import RARE_ROWS
 from tests.simulation.simulation import IN_CI, SEEDS, run
 from tests.simulation.tally import Tally
 
-FEW: Final = 10
+FEW: Final = 6
 """Histories of `make test`; CI plays the others of its half afterwards."""
 
 ONE: Final = os.environ.get("RUNWARD_SEED")

@@ -192,6 +192,7 @@ def test_a_session_that_began_and_ended_in_one_look_fires_with_its_working_direc
     assert shown["trigger_event"]["cwd"] == "/work/app"
 
 
+@pytest.mark.prove
 def test_a_chain_that_fires_itself_ends_at_the_eighth_run(firing: Place) -> None:
     (firing.directory / "loop.yaml").write_text(
         "name: loop\ntrigger: {event: session.finished}\nsteps: [{skill: touch}]\n"
@@ -604,6 +605,7 @@ def steps(place: Place) -> object:
     return place.call("status", "--json").object()["steps"]
 
 
+@pytest.mark.prove
 def test_as_many_steps_run_at_once_as_may_and_each_runs_once_also_after_a_kill(place: Place) -> None:
     slow_chains(place)
     assert place.call("event", "emit", "asked").code == 0

@@ -226,6 +226,7 @@ def test_with_the_state_directory_lost_the_bundles_of_other_tools_sessions_are_m
     assert "the session's files have changed since" in str(bundle(place, gone)["problem"])
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("is_approved_since", [False, True])
 def test_what_waits_for_a_person_is_named_and_a_step_that_ran_since_the_backup_is_not_run_again(
     place: Place, is_approved_since: bool
