@@ -10,11 +10,13 @@ from contextlib import suppress
 
 import click
 
-from runward.daemon.cli import STDOUT, name_what_stdout_refuses
 from runward.daemon.cli.exits import GOOD, INTERRUPTED, OWN_BUG, READER_GONE, TRY_AGAIN, WRONG_SETTINGS
 from runward.daemon.cli.terminal.output import to_stderr
 from runward.daemon.disk.state_rights import StateDirectoryUnsafe
 from runward.daemon.store.reading import StoreRefused, StoreUnreadable
+
+_STDOUT = "<stdout>"
+"""The `filename` of an `OSError` that stdout made."""
 
 _COMPLETING = "_RUNWARD_COMPLETE"
 """The variable in which a shell's completion script says what it wants; click reads it."""
@@ -22,7 +24,7 @@ _COMPLETING = "_RUNWARD_COMPLETE"
 
 def call(arguments: list[str]) -> int:
     """Carry out the command line; returns the exit code."""
-    name_what_stdout_refuses()
+    _name_what_stdout_refuses()
     _escape_what_cannot_be_shown()
     # click takes options of the whole program only before the command's name.
     arguments = hoisted(arguments)
@@ -73,7 +75,7 @@ def _carry_out(arguments: list[str]) -> int:
     except StoreUnreadable as error:
         return _blame(error, str(error), TRY_AGAIN, arguments)
     except OSError as error:
-        if error.filename == STDOUT:
+        if error.filename == _STDOUT:
             raise
         return _blame(error, f"the machine refused: {error}", TRY_AGAIN, arguments)
     except Exception as error:  # noqa: BLE001  # the last one to hear of it
@@ -142,3 +144,25 @@ def hoisted(arguments: list[str]) -> list[str]:
         else:
             rest.append(argument)
     return first + rest
+
+
+def _name_what_stdout_refuses() -> None:
+    """Make an error of writing to stdout say that it is stdout's; a stream that took its place stays."""
+    if sys.stdout is not sys.__stdout__ or not isinstance(sys.stdout, io.TextIOWrapper):
+        return
+    before = sys.stdout
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_Stdout(before.fileno(), "w", closefd=False)),
+        encoding=before.encoding,
+        errors=before.errors,
+        line_buffering=before.line_buffering,
+    )
+
+
+class _Stdout(io.FileIO):
+    def write(self, content: bytes, /) -> int:  # type: ignore[override]  # what a buffered writer hands on
+        try:
+            return super().write(content)
+        except OSError as error:
+            error.filename = _STDOUT
+            raise

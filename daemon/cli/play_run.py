@@ -16,7 +16,6 @@ from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook, fill_command
 from runward.config.settings import PLAYBOOK_SUFFIX, Settings
 from runward.daemon.cli.exits import BY_STATUS, NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
-from runward.daemon.cli.play import declared
 from runward.daemon.cli.session.watching import line_text, line_value
 from runward.daemon.cli.shell.context import AwayTime, need_daemon, note_without_daemon
 from runward.daemon.cli.terminal.options import own_chain_run, valid_text, values_of
@@ -29,6 +28,7 @@ from runward.daemon.cli.terminal.output import (
     print_json_line,
     safe,
 )
+from runward.daemon.configuration.declared_contract import declared
 from runward.daemon.configuration.declared_files import NotFound
 from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.rundir.growing import Line, Tail, ends_with

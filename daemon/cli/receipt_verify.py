@@ -145,7 +145,7 @@ def answer_of(
 
 def _authorized(context: click.Context, keys: Sequence[str]) -> frozenset[str]:
     """The keys that were given, those of the settings, and our own if this machine has any."""
-    from runward.daemon.views.receipts import own_keys_that_count
+    from runward.daemon.disk.receipt_keys import own_keys_that_count
 
     settings = read_settings_of(context.find_root().obj["config"]).value
     if settings is None:

@@ -5,7 +5,7 @@ A key is 32 bytes, in a file as 64 hexadecimal digits.
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from runward.config.bundle import SCHEMES, Scheme
@@ -57,6 +57,17 @@ def own_public_keys(state: str, environment: Mapping[str, str]) -> frozenset[str
     """Our public keys, as `authorized_keys` has them. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
     keys = (own_key(state, scheme, environment) for scheme in SCHEMES)
     return frozenset(named(each.key) for each in keys if each is not None)
+
+
+def own_keys_that_count(state: str, report: Callable[[str], None]) -> frozenset[str]:
+    """Our public keys; `state` is the state directory. `report` takes what is wrong with them."""
+    try:
+        return own_public_keys(state, os.environ)
+    except KeyRefused as refused:
+        report(f"the daemon's own keys don't count here: {refused}")
+    except OSError as error:
+        report(f"the daemon's own keys can't be read: {error.filename}: {error.strerror}")
+    return frozenset()
 
 
 def _name(scheme: Scheme) -> str:

@@ -13,8 +13,8 @@ from typing import Final
 from runward.config.artifact_rules import BY_PATH, CTCP
 from runward.config.json_value import is_text
 from runward.config.problem import printable
-from runward.daemon.rundir.artifacts import NOWHERE, fact_at
 from runward.daemon.rundir.opening import LINK, REFUSED, REGULAR, opened, opened_below
+from runward.daemon.rundir.resolving import NOWHERE, fact_at
 from runward.handlers.ctcp.changing import BUNDLE, PATCH
 from runward.handlers.ctcp.contracts import CONTRACTS, further_needs, new_report
 from runward.handlers.ctcp.documents import ABSENT as NO_DOCUMENT

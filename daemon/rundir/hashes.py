@@ -12,9 +12,9 @@ from hashlib import sha256
 from typing import Final
 
 from runward.config.path_rule import names_in
-from runward.daemon.rundir.artifacts import modified_ns, open_artifacts, refusal, resolve
 from runward.daemon.rundir.growing import data_after
 from runward.daemon.rundir.opening import REGULAR, Halted, unreadable
+from runward.daemon.rundir.resolving import modified_ns, open_artifacts, refusal, resolve
 from runward.handlers.model.files import MOST_GIB, FileFact, FileHash, RootHashes, Unreadable
 
 CHUNK: Final = 8 << 20

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from runward.daemon.rundir.artifacts import open_artifacts
 from runward.daemon.rundir.opening import ABSENT, LINK, LISTED, REFUSED, open_below, unreadable
+from runward.daemon.rundir.resolving import open_artifacts
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.model.contracts import EarlyLegs, LegsBefore
 from runward.handlers.model.files import Unreadable

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.handlers.outcomes.report import NotAReport, outcomes_of
+from runward.handlers.outcomes.findings import NotAReport
+from runward.handlers.outcomes.report import outcomes_of
 
 LARGEST_REPORT: Final = 64 << 20
 """Bytes of a report."""

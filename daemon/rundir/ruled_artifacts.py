@@ -21,8 +21,8 @@ from runward.config.glob_rule import path_matches
 from runward.config.path_rule import names_in
 from runward.config.problem import counted
 from runward.daemon.rundir import schema_child
-from runward.daemon.rundir.artifacts import fact_at, modified_ns, refusal, resolve
 from runward.daemon.rundir.opening import DIRECTORY, LISTED, REGULAR
+from runward.daemon.rundir.resolving import fact_at, modified_ns, refusal, resolve
 from runward.handlers.foreign_json import NotJson, line_of, read_json
 from runward.handlers.model.files import FileFact, Match, RuledPath, RuleFact
 

@@ -128,8 +128,8 @@ def _signature(
     bundle: SessionBundle, settings: Settings, report: Callable[[str], None]
 ) -> "SignatureState | None":
     """The validity of the signature of the receipt there; None without a receipt, or a library that checks it."""
+    from runward.daemon.disk.receipt_keys import own_keys_that_count
     from runward.daemon.rundir.bundle_verifying import receipt_fields
-    from runward.daemon.views.receipts import own_keys_that_count
     from runward.handlers.bundle.signatures import NoLibrary, signature_state
 
     if bundle.state != "written":

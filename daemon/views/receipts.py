@@ -6,24 +6,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from runward.config.settings import Settings
-from runward.daemon.disk.receipt_keys import KeyRefused, own_public_keys
+from runward.daemon.disk.receipt_keys import own_keys_that_count
 from runward.daemon.rundir.bundle_verifying import verify_bundle
 from runward.daemon.store.reading_bundles import BundleRow, bundle_of
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import journal_place
 from runward.handlers.bundle.parts import REPLAY, SUMMARY, part_name
 from runward.handlers.bundle.verify import FileFacts, Recorded, Verified
-
-
-def own_keys_that_count(state: str, report: Callable[[str], None]) -> frozenset[str]:
-    """Our public keys; `state` is the state directory. `report` takes what is wrong with them."""
-    try:
-        return own_public_keys(state, os.environ)
-    except KeyRefused as refused:
-        report(f"the daemon's own keys don't count here: {refused}")
-    except OSError as error:
-        report(f"the daemon's own keys can't be read: {error.filename}: {error.strerror}")
-    return frozenset()
 
 
 class ReceiptPlace(NamedTuple):

@@ -17,7 +17,7 @@ from defusedxml import DefusedXmlException  # type: ignore[import-untyped]
 from defusedxml.expatreader import DefusedExpatParser  # type: ignore[import-untyped]
 
 from runward.config.json_value import JsonValue
-from runward.handlers.outcomes.report import (
+from runward.handlers.outcomes.findings import (
     DEEPEST,
     LONGEST_TEXT,
     MOST_FINDINGS,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.outcomes.report import (
+from runward.handlers.outcomes.findings import (
     LONGEST_NAME,
     LONGEST_TEXT,
     MOST_FINDINGS,

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import ijson
 
 from runward.config.json_value import JsonValue
-from runward.handlers.outcomes.report import DEEPEST, NotAReport, Pieces
+from runward.handlers.outcomes.findings import DEEPEST, NotAReport, Pieces
 
 MOST_VALUES: Final = 16 << 20
 """Values, keys and brackets of a log that are passed over at most: a quarter of the bytes of the largest one."""

@@ -52,6 +52,7 @@ _SYSTEM_CALLS: Final = (
     "rundir.legs.os",
     "rundir.run_directories.os",
     "rundir.opening.os",
+    "rundir.resolving.os",
     "rundir.outcomes.os",
     "rundir.session_places.os",
     "rundir.session_files.os",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from runward.config.outcome import CheckedOutcome, check_outcome
 from runward.handlers.outcomes import junit
+from runward.handlers.outcomes.findings import LARGEST_OUTCOME, MOST_FINDINGS, NotAReport
 from runward.handlers.outcomes.junit import outcomes_of_junit
-from runward.handlers.outcomes.report import LARGEST_OUTCOME, MOST_FINDINGS, NotAReport
 
 Json: TypeAlias = Any
 """What a test reads as JSON."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from runward.config.outcome import CheckedOutcome, check_outcome
 from runward.handlers.outcomes import sarif, sarif_run, sarif_stream
-from runward.handlers.outcomes.report import LARGEST_OUTCOME, MOST_FINDINGS, NotAReport
+from runward.handlers.outcomes.findings import LARGEST_OUTCOME, MOST_FINDINGS, NotAReport
 from runward.handlers.outcomes.sarif import outcomes_of_sarif, placed
 from runward.handlers.outcomes.sarif_stream import Shape
 
