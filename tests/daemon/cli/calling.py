@@ -341,3 +341,12 @@ class _Captured(io.TextIOWrapper):
         buffer = self.buffer
         assert isinstance(buffer, io.BytesIO)
         return buffer.getvalue().decode()
+
+
+def sockets_of(pid: int) -> set[str]:
+    """The sockets that a process holds, as the kernel names them; it may close others meanwhile."""
+    links = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            links.add(os.readlink(each))
+    return {link for link in links if link.startswith("socket:")}

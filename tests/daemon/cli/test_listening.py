@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import socket
 import subprocess
 import time
@@ -10,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from tests.daemon.cli.calling import Place
+from tests.daemon.cli.calling import Place, sockets_of
 from tests.daemon.cli.test_chain import over, runs_of
 from tests.daemon.notified import NotifySocket
 from tests.daemon.web.serving import SECRET, signature
@@ -130,21 +129,11 @@ def test_status_says_where_it_listens_from_ready_on(listening: Place) -> None:
     assert not (listening.directory / "http.sock").exists()
 
 
-def _sockets_of(pid: int) -> set[str]:
-    links = set()
-    for each in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            links.add(os.readlink(each))
-        except FileNotFoundError:
-            pass  # it was closed meanwhile
-    return {link for link in links if link.startswith("socket:")}
-
-
 @pytest.mark.prove
 def test_without_the_table_nothing_listens_and_no_server_is_imported(place: Place) -> None:
     with place.daemon_process() as daemon:
         assert place.call("status", "--json").object()["http"] is None
-        assert not _listening_inodes() & _sockets_of(daemon.pid)
+        assert not _listening_inodes() & sockets_of(daemon.pid)
     code = "import runward.daemon.host.service, sys; sys.exit(bool({'uvicorn', 'starlette', 'h11'} & set(sys.modules)))"
     assert subprocess.run([place.argv()[0], "-c", code], env=place.environment, check=False).returncode == 0
 

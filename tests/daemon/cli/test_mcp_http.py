@@ -10,7 +10,6 @@ import stat
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,7 +18,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from tests.daemon.cli.calling import Place
+from tests.daemon.cli.calling import Place, sockets_of
 from tests.daemon.cli.test_mcp import ACTIONS, HELLO, READING, told
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -205,11 +204,7 @@ def test_so_many_calls_are_in_progress_and_one_more_is_turned_away(served: Serve
 
 def test_a_client_learns_that_the_server_ended_before_it_answered(served: Served) -> None:
     def sockets() -> set[str]:
-        opened = set()
-        for each in Path(f"/proc/{served.daemon.pid}/fd").iterdir():
-            with suppress(FileNotFoundError):  # the daemon closes others meanwhile
-                opened.add(os.readlink(each))
-        return {each for each in opened if each.startswith("socket:")}
+        return sockets_of(served.daemon.pid)
 
     with ThreadPoolExecutor(1) as clients, stopped(served) as server:
         before = sockets()

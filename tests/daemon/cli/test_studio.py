@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from tests.daemon.cli.calling import Place
+from tests.daemon.cli.calling import Place, sockets_of
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
@@ -106,8 +106,7 @@ def listening(daemon: subprocess.Popen[str]) -> list[str]:
     tables = [Path(f"/proc/{daemon.pid}/net/{name}") for name in ("tcp", "tcp6")]
     rows = [row.split() for each in tables if each.exists() for row in each.read_text().splitlines()[1:]]
     listen = {f"socket:[{row[9]}]" for row in rows if row[3] == "0A"}
-    held = [os.readlink(each) for each in Path(f"/proc/{daemon.pid}/fd").iterdir()]
-    return [each for each in held if each in listen]
+    return sorted(sockets_of(daemon.pid) & listen)
 
 
 @pytest.mark.prove
