@@ -20,6 +20,9 @@ LANES: Final = 4
 """Principals who try at the same time, with half as many workers."""
 
 WORKERS: Final = 2
+OF_THE_STORE: Final = 2 + WORKERS
+"""Descriptors of the store: its writer's, its checkpoints', and one for each action at a time. When a connection ends, SQLite
+keeps its descriptor, because closing it would drop the locks of the others, and gives it to the next connection."""
 SETTINGS: Final = f'\n[exchange]\nexecutor = {{workers = {WORKERS}, timeout = "3s"}}\n'
 MOST_GROWTH: Final = 32 << 20
 WORST: Final = (*FLOODS, *ANSWERS, *OUTLIVING)
@@ -49,6 +52,7 @@ def test_a_daemon_answers_after_each_attempt_and_keeps_nothing_of_it(place: Plac
         assert [each for surprises, _ in found for each in surprises] == []
         wait_for(lambda: _children(daemon.pid) == WORKERS, "no processes but new workers that wait")
         wait_for(lambda: _descriptors(daemon.pid) <= descriptors, "no more descriptors than before")
+        assert _held(daemon.pid).count("runward.db") <= OF_THE_STORE
         assert _resident(daemon.pid) - memory < MOST_GROWTH
         killed = sum(codes["killed"] for _, codes in found)
         assert killed > 0
@@ -116,8 +120,18 @@ def _children(pid: int) -> int:
     return found
 
 
+def _held(pid: int) -> list[str]:
+    """The names of what the daemon's descriptors lead to."""
+    names = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            names.append(Path(os.readlink(each)).name)
+    return names
+
+
 def _descriptors(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    """How many it has, apart from those of the store's files."""
+    return sum(not name.startswith("runward.db") for name in _held(pid))
 
 
 def _resident(pid: int) -> int:
