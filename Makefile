@@ -29,13 +29,13 @@ demo: setup ## run real commands, judge them, show the verdicts
 screenshots: setup ## take a picture of every page of the Studio, in build/screenshots
 	@$(BIN)/python -m tests.demo.screenshots
 
-test: setup ## run the tests a person runs
+test: setup ## run the tests a person runs (about six minutes on two cores; the goal is four)
 	@$(PYTEST) -m "not prove"
 
 prove: check ## run every test, and the checkers
 	@$(PYTEST) --hypothesis-profile=long
 
-rest: check ## the checkers, and the proofs that CI runs beyond `make test`
+rest: check ## the checkers, and the proofs that CI runs beyond `make test` (about a quarter of an hour)
 	@$(PYTEST) -m "prove and not sweep and not agents"
 
 agents: setup ## the real Claude Code and Codex against a scripted model

@@ -10,7 +10,6 @@ from typing import Final
 import click
 
 from runward.config.settings import Settings
-from runward.daemon.cli.chain.runs import find_run
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
@@ -195,6 +194,8 @@ def _of_start(connection: sqlite3.Connection, name: str, is_up: bool) -> Story:
 def _of_chain(connection: sqlite3.Connection, settings: Settings, name: str, is_up: bool) -> Story:
     """A chain: what fired it lately, and why it did not fire. `@last` is the newest run of any chain."""
     if name == LAST:
+        from runward.daemon.cli.chain.runs import find_run  # sessions do without what it imports
+
         return chain_run_story(connection, find_run(connection, LAST), is_up)
     subject = f"{CHAIN}{name}"
     decided = reading_queue.decisions_about(connection, subject)
