@@ -1,12 +1,13 @@
 """The shapes of settings: each checks one value, describes itself as JSON Schema, and knows its form in stored JSON.
 
-Plain Python, while playbooks and other documents are pydantic models: every command reads the settings first,
+Plain Python, while playbooks, agent profiles and outcomes are pydantic models: every command reads the settings first,
 the launcher within its start-up budget, and importing pydantic alone would exceed that (decision 157).
 """
 
 import math
 import posixpath
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -56,7 +57,7 @@ def resolve_path(path: str, base: str, home: str) -> str:
     return "/" + posixpath.normpath(posixpath.join(base, path)).lstrip("/")
 
 
-class Shape:
+class Shape(ABC):
     """What a value may look like. `description` is what it is for, for those who write it."""
 
     kinds: tuple[type, ...] = (str,)
@@ -68,13 +69,13 @@ class Shape:
     def __init__(self, description: str) -> None:
         self.description = description
 
+    @abstractmethod
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
         """The value in its intended form (a duration in seconds), or None after a complaint."""
-        raise NotImplementedError
 
+    @abstractmethod
     def json_schema(self) -> dict[str, JsonValue]:
         """The shape as JSON Schema, without its description."""
-        raise NotImplementedError
 
     def with_whole_paths(
         self, value: JsonValue, loc: Location, start: Start, complain: Complain

@@ -212,7 +212,7 @@ def _read(state: Path, identifier: str) -> tuple[Token, str] | None:
         return None
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        # Whoever can write here could let anybody in.
+        # A user who can write here could let anybody in.
         is_ours = status.st_uid == os.geteuid() and not status.st_mode & _OTHERS
         content = file.read(_LONGEST) if stat.S_ISREG(status.st_mode) and is_ours else b"null"
     try:

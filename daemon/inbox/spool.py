@@ -68,7 +68,7 @@ class RequestTooLong(Exception):
 def leave_request(state: Path, request: "Request") -> str:
     """Put a request into the inbox; returns its name. Raises `RequestTooLong` and `OSError`."""
     content = dump_request(request)
-    # The daemon would reject the file, and whoever asked would wait for an answer in vain.
+    # The daemon would reject the file, and the one who asked would wait for an answer in vain.
     if len(content) > MAXIMUM_REQUEST:
         raise RequestTooLong
     put(state, request.request, content)

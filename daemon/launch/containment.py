@@ -45,7 +45,7 @@ class Containment:
         self._others = proc.children() - held.own
 
     def is_empty(self) -> bool:
-        """Whether nothing of the tree is left, once the command was waited for. Without a hold nobody can tell."""
+        """Whether nothing of the tree is left, once the command was waited for. Not known without a hold."""
         return True
 
     def terminate(self) -> None:
@@ -100,7 +100,7 @@ class InCgroup(Subreaper):
         _terminate(self._cgroup.members() | frozenset(proc.descendants(self._others)))
 
     def kill(self) -> proc.Killed:
-        # Listed before the kill, because afterwards nobody can tell which processes there were.
+        # Listed before the kill: afterwards the processes can't be listed.
         members = self._cgroup.members()
         self._cgroup.kill()
         # The cgroup comes first: its kill is one action of the kernel, which no fork can escape. The tree

@@ -205,7 +205,7 @@ class _Launch:
             # Reserved while there is some room: a run that filled the disk must still be able to record its
             # end.
             room = self._directory.reserve_exit()
-            # Before `run.json`: whoever sees that a run began can then learn that a launcher began it.
+            # Before `run.json`: a reader that sees the run can then see that a launcher began it.
             self._announce(command, containment.cgroup)
             point("launch.announced")
             self._directory.write_json(record.RUN, self._run_json(containment.name))

@@ -79,7 +79,7 @@ def _signal(process: int, number: int) -> None:
 
 def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str | None:
     """Why the process did not get the order, None if it did. Raises ProcessLookupError, PermissionError and OSError."""
-    # Another boot: whoever has the number now has nothing to do with the run.
+    # Another boot: the process that has the number now has nothing to do with the run.
     if recorded.boot_id != current_boot_id():
         return _GONE
     # What a run directory names may be a trap: it must not make the daemon end init or itself.

@@ -153,7 +153,7 @@ def append(
 
 def _lock(descriptor: int, epoch: int, current_epoch: Callable[[], int]) -> None:
     """Lock the file, and read the epoch inside the lock. Raises `EpochPassed` and `OSError`."""
-    # Without waiting: whoever holds the lock of one journal must not hold up the lines of all others.
+    # Without waiting: a process that holds the lock of one journal must not delay the lines of all others.
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     # Inside the lock. A daemon that was frozen between the check and the write would otherwise append after its successor.
     current = current_epoch()

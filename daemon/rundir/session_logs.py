@@ -349,7 +349,7 @@ class PlacedLines(_Log):
     def _placed(self, whole: Whole) -> Iterator[PlacedLine | TooLong]:
         start, number = whole.before.offset, whole.number
         for index, content in enumerate(whole.contents):
-            # Before the line is given: whoever takes it may stop there, and has it.
+            # Before the line is given: a caller that stops there has it.
             self._given = index + 1
             length = whole.length(index)
             is_cut = index in whole.cut

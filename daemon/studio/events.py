@@ -180,7 +180,7 @@ class _Stream(Response):
         while True:
             now = time.monotonic()
             if now - checked_at >= CHECK_S:
-                # A stream lasts for hours. Whoever was logged out meanwhile must not see more.
+                # A stream lasts for hours. A browser that was logged out meanwhile must not see more.
                 if not await in_thread(is_still_let_through, scope):
                     return
                 checked_at = now

@@ -252,7 +252,7 @@ class Directories:
         error = ctypes.get_errno()
         if error == errno.ENOSPC:
             self.lacks = True
-        # A directory that is gone or forbidden is no trouble: agents remove what they like.
+        # A directory that is gone or can't be read is normal: agents remove what they like.
         elif error not in _NOT_TO_BE_WATCHED:
             raise OSError(error, os.strerror(error), os.fsdecode(path))
         return None

@@ -230,7 +230,7 @@ class _Reading(ContentHandler):
             self._fail(_name(case.attributes), problem, case.attributes)
             self._suites[-1].tally.add(1, 0, 0)
             return
-        # A test that was left out is no failure, but it proves nothing either.
+        # A skipped test did not fail, but it proves nothing either.
         is_left_out = case.is_skipped or any(each in _NOT_RUN for each in words)
         self._suites[-1].tally.add(1, 0, is_left_out)
         self.unknown += not is_left_out and any(each not in _RAN for each in words)
@@ -333,7 +333,6 @@ def _seconds(written: str) -> float | None:
     """The time of a test. A comma separates thousands, or, in some languages, the fraction; None if that is not clear."""
     written = written.strip()
     if "," in written:
-        # A comma separates thousands in one language and the fraction in another. What may be either is no time.
         if re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})+\.[0-9]+", written):
             written = written.replace(",", "")
         elif re.fullmatch(r"0,[0-9]+|[0-9]+,([0-9]{1,2}|[0-9]{4,})", written):

@@ -128,7 +128,7 @@ def outcome_in(message: str, source: str) -> ReadOutcome | InvalidOutcome | None
     None if the message contains no JSON object of a registered kind: most messages are not outcomes.
     """
     text = _json_in(message)
-    # Most last messages are no outcomes, and need not be parsed.
+    # Most last messages are not outcomes, and need not be parsed.
     if text is None or _KEY not in text:
         return None
     content = text.encode(errors="replace")

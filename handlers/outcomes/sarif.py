@@ -273,7 +273,7 @@ def outcomes_of_sarif(pieces: Pieces) -> Mapping[str, dict[str, JsonValue]]:
     suppressed = 0
     kept: list[tuple[int, float, int, dict[str, JsonValue]]] = []  # in the order of what is kept
     for number, (run, result) in enumerate(_results(pieces, log)):
-        # Such a result was found by an earlier scan, or is no finding.
+        # Such a result was found by an earlier scan, or is not a finding.
         if result.get("baselineState") == "absent" or result.get("kind") in _NO_FINDING:
             continue
         if _is_suppressed(result):

@@ -1,4 +1,4 @@
-"""Claude Code transcripts to measure with: lines as long as an agent's are, of which no two files have the same.
+"""Claude Code transcripts to measure with: lines as long as an agent's, different in each file.
 
 What tools give back is cut from this project's own sources, so that it has the line breaks, quotes and letters that real
 output has, which a parser pays for.

@@ -78,7 +78,7 @@ def _session(
 
 
 def _has_lost_its_name(universe: "Universe", agent: Agent) -> bool:
-    """Whether power cuts left no line of its log that names the session: nobody can tell what it is."""
+    """Whether power cuts left no line of its log that names the session: it can't be recognized."""
     left = [bytes(node.data) for path, node in universe.kernel.files() if path == agent.path]
     return not any(agent.tool.session.encode() in each for each in left)
 

@@ -480,7 +480,7 @@ TOLD: Final = "select session_key, attempt from cancellations where told is not 
 
 PRUNED: Final = "select session_key from tombstones"
 STARTS: Final = "select key, case when why in (?, ?) then 'given up' else state end from starts"
-"""Each start's state; of what was given up at a restore nobody can tell whether it began."""
+"""Each start's state; for those that were given up at a restore, it is not known whether they began."""
 
 GIVEN_UP: Final = "select lane from jobs where handler = 'journal/repair' and state = 'discarded'"
 RARE_ROWS: Final[dict[str, str]] = {

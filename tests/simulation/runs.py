@@ -329,7 +329,7 @@ class Run:
         self.scene.places.note(other)
 
     def copy(self, name: str) -> "Run":
-        """A person copies the directory as it is now, file by file, the end last. Whoever goes on in it is another run."""
+        """A person copies the directory as it is now, file by file, the end last. A process that continues in it is another run."""
         copy = Run(self.scene, self.place.root, name)
         kernel, names = self.universe.kernel, ("run.json", "intents.jsonl", "results.jsonl", "exit.json")
         copy.good, copy.agent = self.good, self.agent

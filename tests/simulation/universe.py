@@ -203,7 +203,7 @@ class Universe:
     # Daemons.
 
     def start_daemon(self, once: bool = False) -> Daemon:
-        """A daemon takes the state directory over, whoever else believes to have it."""
+        """A daemon takes the state directory over, even if another believes that it has it."""
         daemon = Daemon(self, len(self.daemons) + 1, once)
         self.daemons.append(daemon)
         self.current = daemon

@@ -34,7 +34,7 @@ def differing(place: Place) -> dict[str, tuple[JsonValue, JsonValue]]:
 
 
 def contents(place: Place) -> dict[Path, bytes]:
-    """All files of the state, but for the two that SQLite makes for whoever reads."""
+    """All files of the state, except the two that SQLite makes for readers."""
     files = (path for path in place.state.rglob("*") if path.is_file())
     return {path: path.read_bytes() for path in files if path.suffix not in (".db-wal", ".db-shm")}
 

@@ -2,7 +2,7 @@
 # Runs a command with a user's systemd and its bus, in a mount namespace of its own:
 #   unshare --mount user_systemd.sh UID HOME CGROUP COMMAND [ARGUMENT]...
 # UID is the user whose systemd it is; the command runs as root and may change to that user. HOME is a scratch
-# directory. CGROUP names a new cgroup below the root of version 2; whoever calls removes it.
+# directory. CGROUP names a new cgroup below the root of version 2; the caller removes it.
 set -eu
 uid=$1 home=$2 cgroup=$3
 shift 3

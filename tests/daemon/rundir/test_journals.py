@@ -1,4 +1,4 @@
-"""Our lines in a journal: each exactly once and in order, whatever tore, whoever else writes."""
+"""Our lines in a journal: each exactly once and in order, whatever was torn, and whatever else writes."""
 
 import errno
 import fcntl

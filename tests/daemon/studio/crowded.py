@@ -187,6 +187,6 @@ def kind_of(address: str) -> Hashable:
 
 
 def unvisited(visited: list[str]) -> list[str]:
-    """The routes of which no page was visited."""
+    """The routes without a visited page."""
     shown = [urlsplit(each).path for each in visited if each not in WRONG]
     return [each.path for each in routes() if not any(map(each.path_regex.match, shown))]
