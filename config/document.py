@@ -72,7 +72,7 @@ def read_json(text: str, name: str) -> Parsed[Document]:
     import json  # settings without a file don't need it
 
     if len(text) > MAX_BYTES:
-        return _refused(name, f"is larger than {MAX_BYTES >> 20} MiB", "split it")
+        return refused(name, f"is larger than {MAX_BYTES >> 20} MiB", "split it")
     try:
         root = json.loads(
             text.removeprefix("\ufeff"),
@@ -85,9 +85,9 @@ def read_json(text: str, name: str) -> Parsed[Document]:
         message = f"is not JSON: {error.msg}"
         return Parsed(None, (Problem(name, error.lineno, error.colno, message, "write it as JSON"),))
     except _RefusedError as error:
-        return _refused(name, str(error), "write each key once and finite numbers only")
+        return refused(name, str(error), "write each key once and finite numbers only")
     except RecursionError:
-        return _refused(name, "is nested too deeply to be read", "nest less")
+        return refused(name, "is nested too deeply to be read", "nest less")
     document = Document(name, root, {})
     faults = list(islice(not_plain(root), MAX_PROBLEMS))
     return Parsed(None, document.problems(faults)) if faults else Parsed(document)
@@ -115,5 +115,6 @@ def _integer(digits: str) -> int:
     return int(digits) if len(digits) <= _MAX_DIGITS else MAX_INTEGER + 1
 
 
-def _refused(name: str, message: str, fix: str) -> Parsed[Document]:
+def refused(name: str, message: str, fix: str) -> Parsed[Document]:
+    """A document that can't be read at all, and why."""
     return Parsed(None, (Problem(name, None, None, message, fix),))

@@ -80,11 +80,6 @@ def _identifier(value: JsonValue, name: str) -> str:
     return value
 
 
-def _optional(given: Mapping[str, JsonValue], name: str, read: Callable[[JsonValue, str], str]) -> str | None:
-    value = given.get(name)
-    return None if value is None else read(value, name)
-
-
 def _needed_id(given: Mapping[str, JsonValue], name: str) -> str:
     if name not in given:
         raise NotAnIntent(f"{name} is missing")
@@ -92,7 +87,8 @@ def _needed_id(given: Mapping[str, JsonValue], name: str) -> str:
 
 
 def _optional_id(given: Mapping[str, JsonValue], name: str) -> str | None:
-    return _optional(given, name, _identifier)
+    value = given.get(name)
+    return None if value is None else _identifier(value, name)
 
 
 def _text(given: Mapping[str, JsonValue], name: str) -> str:
@@ -381,8 +377,8 @@ def read_intent(given: Mapping[str, JsonValue]) -> Intent:
     reasoning = given.get("reasoning")
     fields: dict[str, object] = {
         "reasoning": reasoning if isinstance(reasoning, str) else "",
-        "id": _optional(given, "id", _identifier),
-        "principal_id": _optional(given, "principal_id", _identifier),
+        "id": _optional_id(given, "id"),
+        "principal_id": _optional_id(given, "principal_id"),
         "named": frozenset(name for name in KEPT if name in given),
     }
     for name in FIELDS[kind]:

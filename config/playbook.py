@@ -18,8 +18,11 @@ from runward.config.problem import (
     nearest,
     quoted,
 )
-from runward.config.settings import PLAYBOOK_SUFFIX
 from runward.config.template import TemplateError, names_used, parse_template
+
+PLAYBOOK_SUFFIX: Final = ".playbook.yaml"
+"""What the files of playbooks end with."""
+
 
 FOREIGN_KEYS: Final = ("model", "prompt", "description")
 """Keys of ADR-0029's playbooks and of the tools that share them: those tools read them, they are ignored here."""

@@ -53,8 +53,9 @@ class Settings(NamedTuple):
     """The settings of Runward (runward.toml).
 
     Every path is absolute. `contracts` are the rules in the order in which they are tried. `origin` says for each key
-    that was set (`state_dir`, `watch.step`, `roots.<name>`, `contracts[0]`, …) where: `file:line` or `environment VARIABLE`. `files` are the paths that were read, each with a checksum of what it held; `absent` are the places
-    that come before these and had no file.
+    that was set (`state_dir`, `watch.step`, `roots.<name>`, `contracts[0]`, …) where: `file:line` or
+    `environment VARIABLE`. `files` are the paths that were read, each with a checksum of what it held; `absent` are the
+    places that come before these and had no file.
     """
 
     state_dir: Annotated[
@@ -148,9 +149,6 @@ SETTINGS: Final = Table(Settings, required=())
 
 USUAL: Final = Settings(state_dir="")
 """The defaults, except those that depend on where the settings file is."""
-
-PLAYBOOK_SUFFIX: Final = ".playbook.yaml"
-"""What the files of playbooks end with."""
 
 
 def settings_schema() -> dict[str, JsonValue]:

@@ -150,7 +150,9 @@ def _base_directory(environment: Mapping[str, str], kind: str, home: str, below_
 
 
 def _with_defaults(merged: Layer, defaults: Mapping[str, Placed], agents: Mapping[str, str]) -> Layer:
-    """The written settings, and the defaults that depend on the place. Without roots: the native one in the state directory, and tools' own.
+    """The written settings, and the defaults that depend on the place.
+
+    Without roots: the native one in the state directory, and tools' own.
 
     A tool's directory that overlaps another root is left out: nobody wrote it, so nobody could fix it.
     """

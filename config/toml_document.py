@@ -5,7 +5,7 @@ import tomllib
 from itertools import islice
 from typing import Final
 
-from runward.config.document import Document, Lines, Mark
+from runward.config.document import Document, Lines, Mark, refused
 from runward.config.json_value import MAX_BYTES, MAX_DEPTH, not_plain
 from runward.config.problem import MAX_PROBLEMS, Location, Parsed, Problem
 
@@ -41,7 +41,7 @@ def read_toml(text: str, name: str) -> Parsed[Document]:
     """The document in `text`, which came from file `name`, or everything that is wrong with it. Never raises."""
     text = text.removeprefix("\ufeff")
     if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
-        return _refused(name, f"is larger than {MAX_BYTES >> 20} MiB", "split it")
+        return refused(name, f"is larger than {MAX_BYTES >> 20} MiB", "split it")
     # Refused before `tomllib` sees it, which could take minutes for such a key.
     line = line_of_deep_key(text)
     if line is not None:
@@ -53,9 +53,9 @@ def read_toml(text: str, name: str) -> Parsed[Document]:
     except tomllib.TOMLDecodeError as error:
         return Parsed(None, (_syntax_problem(text, name, str(error)),))
     except ValueError:
-        return _refused(name, "a number here is out of bounds", "put it in quotes")
+        return refused(name, "a number here is out of bounds", "put it in quotes")
     except RecursionError:
-        return _refused(name, "is nested too deeply to be read", "nest less")
+        return refused(name, "is nested too deeply to be read", "nest less")
     faults = list(islice(not_plain(root), MAX_PROBLEMS))
     too_deep = any("nested" in fault.message for fault in faults)
     # The scan for positions calls itself for each level.
@@ -71,10 +71,6 @@ def _syntax_problem(text: str, name: str, message: str) -> Problem:
     message = message[: match.start()] if match else message
     fix = "correct it; texts and durations need quotes"
     return Problem(name, line, column, f"is not TOML: {message[:1].lower()}{message[1:]}", fix)
-
-
-def _refused(name: str, message: str, fix: str) -> Parsed[Document]:
-    return Parsed(None, (Problem(name, None, None, message, fix),))
 
 
 def toml_positions(text: str) -> dict[Location, Mark]:

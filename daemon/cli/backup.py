@@ -196,8 +196,7 @@ def _value(plan: "Plan", dry_run: bool) -> JsonValue:
 
 
 def _tell(plan: "Plan", dry_run: bool) -> None:
-
-    will, affected = ("would be ", plan.examined) if dry_run else ("", plan.examined)
+    will, affected = "would be " if dry_run else "", plan.examined
     click.echo(
         f"{will}restored: {counted(affected.sessions, 'session', 'sessions')}, {counted(affected.head.seq, 'event', 'events')} up to {local(affected.last_at)},"
         f" from {safe(str(plan.backup))}"

@@ -59,7 +59,6 @@ def show(context: click.Context, origin: bool, as_json: bool) -> None:
 def _as_json(settings: Settings, files: list[str] | None) -> JsonValue:
     """The settings; with the files that were read, those and where each value comes from, too."""
     value = settings_to_json(settings)
-    assert isinstance(value, dict)
     if files is None:
         return value
     origins: dict[str, JsonValue] = {key: _origin(settings, key) for key, _ in _lines(settings)}

@@ -1,7 +1,6 @@
 """`runward event`: telling the daemon that something happened."""
 
 import uuid
-from pathlib import Path
 
 import click
 
@@ -9,6 +8,7 @@ from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.shell.context import (
+    ask_daemon,
     note_if_late,
     note_without_daemon,
     once_taken_up,
@@ -50,23 +50,19 @@ def emit(
       runward event emit pr.opened base=main draft:=false pr_number:=1070
     """
     from runward.config.trigger import is_event_name
-    from runward.daemon.inbox.spool import RequestTooLong, leave_occurrence
-    from runward.daemon.store.ownership import prepare
+    from runward.daemon.inbox.spool import occurrence_request
 
     if not is_event_name(name):
         fail(f"{name!r} is not the name of an event: write letters, digits, '.', '_' and '-'", WRONG_USAGE)
     settings = settings_in_force(context)
     fields = values_of(values)
     known = identifier if identifier is not None else str(uuid.uuid4())
-    state = Path(settings.state_dir)
-    prepare(state)
-    try:
-        request = leave_occurrence(state, name, known, fields, own_chain_run())
-    except RequestTooLong:
-        fail(
-            "the fields are too long for an event (1 MiB): write them into a file, and give its name",
-            WRONG_USAGE,
-        )
+    request = ask_daemon(
+        settings,
+        occurrence_request(name, known, fields, own_chain_run()),
+        before_any_daemon=True,
+        too_long="the fields are too long for an event (1 MiB): write them into a file, and give its name",
+    )
     _wait_until_recorded(settings, request)
     if as_json:
         print_json({"request": request, "name": name, "id": known})

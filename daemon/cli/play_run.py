@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import click
 
 from runward.config.json_value import JsonValue
-from runward.config.playbook import Playbook, fill_command
-from runward.config.settings import PLAYBOOK_SUFFIX, Settings
+from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, fill_command
+from runward.config.settings import Settings
 from runward.daemon.cli.exits import BY_STATUS, NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.session.watching import line_text, line_value
 from runward.daemon.cli.shell.context import AwayTime, need_daemon, note_without_daemon
@@ -34,7 +34,6 @@ from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.rundir.growing import Line, Tail, ends_with
 from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading, reading_queue, reading_sessions, reading_starts
-from runward.daemon.store.ownership import prepare
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import journal_place
 from runward.handlers.foreign_json import NotJson
@@ -73,9 +72,8 @@ def ask(settings: Settings, name: str, words: Sequence[str]) -> Asked:
     event = PlayRunRequested(
         request, now, name, given, _working_directory(), _trace(os.environ), by_run=own_chain_run()
     )
-    prepare(Path(settings.state_dir))
     try:
-        leave_request(Path(settings.state_dir), event)
+        leave_request(Path(settings.state_dir), event, before_any_daemon=True)
     except RequestTooLong:
         raise click.UsageError(
             "the values are too long for a request (1 MiB): write them into a file, and give its name"

@@ -1,11 +1,12 @@
 """What a playbook and its agent declare together: the contract that a run of them starts with."""
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from runward.config.agent import AgentProfile
 from runward.config.contract import Contract, resolve_contract
-from runward.config.playbook import Playbook
 from runward.config.problem import Problem, has_errors
 from runward.config.settings import Settings
 from runward.daemon.configuration.declared_files import (
@@ -14,6 +15,10 @@ from runward.daemon.configuration.declared_files import (
     find_playbook,
     playbook_file,
 )
+
+if TYPE_CHECKING:  # their readers import pydantic and yaml
+    from runward.config.agent import AgentProfile
+    from runward.config.playbook import Playbook
 
 
 @dataclass(frozen=True, slots=True)

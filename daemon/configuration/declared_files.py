@@ -135,7 +135,7 @@ def _schema(path: str) -> str | Problem:
 
 def playbook_file(settings: Settings, name: str) -> str:
     """Where the playbook of this name is. Raises `NotFound`."""
-    from runward.config.settings import PLAYBOOK_SUFFIX
+    from runward.config.playbook import PLAYBOOK_SUFFIX
 
     return _find(name, settings.playbooks, [f"{name}{PLAYBOOK_SUFFIX}"], PLAYBOOK_SUFFIX, "playbook")
 
@@ -150,7 +150,7 @@ def only_a_name(name: str) -> str:
 
     Raises `NotFound`.
     """
-    from runward.config.settings import PLAYBOOK_SUFFIX
+    from runward.config.playbook import PLAYBOOK_SUFFIX
 
     if "/" in name or name.endswith((PLAYBOOK_SUFFIX, ".md")):
         raise NotFound(f"{name!r} is a file; only the name of a playbook or an agent is allowed here")
@@ -159,7 +159,7 @@ def only_a_name(name: str) -> str:
 
 def playbook_names(settings: Settings) -> tuple[str, ...]:
     """The names of all playbooks in the directories of the settings."""
-    from runward.config.settings import PLAYBOOK_SUFFIX
+    from runward.config.playbook import PLAYBOOK_SUFFIX
 
     return _names(settings.playbooks, PLAYBOOK_SUFFIX)
 

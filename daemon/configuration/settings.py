@@ -198,8 +198,7 @@ def text_of(
     from runward.config.problem import Problem
 
     try:
-        # Without waiting, because a FIFO may have no writer; O_NONBLOCK changes nothing for a regular file.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
             # Asked of what was opened: the name may lead to another file by now.
             opened = os.fstat(file.fileno())
             refused = None if refusal is None else refusal(path, opened)
@@ -209,7 +208,7 @@ def text_of(
                 return Problem(path, None, None, "is not a regular file", "put a file there, or remove it")
             content = file.read(MAXIMUM_FILE + 1)
     except OSError as error:
-        return _unreadable(path, error)
+        return _refused_unopened(path, refusal) or _unreadable(path, error)
     if len(content) > MAXIMUM_FILE:
         return Problem(path, None, None, f"is larger than {MAXIMUM_FILE} bytes", "make it smaller")
     try:
@@ -217,6 +216,21 @@ def text_of(
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         return Problem(path, line, None, "is not UTF-8", "save it as UTF-8")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    # A FIFO may have no writer; O_NONBLOCK changes nothing for a regular file.
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _refused_unopened(
+    path: str, refusal: Callable[[str, os.stat_result], Problem | None] | None
+) -> Problem | None:
+    """Why a file that can't be opened would be refused anyway: whose it is says more than its permissions."""
+    try:
+        return None if refusal is None else refusal(path, os.stat(path))
+    except OSError:
+        return None  # that it can't be opened is the reason
 
 
 def _unreadable(path: str, error: OSError) -> Problem:

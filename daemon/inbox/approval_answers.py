@@ -3,13 +3,14 @@
 import sqlite3
 import time
 import uuid
-from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from runward.daemon.inbox.spool import leave_request
 from runward.daemon.store import reading_chains
 from runward.daemon.store.reading_chains import ApprovalRow
 from runward.daemon.store.reading_queue import why_refused
+
+if TYPE_CHECKING:
+    from runward.handlers.model.approvals import ApprovalRequested
 
 LONGEST_NOTE: Final = 2000
 """Characters of the note of an answer from a page."""
@@ -24,21 +25,14 @@ class Decided(NamedTuple):
     refused: str | None = None
 
 
-def put_answer(
-    state: Path,
-    row: ApprovalRow,
-    answer: Answer,
-    note: str,
-    without: tuple[str, ...] = (),
-    *,
-    by_link: bool = False,
-) -> str:
-    """Leave the answer in the inbox, durably; returns the request's name. Raises `RequestTooLong` and `OSError`."""
+def answer_request(
+    row: ApprovalRow, answer: Answer, note: str, without: tuple[str, ...] = (), *, by_link: bool = False
+) -> "ApprovalRequested":
+    """The request that answers an approval."""
     from runward.handlers.model.approvals import ApprovalRequested
 
-    request = str(uuid.uuid4())
-    event = ApprovalRequested(
-        request=request,
+    return ApprovalRequested(
+        request=str(uuid.uuid4()),
         at=time.time(),
         approval=row.id,
         run=row.run,
@@ -47,7 +41,6 @@ def put_answer(
         by_link=by_link,
         without=without,
     )
-    return leave_request(state, event)
 
 
 def decision(connection: sqlite3.Connection, approval: str, request: str) -> Decided | None:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from runward.config.json_value import JsonValue
 from runward.daemon.disk.durable import write_durably
+from runward.daemon.store.ownership import prepare
 from runward.daemon.users import name_of
 
 if TYPE_CHECKING:
+    from runward.handlers.model.chains import EventOccurred
     from runward.handlers.model.events import Request
 
 
@@ -65,12 +67,17 @@ class RequestTooLong(Exception):
         super().__init__("this is too long: a request has at most 1 MiB")
 
 
-def leave_request(state: Path, request: "Request") -> str:
-    """Put a request into the inbox; returns its name. Raises `RequestTooLong` and `OSError`."""
+def leave_request(state: Path, request: "Request", *, before_any_daemon: bool = False) -> str:
+    """Put a request into the inbox; returns its name. Raises `RequestTooLong` and `OSError`.
+
+    With `before_any_daemon` the state directory is made if there is none.
+    """
     content = dump_request(request)
     # The daemon would reject the file, and the one who asked would wait for an answer in vain.
     if len(content) > MAXIMUM_REQUEST:
         raise RequestTooLong
+    if before_any_daemon:
+        prepare(state)
     put(state, request.request, content)
     return request.request
 
@@ -83,16 +90,14 @@ def request_of(name: str, identifier: str) -> str:
     return str(uuid.UUID(hashlib.sha256(known).hexdigest()[:32]))
 
 
-def leave_occurrence(
-    state: Path, name: str, identifier: str, fields: Mapping[str, JsonValue], by_run: str | None = None
-) -> str:
-    """Put an event from outside into the inbox, as `leave_request` does."""
+def occurrence_request(
+    name: str, identifier: str, fields: Mapping[str, JsonValue], by_run: str | None = None
+) -> "EventOccurred":
+    """The request that tells an event from outside."""
     from runward.handlers.model.chains import EventOccurred  # other requests do without it
 
     request = request_of(name, identifier)
-    return leave_request(
-        state, EventOccurred(request, time.time(), name, identifier, dict(fields), by_run=by_run)
-    )
+    return EventOccurred(request, time.time(), name, identifier, dict(fields), by_run=by_run)
 
 
 def list_inbox(state: Path) -> tuple[InboxFile, ...]:

@@ -273,14 +273,17 @@ class PassedStream:
 
     def _keep_room(self) -> None:
         """Raises LowDisk."""
-        from runward.config.settings import USUAL  # most runs write less
-        from runward.daemon.disk import file_systems
+        from runward.daemon.disk import file_systems  # most runs write less
 
         try:
             space = file_systems.space_of(self._log.descriptor)
         except OSError:
             return  # it is not known, and a write will show
-        low_disk = USUAL.low_disk if self._low_disk is None else self._low_disk
+        low_disk = self._low_disk
+        if low_disk is None:
+            from runward.config.settings import USUAL  # a run without settings pays for this
+
+            low_disk = USUAL.low_disk
         limit = file_systems.limit_of(space, low_disk)
         if space.free < limit:
             raise LowDisk(f"less than {file_systems.rounded(limit)} is free on its disk (low_disk)")

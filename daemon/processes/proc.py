@@ -124,9 +124,7 @@ def descriptor_of(process: ProcessIdentity) -> int | None:
         descriptor = os.pidfd_open(process.pid)
     except (OSError, OverflowError, ValueError):
         return None
-    if (
-        state_of(process) != "alive"
-    ):  # checked with the descriptor in hand, so the number can't be another's meanwhile
+    if state_of(process) != "alive":
         os.close(descriptor)
         return None
     return descriptor
@@ -201,7 +199,10 @@ def send_signal(pid: int, number: int) -> bool:
 
 
 def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
-    """Ends all processes below this one, and returns when they have ended and are reaped."""
+    """Ends all processes below this one, and returns when they have ended and are reaped.
+
+    This process must be their subreaper: an orphan then becomes its child, and is found again.
+    """
     pids: set[int] = set()
     exits: dict[int, int] = {}
     give_up = time.monotonic() + _PATIENCE_S

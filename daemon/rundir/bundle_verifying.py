@@ -62,6 +62,8 @@ class ReplayFile(FileBytes):
 
     def pass_over_hole(self) -> int:
         passed = super().pass_over_hole()
+        if passed > LONGEST_LINE:
+            self._has_large_hole = True  # it has grown since `read` measured it
         if not self._has_large_hole:
             self._digest.update(bytes(passed))
         return passed

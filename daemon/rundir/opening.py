@@ -18,8 +18,12 @@ class Gone(NamedTuple):
     """There is no such directory, while the root that would hold it can be read."""
 
 
+class NotRegular(Exception):
+    """What is there is not a regular file."""
+
+
 class Halted(Exception):
-    """Hashing was asked to stop."""
+    """Hashing or reading was asked to stop."""
 
 
 DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -101,10 +105,6 @@ def open_below(within: int, parts: list[str]) -> int:
             os.close(descriptor)
         descriptor = following
     return descriptor
-
-
-class NotRegular(Exception):
-    """What is there is not a regular file."""
 
 
 def open_in_run(directory: str, name: str) -> int:

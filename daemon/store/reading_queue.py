@@ -56,7 +56,7 @@ class JobRow(NamedTuple):
     blocked_by: int | None
 
     def as_json(self) -> dict[str, JsonValue]:
-        """A self as `queue list --json` prints it."""
+        """The job as `queue list --json` prints it."""
         return {
             "id": self.id,
             "event": self.event_key,

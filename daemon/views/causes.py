@@ -1,7 +1,7 @@
 """The causes of a session or a job, in order: from the store's rows to entries with words for them.
 
 Each event comes with what followed from it: decisions, changes of status with their evidence, lines of
-journals, and jobs that aren't done. `stories.py` makes stories of them.
+journals, and jobs that aren't done. `why.py` makes stories of them.
 """
 
 import json
@@ -178,7 +178,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "TimerSet": _timer_set,
     "TimerRang": "the time of {subject} came",
 }
-"""Templates over an event's fields, or functions of them, for the types whose names don't say enough."""
+"""Templates over an event's fields, or functions of them, by their types. A type without one is told by its name."""
 
 
 _LATE = 2.0

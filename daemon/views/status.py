@@ -216,9 +216,7 @@ def _wrong_configuration(
         ]
     reading = reading_of_names(settings)
     if chains is not None:
-        reading = reading._replace(
-            chains=lambda: [each for configuration in chains for each in configuration.problems]
-        )
+        reading = reading._replace(chains=lambda: [each for chain in chains for each in chain.problems])
     return [
         _problem(
             each.problem.file,

@@ -55,7 +55,6 @@ def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now
     Each look at a living process gives a later `alive_at`. That alone is not worth a transaction: the `Follower`
     remembers it until something else is stored.
     """
-    # Each look at a living process gives a later `alive_at`. That alone is not worth a transaction.
     followed = after.followed._replace(alive_at=stored.followed.alive_at)
     if after._replace(followed=followed) == stored:
         return ()

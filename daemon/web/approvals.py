@@ -19,7 +19,8 @@ from starlette.responses import HTMLResponse, Response
 
 from runward.config.chain import chain_of
 from runward.daemon.disk.credentials import KeyUnusable, secret_key
-from runward.daemon.inbox.approval_answers import LONGEST_NOTE, Answer, Decided, decision, put_answer
+from runward.daemon.inbox.approval_answers import LONGEST_NOTE, Answer, Decided, answer_request, decision
+from runward.daemon.inbox.spool import leave_request
 from runward.daemon.store.reading import StoreUnreadable, reading
 from runward.daemon.store.reading_chains import ApprovalRow, approvals_called
 from runward.daemon.store.tables.notices import PendingNotice
@@ -188,7 +189,9 @@ class ApprovalPages:
             return said_page(400, "Nothing was decided", "The form must say approve or deny, once.")
         try:
             asked = await anyio.to_thread.run_sync(
-                lambda: put_answer(self._state, row, form.answer, form.note, form.without, by_link=True),
+                lambda: leave_request(
+                    self._state, answer_request(row, form.answer, form.note, form.without, by_link=True)
+                ),
                 limiter=self._threads,
             )
         except OSError as error:

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from runward.config.json_value import JsonValue
 from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
-from runward.daemon.inbox.spool import RequestTooLong, leave_occurrence
+from runward.daemon.inbox.spool import RequestTooLong, leave_request, occurrence_request
 from runward.daemon.web.server import BodyReader, BodyTooLong, Refusals
 from runward.handlers.foreign_json import NotJson, read_json
 
@@ -194,7 +194,7 @@ class GithubWebhook:
         if occurrence is None:
             return _Answer(202, "accepted: no event follows from it")
         try:
-            leave_occurrence(self._state, occurrence.name, delivery, occurrence.fields)
+            leave_request(self._state, occurrence_request(occurrence.name, delivery, occurrence.fields))
         except RequestTooLong:
             return _Answer(400, "the fields are too long for an event (1 MiB)")
         except OSError as error:

@@ -56,7 +56,8 @@ _Answer = TypeVar("_Answer")
 
 
 class Files:
-    """Agents' files, and the inbox, of the daemon whose state directory is `state`. Nothing here follows a link."""
+    """Agents' files, and the inbox, of the daemon whose state directory is `state`. A link is followed only
+    where it stays inside the run's artifacts."""
 
     def __init__(self, state: Path) -> None:
         self._state = state

@@ -148,7 +148,6 @@ class Accounts:
     @property
     def all_effects(self) -> tuple[ExchangeEffect, ...]:
         """Everything that is to be recorded: payments first, for which there was enough at the beginning."""
-        # Payments come first: for them there was enough at the beginning.
         return (*self.paid, *self.effects)
 
     @property

@@ -144,7 +144,7 @@ def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = No
     yield from _check_code(accounts, written)
     if who == written.owner_id:
         # What it was given counts for its own quota once it writes it: until then it counts for the giver.
-        written = written._replace(disk_of=None)  # it takes what it was given
+        written = written._replace(disk_of=None)
     used = written.size - (0 if before is None else before.size)
     yield from accounts.keep(written)
     if written.has_standing and "has_standing" in intent.named:

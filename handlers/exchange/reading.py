@@ -122,7 +122,7 @@ class Reading:
         return answer
 
     def existing(self, view: View) -> Asking[Existing]:
-        """Everything, of which only what the view shows counts. Raises `ReadTooMuch`."""
+        """Everything; only what the view shows counts. Raises `ReadTooMuch`."""
         existing = yield from self.answer(ExistingInExchange(), exact=False)
         if view not in self.views:
             self._check_room()

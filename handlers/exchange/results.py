@@ -96,8 +96,6 @@ def told_by_action(action: TakenAction, before: float) -> tuple[Called, Returned
     place = Place(RESULTS, action.line, 0, len(action.text))
     call = f"{CALL}{action.line}"
     tool = NO_INTENT if action.action_type is None else f"{NAMES}{action.action_type}"
-    # A run's intents are carried out one after another. So a call begins when its turn comes, not when its line was
-    # read.
     began = max(action.read_at, before)
     success = bool(action.result["success"])
     output: JsonValue = {**action.result, "sandbox": action.sandbox}

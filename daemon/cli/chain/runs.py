@@ -309,7 +309,7 @@ def answer(
     as_json: bool,
 ) -> None:
     """Leave the answer in the inbox, and wait for the decision if a daemon runs. Exits 1 if it does not count."""
-    from runward.daemon.inbox.approval_answers import put_answer
+    from runward.daemon.inbox.approval_answers import answer_request
 
     with store_to_read(settings) as connection:
         row = _find(connection, text)
@@ -322,10 +322,9 @@ def answer(
     why = why_not_without(shown, without) if decision == "approved" else None
     if why is not None:
         fail(why, NOT_SO)
-    state = Path(settings.state_dir)
-    request = put_answer(state, row, decision, note_given, without)
+    request = ask_daemon(settings, answer_request(row, decision, note_given, without))
     decided = once_taken_up(settings, lambda connection: _decided(connection, row.id, request))
-    if decided is None and holder(state) is not None:
+    if decided is None and holder(Path(settings.state_dir)) is not None:
         fail("the daemon has not decided yet; the answer is kept", TIMED_OUT)
     status = decided or "asked"
     if as_json:

@@ -29,7 +29,7 @@ from runward.daemon.rundir.acting_inside import ResultsOfRun, append_intent
 from runward.daemon.rundir.artifacts import contract_facts
 from runward.daemon.rundir.opening import NotRegular
 from runward.daemon.rundir.outcomes import write_outcome
-from runward.daemon.store.ownership import holder, prepare
+from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_exchange import principals, shared_artifacts
 from runward.daemon.store.reading_sessions import Wanted
 from runward.daemon.views.exchange import listed_artifact, shown_principal
@@ -250,9 +250,8 @@ class ByInbox:
         if holder(self._state) is None:
             raise NoResult("no daemon is running, so nothing was sent: start it and try again")
         event = action_request(self._principal, intent)
-        prepare(self._state)
         try:
-            return leave_request(self._state, event)
+            return leave_request(self._state, event, before_any_daemon=True)
         except RequestTooLong:
             raise NoResult(f"{TOO_LONG}, and nothing was sent") from None
 

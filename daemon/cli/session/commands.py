@@ -483,7 +483,7 @@ def mark_seen(settings: Settings, rows: Sequence[SessionRow], patience: float | 
         print_json(printed)
     else:
         click.echo(f"{counted(len(rows), 'failure', 'failures')} seen")
-    if rows:
+    if rows and patience is None:
         note_without_daemon(settings, "it will be recorded when one starts")
 
 

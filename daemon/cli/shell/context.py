@@ -17,7 +17,7 @@ from runward.daemon.cli.exits import TIMED_OUT, TRY_AGAIN, WRONG_SETTINGS, WRONG
 from runward.daemon.cli.terminal.output import complain, fail, note
 from runward.daemon.configuration.settings import load_settings, state_dir_of_broken, working_directory
 from runward.daemon.store import reading
-from runward.daemon.store.ownership import holder, prepare
+from runward.daemon.store.ownership import holder
 
 if TYPE_CHECKING:
     from runward.handlers.model.events import Request
@@ -98,16 +98,13 @@ def ask_daemon(
     With `before_any_daemon` the state directory is made if there is none. Exits 2, with `too_long`, if the daemon would
     not read it.
     """
-    from runward.daemon.inbox.spool import (  # what only lists does without
+    from runward.daemon.inbox.spool import (  # commands that only read don't need it
         RequestTooLong,
         leave_request,
     )
 
-    state = Path(settings.state_dir)
-    if before_any_daemon:
-        prepare(state)
     try:
-        return leave_request(state, request)
+        return leave_request(Path(settings.state_dir), request, before_any_daemon=before_any_daemon)
     except RequestTooLong as error:
         fail(too_long or str(error), WRONG_USAGE)
 

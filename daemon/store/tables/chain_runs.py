@@ -66,7 +66,7 @@ RUN: Final = Write(
     "update chain_runs set status = ?, reason_code = ?, reason_summary = ?, current_step = ?, updated_at = ? where id = ?"
     " and status in (select value from json_each(?))"
 )
-"""From one status to the next. It refuses a change that `states.RUN` does not name."""
+"""From one status to the next. It refuses a change that `RUN_STATUSES` does not name."""
 _AFTER_RUN: Final = {
     status: listed(statuses_before(RUN_STATUSES, status)) for status in get_args(ChainRunStatus)
 }

@@ -12,7 +12,8 @@ from tests.daemon.cli.test_chain import over, runs_of
 from tests.daemon.cli.test_chain_approvals import fire, furnished, out, waits
 from tests.waiting import PATIENCE_S, wait_for
 
-from runward.daemon.inbox.approval_answers import put_answer
+from runward.daemon.inbox.approval_answers import answer_request
+from runward.daemon.inbox.spool import leave_request
 from runward.daemon.store.reading import reading
 from runward.daemon.store.reading_chains import open_approvals
 
@@ -171,7 +172,7 @@ def test_where_it_matters_who_approves_there_is_no_link(linking: Place) -> None:
         assert links(linking) == [""]
         with reading(str(linking.state)) as connection:
             (row,) = open_approvals(connection)
-        asked = put_answer(linking.state, row, "approved", "", by_link=True)
+        asked = leave_request(linking.state, answer_request(row, "approved", "", by_link=True))
         sql = f"select d.summary from decisions d join events e on e.seq = d.event where e.key = '{asked}'"
         ((why,),) = wait_for(lambda: linking.rows(sql), "the refusal")
         assert "a link does not say who uses it" in str(why)

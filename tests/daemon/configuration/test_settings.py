@@ -75,6 +75,14 @@ def test_a_file_that_replaces_ones_own_while_it_is_read_is_refused(
     assert f"belongs to {STRANGER}" in str(loaded(file.parent))
 
 
+def test_a_directory_in_place_of_the_file_is_refused_and_not_held_open(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+    before = os.listdir("/proc/self/fd")
+    assert f"{file}: can't be read: Is a directory" in str(loaded(file.parent))
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_another_users_drop_in_is_refused(file: Path) -> None:
     drop_in = file.parent / "runward.toml.d/evil.toml"
     drop_in.parent.mkdir()
