@@ -133,7 +133,6 @@ def _timed(records: Iterable[Told]) -> Iterator[tuple[float, Told]]:
     """Each with its time: at least that of what comes before it, because a source is not reordered."""
     latest = -inf
     for each in records:
-        # A source is never reordered, not even if the clock was set back in it.
         at = each.at if isinstance(each, Called | Returned | PlanTold | StepDone) else None
         latest = latest if at is None else max(latest, at)
         yield latest, each

@@ -9,7 +9,7 @@ from runward.handlers import model
 from runward.handlers.exchange import reading
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
-from runward.handlers.model.events import Event, Request, UnknownEvent, load
+from runward.handlers.model.events import Event, FromInbox, Request, UnknownEvent, load
 from runward.handlers.model.stored import Stored
 
 # A capability that was left out of a list would lose its events: a stored one that nobody knows stops its lane. So there
@@ -19,13 +19,15 @@ _MODULES: Final = (
     reading,
 )
 
+_BASES: Final = (Event, FromInbox, Request, Effect, Question)
+
 
 def _defined() -> Iterator[type]:
     """The classes that these modules define, apart from those that others are made from."""
     for module in _MODULES:
         for value in vars(module).values():
             is_own = isinstance(value, type) and value.__module__ == module.__name__
-            if is_own and not value.__subclasses__():
+            if is_own and value not in _BASES:
                 yield value
 
 

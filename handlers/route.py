@@ -216,7 +216,11 @@ ROUTES: Final = (
     _route(PrincipalCreateRequested, "exchange/create", act.create_as_asked),
     _route(MintRequested, "exchange/mint", act.mint_units),
 )
+
 """The lines may be in any order. A duty keeps its number, and a new one of an event that has duties gets the next."""
+
+# Two routes of an event with one number would give their jobs one id.
+assert len({(route.event, route.number) for route in ROUTES}) == len(ROUTES)
 
 _OF_EVENT: Final[dict[str, tuple[Route, ...]]] = {
     kind.type: tuple(sorted((each for each in ROUTES if each.event is kind), key=lambda route: route.number))

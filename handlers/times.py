@@ -1,4 +1,4 @@
-"""Times as texts: as journals, receipts, results and replays write them."""
+"""Times as texts: as journals, receipts, results and replays write them, and as `--json` prints them and reads them back."""
 
 from datetime import UTC, datetime
 from functools import lru_cache

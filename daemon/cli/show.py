@@ -19,8 +19,8 @@ from runward.daemon.store.tables.shows import (
     plays_of,
     shows,
     shows_called,
-    whole_show,
 )
+from runward.daemon.views.shows import whole_show
 from runward.daemon.views.text import ago
 from runward.handlers.secrets import text_without_secrets
 

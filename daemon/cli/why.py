@@ -37,10 +37,10 @@ from runward.daemon.views.why import (
     asked_run_story,
     chain_run_story,
     not_taken_up,
+    obstacles_of_chain,
     obstacles_of_directory,
     obstacles_of_job,
     obstacles_of_start,
-    of_chain,
     session_story,
 )
 from runward.handlers.secrets import json_without_secrets, text_without_secrets
@@ -206,7 +206,7 @@ def _of_chain(connection: sqlite3.Connection, settings: Settings, name: str, is_
         "active" if standing is None else standing.status,
         decided[-1].summary if decided else _never_fired(settings, name),
         causes.causes_of_chain(connection, subject),
-        list(of_chain(name, standing)),
+        list(obstacles_of_chain(name, standing)),
     )
 
 

@@ -23,7 +23,6 @@ from runward.daemon.store.tables.shows import (
     show_in,
     shows,
     shows_called,
-    whole_show,
 )
 from runward.daemon.studio.cards import card
 from runward.daemon.studio.filters import Filters
@@ -31,6 +30,7 @@ from runward.daemon.studio.pages import DOWNLOAD, Entry, Opened, Pages, file_pag
 from runward.daemon.studio.rendering import PAGE, address, bounded_json, page
 from runward.daemon.views.outcomes import outcomes_as_json
 from runward.daemon.views.session_files import NoFile, play_file
+from runward.daemon.views.shows import whole_show
 from runward.handlers.model.files import Unreadable
 
 _FILTERS: Final = ("path", "play", "file", DOWNLOAD, "after")

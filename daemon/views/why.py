@@ -121,7 +121,7 @@ def obstacles_of_chain_run(
         yield Obstacle(_NOT_OVER, "no daemon is running", _START)
 
 
-def of_chain(name: str, standing: ChainStatusRow | None) -> Iterator[Obstacle]:
+def obstacles_of_chain(name: str, standing: ChainStatusRow | None) -> Iterator[Obstacle]:
     """What keeps a chain from firing."""
     if standing is not None and standing.status != "active":
         why = f"it is {standing.status}, as {standing.said_by} asked{f': {standing.note}' if standing.note else ''}"

@@ -452,11 +452,7 @@ _DECODE: Final = msgspec.json.Decoder().decode
 
 
 def canonical_object(line: bytes, max_depth: int) -> dict[str, JsonValue] | None:
-    """The object on the line if the line is its canonical text in the seed's form, else None.
-
-    If writing what was read gives the line again, reading lost nothing: no key is there twice and no number was
-    written differently. So no strict reader is needed, and nothing has to be written again for its hash.
-    """
+    """The object on the line if the line is its canonical text in the seed's form, else None."""
     try:
         # If writing what was read gives the same line, reading lost nothing: no key is there twice, and no number was
         # written differently. So no strict reader is needed, and nothing is written again for its hash.

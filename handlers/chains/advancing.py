@@ -525,7 +525,7 @@ def is_late(run: ChainRunStanding, at: float) -> bool:
 
 
 def end(run: ChainRunStanding, given: Given, freed: int | None = None) -> Asking[tuple[Effect, ...]]:
-    """End the step that waits. A running step has a launcher, which enforces the deadline itself."""
+    """End the step that waits."""
     # Only what waits is ended here. A running step has a launcher, which enforces the deadline itself.
     waits = [each for each in run.steps.values() if each.status in ("waiting", "waiting_approval")]
     position = position_of(run, given.event_hash)
@@ -575,10 +575,7 @@ def room(run: str, freed: int | None) -> Asking[Room]:
 
 
 def offer(room: Room, at: float, by: str) -> tuple[Effect, ...]:
-    """Offer a free slot, if anybody waits.
-
-    If several steps end at the same time, each offers its own slot: the first slot goes to the first waiter, and so on.
-    """
+    """Offer a free slot, if anybody waits."""
     number = min(room.free, len(room.waiters))
     if number <= 0:
         return ()

@@ -70,7 +70,7 @@ def fold_legs(
     before = contract.expected if contract is not None else ()
     folded = Contract((*before, *added))
     # The result is read like any contract: ids of two legs may collide, and paths may become too long.
-    parsed = contract_from_json(contract_to_json(folded), "")  # ids may collide, paths may be too long
+    parsed = contract_from_json(contract_to_json(folded), "")
     if parsed.value is None:
         return Unfoldable(f"no contract results: {'; '.join(each.message for each in parsed.errors[:3])}")
     return Folded(folded, tuple(added))

@@ -257,7 +257,7 @@ class _Folding:
 
     def _resumed(self, line: _Resumed, replaces: Status) -> OpenAttempt:
         # The session's fields now describe its running attempt, so what the last end lacked is no longer missing.
-        self.lacking -= _OF_THE_END  # the session's fields now describe its running attempt
+        self.lacking -= _OF_THE_END
         return OpenAttempt(
             key=self.key,
             attempt=line.attempt,

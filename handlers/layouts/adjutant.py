@@ -31,6 +31,7 @@ from runward.handlers.layouts.call_readers import (
     told_by_events,
 )
 from runward.handlers.layouts.foreign_values import document_object, is_error_code, list_in, text_in
+from runward.handlers.layouts.native import OF_A_RUN
 from runward.handlers.layouts.transcript import Close, Counts, Heads, KeepsState, LogLine, Resumed, Told
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
 from runward.handlers.model.reasons import ReasonCode, status_of
@@ -168,9 +169,6 @@ DOCUMENTS: Final = (RECEIPT,)
 LOGS: Final = (REPLAY,)
 MARKERS: Final = (REPLAY, RECEIPT)
 
-_OF_NATIVE: Final = frozenset({"run.json", "exit.json", "process.json"})
-"""Runward writes a bundle of the same form into native runs: a directory with one of these files is not Adjutant's."""
-
 _RECEIPT_KEYS: Final = (b'"plan_hash"', b'"trajectory_hash"')
 _LINES_LOOKED_AT: Final = 20
 
@@ -201,7 +199,8 @@ class State:
 def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     """A replay that begins as one, or a receipt if there is no replay."""
     # Runward writes a bundle of the same form into native runs.
-    if names & _OF_NATIVE:
+    # Runward writes a bundle of the same form into native runs.
+    if names & OF_A_RUN:
         return False
     lines = heads.get(REPLAY, b"").split(b"\n", _LINES_LOOKED_AT)[:_LINES_LOOKED_AT]
     if any(_begins_replay(line) for line in lines):

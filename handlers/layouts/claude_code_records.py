@@ -361,7 +361,7 @@ def may_begin_task(output: msgspec.Raw) -> bool:
 
 
 def change_by_result(result: msgspec.Raw, output: msgspec.Raw) -> Change | None:
-    """What a tool's result says about a background task; `said` is the same in the form that the model gets."""
+    """What a tool's result says about a background task; `output` is the same in the form that the model gets."""
     try:
         read = _decode(result)
     except NOT_DECODED:

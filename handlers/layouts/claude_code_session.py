@@ -179,7 +179,7 @@ class Tally:
             self.agent_calls -= result.is_error is True
 
     def note_cost(self, reply: str | None, usage: Usage) -> None:
-        """A reply's lines repeat its cost: the last of them counts."""
+        """The cost that a line of a reply states."""
         # The lines of one reply repeat its cost, and it grows. The last of them counts.
         if reply is None or reply != self.reply:
             self.add_cost()

@@ -420,7 +420,6 @@ class CodexScanner(KeepsState[Rollout]):
 
     def start(self, name: str) -> Rollout:
         """The thread's id is taken from the file's name if it is there, so that a torn first line loses no identity."""
-        # The id comes from the file's name, so a torn first line loses no identity.
         return Rollout(thread=thread_of(name))
 
     def feed(
@@ -513,7 +512,6 @@ def _read(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iterat
 
 
 def _start(name: str) -> CallReader:
-
     return CodexCalls(Rollout(thread=thread_of(name)))
 
 

@@ -343,10 +343,7 @@ class Turns:
         return resumed
 
     def abort(self, turn: str | None, close: Close, at: str | None, headless: bool | None) -> Resumed | None:
-        """The record of an interrupt came. One of a finished turn is late; a turn whose start was lost began and ended.
-
-        The turn stays current: later records about it open nothing.
-        """
+        """The record of an interrupt came. One of a finished turn is late; a turn whose start was lost began and ended."""
         if self._is_late(turn):
             return None
         resumed = self._begin_lost(turn, at, headless)
@@ -488,7 +485,6 @@ def end_of_task(payload: dict[str, JsonValue], owes: bool, at: float | None) -> 
     error = payload.get("error")
     if error is not None:
         return failure(error, at)
-    # Older versions record no error. They only leave out the last message.
     if owes and not isinstance(payload.get("last_agent_message"), str):
         return Close("failed", "run.failed.api_error", "the turn ended without the model's answer", at)
     return completed(at)

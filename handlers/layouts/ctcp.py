@@ -35,6 +35,7 @@ from runward.handlers.layouts.ctcp_log import (
     time_at,
 )
 from runward.handlers.layouts.foreign_values import document_object, text_in, whole_in
+from runward.handlers.layouts.native import OF_A_RUN
 from runward.handlers.layouts.transcript import (
     Close,
     Counts,
@@ -60,9 +61,6 @@ MARKERS: Final = (RUN, REPOSITORY, EVENTS)
 _SCHEMA: Final = re.compile(rb'"schema_version"\s*:\s*"ctcp-(?:run|repo-ref)-v\d+"')
 _EVENT_KEYS: Final = (b'"ts"', b'"role"', b'"event"', b'"path"')
 _OF_RUNWARD: Final = re.compile(rb'"role"\s*:\s*"runward"')
-_OF_NATIVE: Final = frozenset({"run.json", "exit.json", "process.json"})
-"""A native run's journal has lines of the same form: a directory with one of these files is not a CTCP run."""
-
 _LINES_LOOKED_AT: Final = 20
 
 _FIX: Final = "counted as far as it can be read"
@@ -104,7 +102,8 @@ def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     if any(_SCHEMA.search(heads.get(name, b"")) for name in (RUN, REPOSITORY)):
         return True
     # A native run's journal has lines of the same form.
-    if "artifacts" not in names or names & _OF_NATIVE:
+    # A native run's journal has lines of the same form.
+    if "artifacts" not in names or names & OF_A_RUN:
         return False
     first = heads.get(EVENTS, b"").split(b"\n", _LINES_LOOKED_AT)[:_LINES_LOOKED_AT]
     return any(all(key in line for key in _EVENT_KEYS) and not _OF_RUNWARD.search(line) for line in first)

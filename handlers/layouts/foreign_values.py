@@ -22,13 +22,11 @@ LARGEST_COUNT: Final = 1 << 53
 
 def text_in(value: JsonValue, longest: int = LONGEST_TEXT) -> str | None:
     """A text with content, clipped to `longest` characters."""
-    # A text for people may be clipped.
     return value[:longest] if isinstance(value, str) and value else None
 
 
 def whole_text_in(value: JsonValue, longest: int = LONGEST_TEXT) -> str | None:
     """A text with content in at most `longest` characters: a clipped id or path would name another thing."""
-    # A clipped id or path would name another thing.
     return value if isinstance(value, str) and 0 < len(value) <= longest else None
 
 

@@ -39,6 +39,7 @@ from runward.handlers.layouts.foreign_values import (
     text_in,
     whole_text_in,
 )
+from runward.handlers.layouts.native import OF_A_RUN
 from runward.handlers.layouts.transcript import (
     Close,
     Counts,
@@ -144,7 +145,6 @@ MARKERS: Final = (RUN,)
 
 _RUN_KEYS: Final = (re.compile(rb'"run_id"\s*:'), re.compile(rb'"state_root"\s*:'))
 _NATIVE_SCHEMA: Final = re.compile(rb'"schema"\s*:\s*"runward-run-v\d+"')
-_OF_NATIVE: Final = frozenset({"exit.json", "process.json"})
 _BRANCH_FILE: Final = re.compile(r"branches/([^/]{1,80})\.json")
 _STREAM_FILE: Final = re.compile(r"stream/([^/]{1,80})\.buffer\.jsonl")
 _PROVIDER: Final = re.compile(r"\s*Provider\w*Error\b")
@@ -200,7 +200,8 @@ class State:
 
 def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     """A `run.json` that isn't Runward's own, or the two folders of a run that has none yet."""
-    if names & _OF_NATIVE:
+    # It has a `run.json` of its own.
+    if names & (OF_A_RUN - {RUN}):
         return False
     # A run makes its folders before it writes `run.json`.
     if RUN not in names:
@@ -304,7 +305,6 @@ def _tally(own: Branch | None, *, is_over: bool) -> Tally:
     """What the run's own branch counts; once the run is over, its file has all of it."""
     if own is None:
         return NOTHING
-    # Once the run is over, the file of its branch has all that was streamed.
     return own.kept if is_over and own.has_file else sum_of(own.kept, own.streamed)
 
 

@@ -79,6 +79,8 @@ LAYOUT: Final = NATIVE
 RUN: Final = "run.json"
 PROCESS: Final = "process.json"
 EXIT: Final = "exit.json"
+OF_A_RUN: Final = frozenset({RUN, PROCESS, EXIT})
+"""Files by which a directory is known as a native run, whatever else is in it."""
 FLOW: Final = "flow.json"
 DOCUMENTS: Final = (RUN, PROCESS, EXIT, FLOW)
 """What a look reads, in this order: a run that ends meanwhile is seen as ended or as running, and a plan that was
@@ -352,8 +354,7 @@ def _conclusion(
 
 
 def _digest(document: Document) -> str:
-    """A digest that survives a move, a touch and any copy."""
-    # Content alone: so the same run is recognised after a move, a touch, or a copy without its times.
+    """A digest of the content alone: it survives a move, a touch and any copy."""
     return hashlib.sha256(document.content).hexdigest()[:16]
 
 
@@ -363,7 +364,7 @@ def dated_digest(content: bytes, modified_ns: int) -> str:
 
 
 def in_todays_digest(digest: str, document: Document, before: Signature | None, reported: str) -> str:
-    """What is remembered about a file whose digest is `told` now. Earlier versions always remembered a dated digest.
+    """What is remembered about a file whose digest is `reported` now.
 
     `digest` is what is remembered, `before` the file's signature then.
     """

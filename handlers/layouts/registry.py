@@ -286,11 +286,7 @@ def outcome_files(layout: str) -> Mapping[str, AsOutcome]:
 
 
 def fed(scan: Scan, file: str, lines: Sequence[LogLine]) -> tuple[Scan, tuple[Resumed, ...]]:
-    """The scan with further lines of a log, and the boundaries in them, each with its line.
-
-    Scanners don't number what they read. Few portions have a boundary, so only those are fed again, in halves: feeding
-    a log in two portions says the same as feeding it in one.
-    """
+    """The scan with further lines of a log, and the boundaries in them, each with its line."""
     # Scanners don't number what they read. Few portions have a boundary, so only those are fed again, in halves:
     # feeding a log in two portions says the same as feeding it in one.
     after, resumed = scan.feed(file, lines)

@@ -25,6 +25,7 @@ from runward.handlers.layouts.foreign_values import (
     text_in,
     whole_text_in,
 )
+from runward.handlers.layouts.native import OF_A_RUN
 from runward.handlers.layouts.transcript import Close, Heads, KeepsState, LogLine, Resumed, Told
 from runward.handlers.model.sessions import Complaint, Document
 from runward.handlers.model.shows import Meta
@@ -79,7 +80,6 @@ LOGS: Final = ()
 MARKERS: Final = (META, VERDICT)
 
 _BULK: Final = frozenset({"_intent.md", "_prompt.md"})
-_OF_NATIVE: Final = frozenset({"run.json", "exit.json", "process.json"})
 _LONGEST_SUMMARY: Final = 300
 
 
@@ -103,7 +103,7 @@ class State:
 
 def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     """A gate's verdict, or the play's data next to its intent or prompt."""
-    if names & _OF_NATIVE:
+    if names & OF_A_RUN:
         return False
     return b'"gate_passed"' in heads.get(VERDICT, b"") or (META in names and bool(names & _BULK))
 

@@ -43,7 +43,7 @@ class Event(_Timed, Struct, frozen=True):
         # A Struct's metaclass isn't `ABCMeta`. Without this check, an event without a key would be noticed only when it is
         # put: by then the fact that it stands for has been seen, and is lost.
         lacking = [name for name in ("key", "lane") if getattr(cls, name) is getattr(Event, name)]
-        if lacking and cls.__name__ not in _BASES:
+        if lacking and (cls.__module__ != Event.__module__ or cls.__name__ not in _BASES):
             raise TypeError(f"{cls.__name__} has no {' and no '.join(lacking)}")
 
     @property
@@ -58,7 +58,7 @@ class Event(_Timed, Struct, frozen=True):
 
 
 _BASES: Final = ("FromInbox", "Request")
-"""What only others are made from: each of these says its own lane."""
+"""Only bases of others. What is made from them says its own lane."""
 
 
 class OfSession:

@@ -90,8 +90,8 @@ class AttemptStarted(OfSession, Event, frozen=True):
 
     `at` is when it began (Unix seconds). `seen_over` says that the same look also found its end. A
     further attempt declares nothing: it continues under what the first one declared. `log_before` is how much of the
-    session's log belongs to the attempts before it: lines, for a native run the bytes of its trace. None if nobody
-    can say.
+    session's log belongs to the attempts before it: lines, for a native run the bytes of its trace. None if
+    that is not known.
     """
 
     session_key: str

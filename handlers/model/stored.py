@@ -26,6 +26,6 @@ class Stored(Generic[T]):
         """The value that was stored. Raises `ValueError` for what this program never wrote."""
         try:
             return self._decode(text)
-        # A value that is nested deeper than the decoder's stack is none that this program wrote.
+        # This program never wrote a value that is nested deeper than the decoder's stack.
         except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(str(error)) from error

@@ -80,8 +80,7 @@ def named(kept: Sequence[RecordArtifact], at: float, cause: str) -> Effects:
 def hash_files(event: ArtifactFilesNamed, given: Given) -> Deciding:
     """The large content of artifacts: files below a session's artifacts, hashed in the background once they are named.
 
-    Record a hash of each file, or its problem. The path is resolved again each time, and a link or a name that leads
-    out of the artifacts gets no hash.
+    Record a hash of each file, or its problem.
     """
     session = yield from ask(SessionOf(event.session_key))
     if session is None:

@@ -235,7 +235,7 @@ def _rule(result: Object) -> Object:
 
 
 def _missing(described: Object) -> list[str]:
-    """What of a run is not in its log. Without an array of results, even an empty one, nothing was scanned (3.14.23)."""
+    """What of a run is not in its log."""
     # An array of results that is there, even an empty one, shows that the run was scanned (3.14.23).
     lacking = [] if described.get("results") else ["a run has no results: nothing shows that it was scanned"]
     external = object_in(described, "externalPropertyFileReferences")

@@ -68,8 +68,7 @@ from runward.handlers.model.sessions import (
     verdict_among,
 )
 from runward.handlers.notices import notices
-from runward.handlers.outcomes.recording import NO_OUTCOMES, Recorded, named, recorded
-from runward.handlers.outcomes.recording import announced as artifacts_told
+from runward.handlers.outcomes.recording import NO_OUTCOMES, Recorded, announced, named, recorded
 from runward.handlers.sessions import late
 from runward.handlers.sessions.opened import held_to_launch, is_as_launched
 
@@ -233,7 +232,7 @@ def _told(
         reports = finished(session, judged, outcomes, cwd)
     reports += yield from _notices(session, judged, given.at)
     reports += yield from with_session(session, judged, outcomes)
-    reports += yield from artifacts_told(session, outcomes, given.at)
+    reports += yield from announced(session, outcomes, given.at)
     if session.layout == show.LAYOUT:
         reports += yield from shows.ended(session.key, session.path, given.at)
     return (*reports, *named(outcomes, given.at, event.key))

@@ -15,10 +15,10 @@ from runward.handlers.model.sessions import (
 
 def fold(session: Session | None, effects: Effects) -> Session | None:
     """The session after `effects`, which are its own."""
+    # Jobs of one lane run in order within a batch. The next one asks for the session before anything of this one is
+    # stored.
     for effect in effects:
         match effect:
-            # Jobs of one lane run in order within a batch. The next one asks for the session before anything of this
-            # one is stored.
             case EndAttempt():
                 assert session is not None
                 session = session._replace(status=effect.status, reason_code=effect.reason.code)

@@ -430,7 +430,7 @@ class _Look:
         return standing._replace(ended_at=max(known, default=None), gone_by=gone_since)
 
     def _since(self, at: float) -> float:
-        """The seconds since a time. A time in the future, because the clock was set back, counts as over as well."""
+        """The seconds since a time."""
         # Where the clock was set back, a time lies in the future. Then the silence counts as long enough, or a session
         # would stay open until the clock has caught up.
         return (

@@ -52,7 +52,6 @@ def quiet(session: Session, given: Given) -> Asking[None]:
     # A directory that never comes to rest is judged all the same.
     if answer is None or given.at - answer.ended >= LONGEST_ARRIVAL:
         return
-    # A change in the future proves nothing: the clock was set back.
     if answer.newest <= given.at < answer.newest + QUIET:
         raise NotYet(answer.newest + QUIET)
 

@@ -78,7 +78,8 @@ class Watched(NamedTuple):
     `signatures` are those of the documents as last read, `gone_since` is the time (Unix seconds) at which its
     process was first seen gone, `complaints` what is wrong with its files now, `plans` the digests of its plans.
     `sealed` says that the launcher itself declared the end. `traced` is how much of the trace belongs to the attempts
-    that are over; None if that is not known. `seen_in` says where its processes were seen alive. Commands read single fields of it (`stored_fields.py`).
+    that are over; None if that is not known. `seen_in` says where its processes were seen alive. Commands read
+    single fields of it (`stored_fields.py`).
     """
 
     signatures: tuple[tuple[str, Signature], ...] = ()
@@ -470,7 +471,6 @@ def divided(
     divided_events = tuple(_beginning(each, watched.traced, trace) for each in events)
     if any(isinstance(each, AttemptEnded) for each in events):
         is_gone = after.vanished
-        # Unless the documents are still those of this look, the next attempt may have begun to write to the trace.
         after = after._replace(traced=trace if is_settled and not is_gone else None)
     return after, divided_events
 

@@ -146,7 +146,7 @@ def _told_to_hook(event: AttemptStarted) -> Asking[DeclaredNow | None]:
     # Nothing was declared at the prompt, but there may be something now: the files may name an agent that a rule asks
     # for.
     if answer.contract_json is None and answer.problem is None:
-        return None  # the files may name an agent that a rule asks for
+        return None
     contract = None if answer.contract_json is None else stored_contract(answer.contract_json)
     return DeclaredNow(Snapshot(contract, answer.contract_json, answer.problem), answer.playbook, answer.rule)
 

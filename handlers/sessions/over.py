@@ -138,7 +138,7 @@ class Standing(NamedTuple):
 
 
 _Turn: TypeAlias = Literal["open", "closed well", "closed badly"]
-_Verdict: TypeAlias = Literal["goes on", "is idle", "is over", "was left", "was killed", "nobody can tell"]
+_Verdict: TypeAlias = Literal["goes on", "is idle", "is over", "was left", "was killed", "is unknown"]
 
 
 class Row(NamedTuple):
@@ -158,11 +158,11 @@ _PERHAPS_A_PERSON: Final = (False, None)
 ROWS: Final = (
     Row(_OPEN, _ANYBODY, ("alive",), "goes on"),
     Row(_OPEN, _ANYBODY, ("gone",), "was killed"),
-    Row(_OPEN, _ANYBODY, ("unknown",), "nobody can tell"),
+    Row(_OPEN, _ANYBODY, ("unknown",), "is unknown"),
     Row(_CLOSED, (True,), ("alive", "gone", "unknown"), "is over"),
     Row(_CLOSED, _PERHAPS_A_PERSON, ("alive",), "is idle"),
     Row(_CLOSED, _PERHAPS_A_PERSON, ("gone",), "was left"),
-    Row(("closed well",), (False,), ("unknown",), "nobody can tell"),
+    Row(("closed well",), (False,), ("unknown",), "is unknown"),
     Row(("closed well",), (None,), ("unknown",), "is over"),
     Row(("closed badly",), _PERHAPS_A_PERSON, ("unknown",), "is over"),
 )
@@ -207,7 +207,7 @@ def judge(
             return _over(report, report.close, "process_gone", _rest(GRACE, quiet_s))
         case "was killed":
             return _killed(report, _rest(GRACE, quiet_s), left=left)
-        case "nobody can tell":
+        case "is unknown":
             silence = _Silence(quiet_s, stale_after, start_within)
             return silence.ends(report) or _untold(report, names_process, silence.again_in(report))
 

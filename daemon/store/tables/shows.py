@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.config.settings import Settings
 from runward.daemon.store.tables.table import Table, Write
-from runward.handlers.secrets import without_secrets_in
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
@@ -165,18 +162,6 @@ def plan_of(connection: sqlite3.Connection, path: str) -> str | None:
         (path,),
     ).fetchone()
     return None if row is None or row[0] is None else str(row[0])
-
-
-def whole_show(
-    settings: Settings, row: ShowRow, plan: str | None, plays: Sequence[PlayRow]
-) -> dict[str, JsonValue]:
-    """A show with its plan and its plays, without what looks like a secret."""
-    shown: dict[str, JsonValue] = {
-        **row.as_json(),
-        "plan": plan,
-        "plays": [each.as_json() for each in plays],
-    }
-    return without_secrets_in(shown, settings.bundle.rules.redact)
 
 
 RECORD_PLAY: Final = Write(
