@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,7 +37,7 @@ def main(state: str, descriptor: int) -> None:
     log = structlog.get_logger()
     settings = _Reported(Path(state))
     with socket.socket(fileno=descriptor) as listening:
-        anyio.run(serve, Path(state), settings, listening, log, IDLE_S)
+        anyio.run(partial(serve, Path(state), settings, listening, log, idle_s=IDLE_S))
 
 
 def log_to_stderr() -> None:

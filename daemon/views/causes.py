@@ -219,17 +219,14 @@ def causes_of_session(connection: sqlite3.Connection, key: str) -> list[Entry]:
     history = reading_sessions.status_history(connection, key)
     lines = reading_queue.lines_of(connection, key)
     orders = reading_queue.cancellations(connection, key)
-    entries = list(_entries(events, jobs, decisions, history, lines, key, orders))
+    entries = list(_entries(events, jobs, decisions, key=key, history=history, lines=lines, orders=orders))
     start = reading_starts.start_of_session(connection, key)
     return entries if start is None else [*causes_of_start(connection, start.name), *entries]
 
 
 def causes_of_start(connection: sqlite3.Connection, name: str) -> list[Entry]:
     """Who asked for the run called `name`, and what followed, first cause first."""
-    decisions = reading_queue.decisions_about(connection, of_start(name))
-    events = reading_queue.events_with_causes(connection, {each.event for each in decisions})
-    jobs = reading_queue.jobs_for_events(connection, [event.seq for event in events])
-    return list(_entries(events, jobs, decisions, (), (), ""))
+    return _causes(connection, reading_queue.decisions_about(connection, of_start(name)))
 
 
 MOST_FIRINGS: Final = 50
@@ -255,7 +252,7 @@ def _causes(
     numbers = {*(each.event for each in decisions), *further}
     events = reading_queue.events_with_causes(connection, numbers)
     jobs = reading_queue.jobs_for_events(connection, [event.seq for event in events])
-    return list(_entries(events, jobs, decisions, (), (), ""))
+    return list(_entries(events, jobs, decisions))
 
 
 def causes_of_job(connection: sqlite3.Connection, job: JobRow) -> list[Entry]:
@@ -267,16 +264,17 @@ def causes_of_job(connection: sqlite3.Connection, job: JobRow) -> list[Entry]:
     events = reading_queue.events_with_causes(connection, sorted(numbers))
     jobs = reading_queue.jobs_for_events(connection, numbers)
     mine = [each for each in jobs if each.id == job.id or each.event != job.event]
-    return list(_entries(events, mine, [*decisions, *asked], (), (), job.lane))
+    return list(_entries(events, mine, [*decisions, *asked]))
 
 
 def _entries(
     events: Sequence[EventRow],
     jobs: Sequence[JobRow],
     decisions: Sequence[DecisionRow],
-    history: Sequence[StatusChange],
-    lines: Sequence[LineRow],
-    key: str,
+    *,
+    key: str = "",
+    history: Sequence[StatusChange] = (),
+    lines: Sequence[LineRow] = (),
     orders: Sequence[CancellationRow] = (),
 ) -> Iterator[Entry]:
     for event in events:
@@ -309,18 +307,18 @@ def _event(event: EventRow) -> Entry:
     noted = f"recorded {duration(late)} later, at {local(event.recorded_at)}" if late > _LATE else None
     caused = f"caused by {event.cause}" if event.cause is not None else None
     return Entry(
-        "event",
-        event.at,
-        event.key,
-        f"{event.type}: {sentence(event.type, payload)}",
-        {
+        kind="event",
+        at=event.at,
+        event=event.key,
+        summary=f"{event.type}: {sentence(event.type, payload)}",
+        detail={
             "type": event.type,
             "recorded_at": iso(event.recorded_at),
             "cause": event.cause,
             "hash": event.hash,
             "payload": payload,
         },
-        tuple(note for note in (noted, caused) if note is not None),
+        notes=tuple(note for note in (noted, caused) if note is not None),
     )
 
 
@@ -344,12 +342,12 @@ def _decision(event: EventRow, decision: DecisionRow) -> Entry:
     if isinstance(known, dict):
         notes += _invalid_outcomes(known.get("invalid_outcomes"))
     return Entry(
-        "decision",
-        decision.at,
-        event.key,
-        f"{decision.handler} {decision.verdict}: {decision.summary}",
-        {"verdict": decision.verdict, "handler": decision.handler, "known": known},
-        tuple(notes),
+        kind="decision",
+        at=decision.at,
+        event=event.key,
+        summary=f"{decision.handler} {decision.verdict}: {decision.summary}",
+        detail={"verdict": decision.verdict, "handler": decision.handler, "known": known},
+        notes=tuple(notes),
     )
 
 
@@ -395,11 +393,11 @@ def _status(event: EventRow, change: StatusChange) -> Entry:
     references = json.loads(change.evidence_refs)
     before = f" (it was {change.replaced})" if change.replaced is not None else ""
     return Entry(
-        "status",
-        change.at,
-        event.key,
-        f"{change.status}{before}: {change.reason_code}, {change.reason_summary}",
-        {
+        kind="status",
+        at=change.at,
+        event=event.key,
+        summary=f"{change.status}{before}: {change.reason_code}, {change.reason_summary}",
+        detail={
             "status": change.status,
             "replaced": change.replaced,
             "reason_code": change.reason_code,
@@ -407,7 +405,7 @@ def _status(event: EventRow, change: StatusChange) -> Entry:
             "source": change.source,
             "evidence_refs": references,
         },
-        tuple(f"evidence: {each['kind']} {each['id']} ({each['label']})" for each in references),
+        notes=tuple(f"evidence: {each['kind']} {each['id']} ({each['label']})" for each in references),
     )
 
 

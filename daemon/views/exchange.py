@@ -229,7 +229,14 @@ def _entry(row: ActionRow) -> Entry:
     intent = as_json(row.intent)
     reasoning = intent.get("reasoning") if isinstance(intent, dict) else None
     notes = (f"reasoning: {reasoning}",) if isinstance(reasoning, str) and reasoning else ()
-    return Entry("action", row.at, row.action_type or "intent", _said(row), detail, notes)
+    return Entry(
+        kind="action",
+        at=row.at,
+        event=row.action_type or "intent",
+        summary=_said(row),
+        detail=detail,
+        notes=notes,
+    )
 
 
 def _said(row: ActionRow) -> str:

@@ -122,12 +122,12 @@ def inspect_native(path: str) -> InspectedSession | tuple[Complaint, ...]:
     problems += rewritten_intents(path)
     changed = last_change(path) if standing.ended_at is None else None
     return InspectedSession(
-        native.LAYOUT,
-        started.declaration.session_id,
-        path,
-        standing,
-        None if changed is None else max(0.0, time.time() - changed),
-        started.at,
+        layout=native.LAYOUT,
+        session_id=started.declaration.session_id,
+        path=path,
+        standing=standing,
+        idle_s=None if changed is None else max(0.0, time.time() - changed),
+        started_at=started.at,
         agent=started.declaration.agent,
         counts=counts,
         problems=tuple(problems),
@@ -185,7 +185,14 @@ def _standing(
 ) -> tuple[Standing, tuple[Complaint, ...]]:
     """The state of the run, and what is wrong with its documents."""
     key = native.session_key("", os.path.basename(path))
-    watched, events = see(NEVER_SEEN, key, RootRule(False, 0.0), signatures, items, launch)
+    watched, events = see(
+        watched=NEVER_SEEN,
+        key=key,
+        rule=RootRule(False, 0.0),
+        signatures=signatures,
+        items=items,
+        launch=launch,
+    )
     ended = next((each for each in events if isinstance(each, AttemptEnded)), None)
     if ended is not None:
         code = cast("ReasonCode", ended.reason_code)

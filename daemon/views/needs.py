@@ -104,7 +104,14 @@ def _approvals(status: Mapping[str, JsonValue]) -> Iterator[Need]:
         yield Need("approval", "warning", str(each["chain_run_id"]), what, fix)
     if isinstance(count, int) and count > len(waiting):
         more = count - len(waiting)
-        yield Need("approval", "warning", None, f"and {counted(more, 'step', 'steps')} more", fix, more)
+        yield Need(
+            kind="approval",
+            level="warning",
+            subject=None,
+            text=f"and {counted(more, 'step', 'steps')} more",
+            fix=fix,
+            number=more,
+        )
 
 
 def _agents(agents: Mapping[str, JsonValue]) -> Iterator[Need]:
@@ -116,7 +123,14 @@ def _agents(agents: Mapping[str, JsonValue]) -> Iterator[Need]:
     if isinstance(count, int) and count > len(oldest):
         more = count - len(oldest)
         fix = "`runward session list --status running` shows them"
-        yield Need("agent", "warning", None, f"and {counted(more, 'agent', 'agents')} more", fix, more)
+        yield Need(
+            kind="agent",
+            level="warning",
+            subject=None,
+            text=f"and {counted(more, 'agent', 'agents')} more",
+            fix=fix,
+            number=more,
+        )
 
 
 def _failures(failures: Mapping[str, JsonValue]) -> Iterator[Need]:
@@ -130,7 +144,14 @@ def _failures(failures: Mapping[str, JsonValue]) -> Iterator[Need]:
     if isinstance(count, int) and count > len(newest):
         more = count - len(newest)
         fix = "`runward session list --failed` shows them; `runward session seen --all` marks all as seen"
-        yield Need("failure", "error", None, f"and {counted(more, 'session', 'sessions')} more", fix, more)
+        yield Need(
+            kind="failure",
+            level="error",
+            subject=None,
+            text=f"and {counted(more, 'session', 'sessions')} more",
+            fix=fix,
+            number=more,
+        )
 
 
 def _settings(settings: Mapping[str, JsonValue]) -> Iterator[Need]:
@@ -205,7 +226,14 @@ def _wrong_files(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     more = len(errors) - _MOST_PROBLEMS
     if more > 0:
         what = f"and {more} more problems"
-        yield Need("file", "error", None, what, "`runward status --json` has them all", more)
+        yield Need(
+            kind="file",
+            level="error",
+            subject=None,
+            text=what,
+            fix="`runward status --json` has them all",
+            number=more,
+        )
 
 
 def how_to_start(state: str) -> str:

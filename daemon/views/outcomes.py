@@ -85,12 +85,12 @@ def _entry(
 ) -> ExpectedArtifact:
     path = _path(entry)
     entry_now = ExpectedArtifact(
-        str(entry["id"]),
-        path,
-        bool(entry["required"]),
-        str(entry["description"] or ""),
-        str(entry["source"]),
-        "not yet",
+        id=str(entry["id"]),
+        path=path,
+        is_required=bool(entry["required"]),
+        description=str(entry["description"] or ""),
+        declared_by=str(entry["source"]),
+        state="not yet",
     )
     if sizes is None:
         return entry_now

@@ -37,27 +37,27 @@ def order_on_demand(
     status, code, summary = _end_of(connection, row, attempt)
     ended_at = stretch.ended_at if stretch.ended_at is not None else stretch.started_at
     return BundleOrder(
-        row.key,
-        row.session_id,
-        row.layout,
-        row.path,
-        "",
-        attempt,
-        stretch,
-        Verdict(
-            ended_at,
-            status,  # type: ignore[arg-type] # the schema's own words
-            code,
-            summary,
-            row.delivery if attempt == row.attempt else None,  # type: ignore[arg-type] # likewise
-            finished_hash(connection, row.key, attempt),
+        key=row.key,
+        session_id=row.session_id,
+        layout=row.layout,
+        path=row.path,
+        directory="",
+        attempt=attempt,
+        stretch=stretch,
+        verdict=Verdict(
+            at=ended_at,
+            status=status,  # type: ignore[arg-type] # the schema's own words
+            reason_code=code,
+            reason_summary=summary,
+            delivery=row.delivery if attempt == row.attempt else None,  # type: ignore[arg-type] # likewise
+            hash=finished_hash(connection, row.key, attempt),
         ),
-        settings.bundle.rules,
-        changes,
-        next_steps(status, code, row.session_id),  # type: ignore[arg-type] # likewise
-        usage,
-        None,
-        cwd,
+        rules=settings.bundle.rules,
+        changes=changes,
+        next_steps=next_steps(status, code, row.session_id),  # type: ignore[arg-type] # likewise
+        usage=usage,
+        cost=None,
+        cwd=cwd,
         actions=actions_taken(connection, row.key),
     )
 

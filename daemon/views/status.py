@@ -219,12 +219,12 @@ def _wrong_configuration(
         reading = reading._replace(chains=lambda: [each for chain in chains for each in chain.problems])
     return [
         _problem(
-            each.problem.file,
-            each.problem.line,
-            each.message(),
-            each.problem.fix,
-            None,
-            each.problem.severity,
+            path=each.problem.file,
+            line=each.problem.line,
+            message=each.message(),
+            fix=each.problem.fix,
+            since=None,
+            severity=each.problem.severity,
         )
         for each in complaints_about(Parsed(settings), reading)
     ]

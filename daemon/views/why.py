@@ -255,18 +255,25 @@ def session_story(connection: sqlite3.Connection, row: SessionRow, is_up: bool, 
     recorded = reading_sessions.session(connection, row.key)
     if recorded is not None:
         return _of_recorded(connection, recorded, is_up, now)._replace(status=row.status, headline=headline)
-    return Story("session", row.key, row.status, headline, [], [not_judged_yet(is_up)])
+    return Story(
+        noun="session",
+        identifier=row.key,
+        status=row.status,
+        headline=headline,
+        entries=[],
+        obstacles=[not_judged_yet(is_up)],
+    )
 
 
 def _of_recorded(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> Story:
     return Story(
-        "session",
-        row.key,
-        row.status,
-        f"{row.reason_code}, {row.reason_summary}",
-        causes.causes_of_session(connection, row.key),
-        obstacles_of_session(connection, row, is_up, now),
-        _delivered(row),
+        noun="session",
+        identifier=row.key,
+        status=row.status,
+        headline=f"{row.reason_code}, {row.reason_summary}",
+        entries=causes.causes_of_session(connection, row.key),
+        obstacles=obstacles_of_session(connection, row, is_up, now),
+        delivered=_delivered(row),
     )
 
 
@@ -283,19 +290,26 @@ def _delivered(row: SessionRow) -> str | None:
 def chain_run_story(connection: sqlite3.Connection, row: ChainRunRow, is_up: bool) -> Story:
     """A run of a chain: what fired it, and what was decided of each step."""
     return Story(
-        "chain run",
-        row.id,
-        row.status,
-        f"{row.reason_code}, {row.reason_summary}",
-        causes.causes_of_chain_run(connection, row.id),
-        list(obstacles_of_chain_run(connection, row, is_up)),
+        noun="chain run",
+        identifier=row.id,
+        status=row.status,
+        headline=f"{row.reason_code}, {row.reason_summary}",
+        entries=causes.causes_of_chain_run(connection, row.id),
+        obstacles=list(obstacles_of_chain_run(connection, row, is_up)),
     )
 
 
 def asked_run_story(run: AskedRun, is_up: bool) -> Story:
     """A chain run that somebody asked for and that no daemon has recorded yet."""
     headline = f"{run.said_by} asked for the chain {run.chain} to be fired"
-    return Story("chain run", run.id, "asked", headline, [], [not_taken_up(is_up)])
+    return Story(
+        noun="chain run",
+        identifier=run.id,
+        status="asked",
+        headline=headline,
+        entries=[],
+        obstacles=[not_taken_up(is_up)],
+    )
 
 
 def approval_story(connection: sqlite3.Connection, row: ApprovalRow) -> Story:
@@ -303,10 +317,10 @@ def approval_story(connection: sqlite3.Connection, row: ApprovalRow) -> Story:
     by = f" by {row.decided_by}" if row.decided_by else ""
     note = f": {row.note}" if row.note else ""
     return Story(
-        "approval",
-        row.id,
-        row.status,
-        f"step {row.step} of {row.run} ({row.chain}): {row.status}{by}{note}",
-        causes.causes_of_chain_run(connection, row.run),
-        [],
+        noun="approval",
+        identifier=row.id,
+        status=row.status,
+        headline=f"step {row.step} of {row.run} ({row.chain}): {row.status}{by}{note}",
+        entries=causes.causes_of_chain_run(connection, row.run),
+        obstacles=[],
     )

@@ -75,7 +75,8 @@ class ChildServer:
         )
         try:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", self._module, str(self._state), str(listening.fileno()),
+                sys.executable,
+                *("-P", "-m", self._module, str(self._state), str(listening.fileno())),
                 # It ends when this pipe ends, so also with a daemon that is killed.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -85,7 +86,7 @@ class ChildServer:
                 # The daemon keeps the socket, so the address stays while the program is not there.
                 pass_fds=[listening.fileno()],
                 start_new_session=True,
-            )  # fmt: skip  # the command on one line
+            )
         finally:
             os.close(log)
         self._log.info(f"{self._name}.started", pid=self._process.pid)
