@@ -445,7 +445,6 @@ def open_log(sinks: Sinks, level: str = "info") -> structlog.typing.FilteringBou
     """A log whose lines go to `sinks`."""
     # aiosqlite logs every statement with its parameters, at a level that nobody wants.
     logging.getLogger("aiosqlite").setLevel(logging.INFO)
-    logging.getLogger("apscheduler").setLevel(logging.WARNING)
     logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
         structlog.PrintLogger(),
         processors=[

@@ -18,6 +18,7 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.engine.deciding import Arguments, Decider, Result
+from runward.daemon.engine.part import is_due_first
 from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.rundir.opening import Halted
 from runward.daemon.store.store import Store
@@ -144,8 +145,7 @@ class Background:
             woken, now = self._woken, self.clock.now()
             await self._drain(does_long)
             due = await self.next_due(now)
-            with anyio.move_on_after(None if due is None else max(0.0, due - self.clock.now())):
-                await woken.wait()
+            await is_due_first(due, woken, self.clock)
             await self._pause(GATHER)
 
     async def _drain(self, does_long: bool) -> None:

@@ -121,6 +121,16 @@ class Reactions:
                 await follow(effects)
 
 
+async def is_due_first(due: float | None, woken: anyio.Event, clock: Clock) -> bool:
+    """Wait until this moment (Unix seconds; None for never), or until the event is set; returns whether the moment came first."""
+    # The event loop sleeps by a clock that no step of the wall clock moves, and that stands still while the machine
+    # is suspended. `Rounds` notices both and wakes the worker, which then measures again.
+    with anyio.move_on_after(None if due is None else max(0.0, due - clock.now())):
+        await woken.wait()
+        return False
+    return True
+
+
 LONGEST_WAIT: Final = 30.0
 """The longest pause between two tries, in seconds."""
 

@@ -47,7 +47,7 @@ from runward.daemon.parts.retention import ClockTrust, Packer, Pruner
 from runward.daemon.parts.running_outcomes import RunningOutcomes
 from runward.daemon.parts.running_replays import RunningReplays
 from runward.daemon.parts.runs import CancelOrders, FreeSlots, Starts, Worktrees
-from runward.daemon.parts.schedules import Alarm, Schedules
+from runward.daemon.parts.schedules import Schedules
 from runward.daemon.parts.signings import Signings
 from runward.daemon.sandbox.isolated import KilledWorkers
 from runward.daemon.store import journals
@@ -127,13 +127,11 @@ class Assembly:
         world: World,
         store: Store,
         log: structlog.typing.FilteringBoundLogger,
-        make_alarm: Callable[[Callable[[], None]], Alarm],
     ) -> None:
         self._world = world
         self._store = store
         self._log = log
         self.woken = anyio.Event()
-        self.alarm_at: float | None = None
         self.begun_here: set[Target] | None = None
         """The runs that were begun by a daemon that works once: it waits for them."""
         self.roots: dict[str, WatchedRoot] = {}
@@ -222,7 +220,6 @@ class Assembly:
             self.packer,
             ChainHead(store, world.clock, log),
         )
-        self.alarm = make_alarm(self._due)
         self.queue.wake_foreground = self.wake
 
     def _make_bundles(self, state: str) -> Bundles:
@@ -275,7 +272,7 @@ class Assembly:
             roots=self.roots,
             period=period,
             watch_again=lambda: self.watch.watch_again(),
-            clock_stepped=self._due,
+            clock_stepped=self.due,
             look_in_inbox=self._inbox,
             unchanged=KnownRuns(self._store, self._world.files).unchanged,
             accept=RootIdentities(self._store, self._world.files).accept,
@@ -405,8 +402,8 @@ class Assembly:
         self.worker.inbox_waits = True
         self.wake()
 
-    def _due(self) -> None:
-        self.alarm_at = None
+    def due(self) -> None:
+        """Something may have become due."""
         self.queue.may_be_due = True
         self.background.wake()
         self.wake()

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import math
-from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,6 @@ from runward.daemon.host.upkeep import Room, Upkeep, giver_back
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log import Sinks
 from runward.daemon.parts.actions_with_code import ActionsWithCode
-from runward.daemon.parts.schedules import SchedulerAlarm
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.reading import STORE
 from runward.daemon.store.reading_bundles import told_actions_in
@@ -123,10 +121,6 @@ async def _serve(
         declarer = Declarer(settings, math.inf if once else PATIENCE, CheckedChains(state))
         listener = None if once else stack.enter_context(_listener(state, declarer, log))
         studio = StudioSocket(state, lambda: declarer.settings, log)
-
-        def make_alarm(ring: Callable[[], None]) -> SchedulerAlarm:
-            return stack.enter_context(SchedulerAlarm(ring))
-
         inotify = _inotify(settings, state)
         store = Store(await connect(state / STORE))
         try:
@@ -139,9 +133,7 @@ async def _serve(
                 listener=listener,
                 studio=studio,
             )
-            supervisor = Supervisor(
-                state=state, settings=settings, world=world, store=store, log=log, make_alarm=make_alarm
-            )
+            supervisor = Supervisor(state, settings, world, store, log)
             supervisor.assembly.verdicts.tell = sinks.add
             checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
             _collect_rarely()

@@ -22,11 +22,11 @@ from runward.config.settings import Settings, changed_keys, settings_to_json
 from runward.daemon import __version__
 from runward.daemon.disk.epoch import HeldEpoch
 from runward.daemon.engine.outbox import MANY_OWED
+from runward.daemon.engine.part import is_due_first
 from runward.daemon.engine.turn import StoppedInTrouble
 from runward.daemon.host import systemd
 from runward.daemon.host.assembly import Assembly, World
 from runward.daemon.host.report import Report, Reporting, SettingsReport
-from runward.daemon.parts.schedules import Alarm
 from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown
@@ -158,7 +158,6 @@ class Supervisor:
         world: World,
         store: Store,
         log: structlog.typing.FilteringBoundLogger,
-        make_alarm: Callable[[Callable[[], None]], Alarm],
     ) -> None:
         self._state = state
         self._settings = settings
@@ -174,9 +173,7 @@ class Supervisor:
         self.begun = anyio.Event()
         """Set once the store is taken over and everything remembered."""
         self._held_epoch: HeldEpoch | None = None
-        self.assembly = Assembly(
-            state=state, settings=settings, world=world, store=store, log=log, make_alarm=make_alarm
-        )
+        self.assembly = Assembly(state, settings, world, store, log)
         self.reporting = Reporting(
             state=state,
             since=world.clock.now(),
@@ -333,10 +330,8 @@ class Supervisor:
                 if len(self.assembly.hints) and self.assembly.worker.low_disk is None:
                     continue
                 due = await self.assembly.worker.next_due()
-                if due != self.assembly.alarm_at:
-                    self.assembly.alarm_at = due
-                    self.assembly.alarm.set(due)
-                await self.assembly.woken.wait()
+                if await is_due_first(due, self.assembly.woken, self._world.clock):
+                    self.assembly.due()
         except StoppedInTrouble as trouble:
             self._log.warning("stopped.in_trouble", why=str(trouble))
 

@@ -9,7 +9,6 @@ from runward.handlers.sessions import late
 _LATE: Final = (
     "anyio._backends._asyncio",
     "anyio._core._signals",
-    "apscheduler.executors.asyncio",
     "importlib.readers",
     "re2",
     "runward.config.toml_document",

@@ -1,7 +1,7 @@
 """The wall clock is moved while a daemon works and between its runs: nothing lost, nothing doubled, retries happen.
 
-The daemon is a real one, in this process, for its clock to be moved: real watch, real store, real alarm. Monotonic
-time goes on as it does for the kernel.
+The daemon is a real one, in this process, for its clock to be moved: real watch, real store, real waiting.
+Monotonic time goes on as it does for the kernel.
 """
 
 import json
@@ -25,7 +25,6 @@ from runward.config.settings import Settings
 from runward.daemon.host.assembly import World
 from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.log import LOG, LogFile, Sinks, open_log
-from runward.daemon.parts.schedules import SchedulerAlarm
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
@@ -75,14 +74,8 @@ async def _daemon(place: Place) -> AsyncIterator[BrokenArtifacts]:
         lambda *_: Declarations(None, None),
     )
     store = Store(await connect(place.state / "runward.db"))
-    alarms: list[SchedulerAlarm] = []
-
-    def make_alarm(ring: Callable[[], None]) -> SchedulerAlarm:
-        alarms.append(SchedulerAlarm(ring))
-        return alarms[-1].__enter__()
-
     log = LogFile(place.state / LOG)
-    supervisor = Supervisor(place.state, settings, world, store, open_log(Sinks(log, None)), make_alarm)
+    supervisor = Supervisor(place.state, settings, world, store, open_log(Sinks(log, None)))
     ready = anyio.Event()
     try:
         async with anyio.create_task_group() as tasks:
@@ -93,8 +86,6 @@ async def _daemon(place: Place) -> AsyncIterator[BrokenArtifacts]:
     finally:
         await store.close()
         log.close()
-        for alarm in alarms:
-            alarm.__exit__()
 
 
 async def _wait_for(fact: Callable[[], object], what: str) -> None:

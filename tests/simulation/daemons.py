@@ -1,6 +1,5 @@
 """One life of the daemon: the real supervisor over the simulated machine, in a process of its own."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ from tests.simulation.broken import Broken
 from tests.simulation.launchers import SimulatedProcesses
 from tests.simulation.ports import (
     STATE,
-    SimulatedAlarm,
     SimulatedFiles,
     SimulatedNotifications,
     SimulatedRandomness,
@@ -92,9 +90,7 @@ class Daemon:
             with_code=ActionsWithCode(acting_with_code(lambda: universe.exchange, Executor, Path(STATE))),
             actions=universe.told_actions,
         )
-        self.supervisor = Supervisor(
-            STATE, universe.settings, world, self.store, universe.logger(name), self._alarm
-        )
+        self.supervisor = Supervisor(STATE, universe.settings, world, self.store, universe.logger(name))
         async with anyio.create_task_group() as self._tasks:
             await (self.supervisor.once() if self.once else self.supervisor.run(self._is_ready))
             self._tasks.cancel_scope.cancel()
@@ -104,9 +100,6 @@ class Daemon:
         roots = self.universe.settings.roots
         names = (root.name for root in roots if session.path.startswith(f"{root.path}/"))
         return next(map(CoveringRoot, names), None)
-
-    def _alarm(self, ring: Callable[[], None]) -> SimulatedAlarm:
-        return SimulatedAlarm(ring, self.universe.clock)
 
     def _is_ready(self) -> None:
         self.ready = True

@@ -1,6 +1,5 @@
-"""What the daemon reaches in the simulated world: clock, files, processes, randomness, notifications, alarm."""
+"""What the daemon reaches in the simulated world: clock, files, processes, randomness, notifications."""
 
-import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -250,23 +249,6 @@ class SimulatedNotifications:
         finally:
             if watch in self._watches:
                 self._watches.remove(watch)
-
-
-class SimulatedAlarm:
-    """Rings once, by a clock that a step of the wall clock doesn't move, as the real one does."""
-
-    def __init__(self, ring: Callable[[], None], clock: SimulatedClock) -> None:
-        self._ring = ring
-        self._clock = clock
-        self._timer: asyncio.TimerHandle | None = None
-
-    def set(self, at: float | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if at is not None:
-            wait = max(0.0, at - self._clock.now())
-            self._timer = asyncio.get_running_loop().call_later(wait, self._ring)
 
 
 PLAYBOOKS: Final = {

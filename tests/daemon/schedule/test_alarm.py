@@ -1,86 +1,71 @@
-"""The alarm rings once, also when it is late: APScheduler by default drops what is a second late, and says nothing."""
+"""A wait for what is due ends at that moment, also when that is long past or the loop was blocked; a wake-up ends it earlier."""
 
 import time
+from datetime import timedelta
 
 import anyio
+import time_machine
 from tests.waiting import PATIENCE_S
 
-from runward.daemon.parts.schedules import SchedulerAlarm
+from runward.daemon.engine.part import is_due_first
+from runward.daemon.world.clock import SystemClock
 
 
-class Rung:
-    """Counts how often the alarm rang, and lets a test wait for it."""
-
-    def __init__(self) -> None:
-        self.times = 0
-        self.event = anyio.Event()
-
-    def __call__(self) -> None:
-        self.times += 1
-        self.event.set()
-
-    async def wait(self) -> None:
-        with anyio.fail_after(PATIENCE_S):
-            await self.event.wait()
+async def _waited(due: float | None, woken: anyio.Event) -> bool:
+    with anyio.fail_after(PATIENCE_S):
+        return await is_due_first(due, woken, SystemClock())
 
 
-async def test_it_rings_at_the_moment_it_was_set_to() -> None:
-    rung = Rung()
-    with SchedulerAlarm(rung) as alarm:
-        at = time.time() + 0.05
-        alarm.set(at)
-        await rung.wait()
-        assert time.time() >= at - 0.01
-        assert rung.times == 1
+async def test_it_ends_at_the_moment() -> None:
+    at = time.time() + 0.05
+    assert await _waited(at, anyio.Event())
+    assert time.time() >= at - 0.01
 
 
-async def test_a_moment_that_is_long_past_rings_at_once() -> None:
-    # APScheduler: a date job in the past is dropped after `misfire_grace_time`, one second by default.
-    rung = Rung()
-    with SchedulerAlarm(rung) as alarm:
-        alarm.set(time.time() - 86_400)
-        await rung.wait()
-        assert rung.times == 1
+async def test_a_moment_that_is_long_past_has_come_at_once() -> None:
+    begin = time.monotonic()
+    assert await _waited(time.time() - 86_400, anyio.Event())
+    assert time.monotonic() - begin < 1.0
 
 
-async def test_a_loop_that_was_blocked_over_the_moment_still_rings() -> None:
-    # APScheduler: a loop that was blocked for longer than the grace skips the job silently.
-    rung = Rung()
-    with SchedulerAlarm(rung) as alarm:
-        alarm.set(time.time() + 0.05)
+async def test_a_loop_that_was_blocked_over_the_moment_still_notices_it() -> None:
+    rang = anyio.Event()
+
+    async def wait() -> None:
+        assert await _waited(time.time() + 0.05, anyio.Event())
+        rang.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
         await anyio.lowlevel.checkpoint()
         time.sleep(1.5)
-        await rung.wait()
-        assert rung.times == 1
+        with anyio.fail_after(PATIENCE_S):
+            await rang.wait()
 
 
-async def test_setting_it_again_replaces_the_moment_that_was_set_before() -> None:
-    rung = Rung()
-    with SchedulerAlarm(rung) as alarm:
-        alarm.set(time.time() + 0.02)
-        alarm.set(time.time() + 3600)
-        alarm.set(time.time() + 0.05)
-        await rung.wait()
-        assert rung.times == 1
+async def test_a_wake_up_comes_first_and_the_moment_is_measured_anew_by_the_next_wait() -> None:
+    with time_machine.travel(time.time(), tick=True) as clock:
+        woken, due = anyio.Event(), time.time() + 3600
+        async with anyio.create_task_group() as tasks:
+
+            async def step() -> None:
+                clock.shift(timedelta(hours=2))
+                woken.set()
+
+            tasks.start_soon(step)
+            assert not await _waited(due, woken)
+        assert await _waited(due, anyio.Event())
 
 
-async def test_an_alarm_that_is_set_to_never_does_not_ring() -> None:
-    rung, other = Rung(), Rung()
-    with SchedulerAlarm(rung) as alarm, SchedulerAlarm(other) as later:
-        alarm.set(time.time() + 0.02)
-        alarm.set(None)
-        alarm.set(None)
-        later.set(time.time() + 0.06)
-        await other.wait()
-        assert rung.times == 0
+async def test_without_a_moment_only_a_wake_up_ends_it() -> None:
+    woken, waited = anyio.Event(), []
 
+    async def wait() -> None:
+        waited.append(await _waited(None, woken))
 
-async def test_after_its_block_it_rings_no_more() -> None:
-    # APScheduler: `shutdown(wait=True)` returns at once and cancels what runs.
-    rung, other = Rung(), Rung()
-    with SchedulerAlarm(rung) as alarm:
-        alarm.set(time.time() + 0.05)
-    with SchedulerAlarm(other) as later:
-        later.set(time.time() + 0.1)
-        await other.wait()
-    assert rung.times == 0
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await anyio.sleep(0.1)
+        assert waited == []
+        woken.set()
+    assert waited == [False]

@@ -177,13 +177,6 @@ class NoNotifications:
         raise AssertionError("nobody watches here")
 
 
-class NoAlarm:
-    """An alarm that nobody hears."""
-
-    def set(self, at: float | None) -> None:
-        pass
-
-
 def declares_nothing(playbook: str | None, agent: str | None) -> Declarations:
     return Declarations(None, None)
 
@@ -291,7 +284,7 @@ async def daemon(
     )
     store = Store(wrap(await connect(state / "runward.db")))
     try:
-        supervisor = Supervisor(state, settings, world, store, SILENT, lambda ring: NoAlarm())
+        supervisor = Supervisor(state, settings, world, store, SILENT)
         await supervisor.start()
         yield Daemon(state, root, clock, processes, store, supervisor)
     finally:

@@ -20,7 +20,7 @@ from tests.daemon.worker.damaged_journals import (
     repair,
     values,
 )
-from tests.daemon.worker.in_process import SILENT, Daemon, NoAlarm, StillClock, ToldProcesses, daemon
+from tests.daemon.worker.in_process import SILENT, Daemon, StillClock, ToldProcesses, daemon
 from tests.waiting import PATIENCE_S
 
 from runward.config.root import Root
@@ -344,7 +344,7 @@ async def test_neither_readiness_nor_verdicts_wait_for_the_comparison(tmp_path: 
     )
     settings = Settings(str(state), roots=(Root("runs", str(tmp_path / "runs")),))
     store = Store(await connect(state / "runward.db"))
-    supervisor = Supervisor(state, settings, world, store, SILENT, lambda ring: NoAlarm())
+    supervisor = Supervisor(state, settings, world, store, SILENT)
     try:
         async with anyio.create_task_group() as tasks:
             with anyio.fail_after(PATIENCE_S):
