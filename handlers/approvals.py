@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.chains.advancing import Position, command_at, position_of
+from runward.handlers.chains.advancing import Position, command_at, position_of, waiting_for_person
 from runward.handlers.chains.stepping import NotStarted
 from runward.handlers.contracts.files import TRIES
 from runward.handlers.left_files import STATES, hash_of, why_not_without
@@ -103,7 +103,7 @@ def shown(
     workplaces: dict[int, Workplace] = {}
     # What the steps before left is shown with it. So if a file of theirs changes before somebody approves, the approval
     # is void.
-    for number, standing in sorted(position.steps.items()):
+    for number, standing in sorted(position.run.steps.items()):
         if standing.session_key is None or number == step:
             continue
         session = yield from ask(SessionOf(standing.session_key))
@@ -166,7 +166,7 @@ def _worked(
         ordered = (workplace.ordered_at, number)
         worktree = position.step(number).worktree
         if workplace.worktree is not None:
-            if worktree is not None and worktree.is_kept(position.steps[number].status != "completed"):
+            if worktree is not None and worktree.is_kept(position.run.steps[number].status != "completed"):
                 since = workplace.ordered_at if workplace.begun_at is None else workplace.begun_at
                 worked.append(_Worked(WorkPlace(workplace.worktree, since, is_worktree=True), (ordered,)))
             continue
@@ -236,16 +236,11 @@ def ask_a_person(event: ApprovalWanted, given: Given) -> Deciding:
 
     Ask for it. If it can't be shown, because it could not be started either, the chain run decides again.
     """
-    run = yield from ask(ChainRunOf(event.run))
-    standing = None if run is None else run.steps.get(event.step)
-    if (
-        run is None
-        or standing is None
-        or standing.status != "waiting_approval"
-        or run.status != "waiting_approval"
-    ):
+    asked = yield from waiting_for_person(event.run, event.step)
+    if asked is None:
         return ()
-    position = position_of(run, given.event_hash)
+    run, _ = asked
+    position = position_of(run, given)
     now = yield from shown(position, event.step, given.tries)
     approval = approval_id(event.key)
     # There is no command to show. The chain run decides again, and the step ends for the same reason.
@@ -297,16 +292,13 @@ def answer_approval(event: ApprovalRequested, given: Given) -> Deciding:
         return _refused(event.run, f"the {word} of {event.approval}: there is no such approval")
     if approval.status != "asked":
         return _refused(event.run, f"the {word} of {event.approval}: it is already {approval.status}")
-    run = yield from ask(ChainRunOf(event.run))
-    if (
-        run is None
-        or run.status != "waiting_approval"
-        or run.steps[approval.step].status != "waiting_approval"
-    ):
+    asked = yield from waiting_for_person(event.run, approval.step)
+    if asked is None:
         return _refused(event.run, f"the {word} of {event.approval}: its step no longer waits for it")
+    run, _ = asked
     if approval.expires_at is not None and given.at >= approval.expires_at:
         return _refused(event.run, f"the {word} of {event.approval}: its time is over")
-    rule = position_of(run, given.event_hash).step(approval.step).approval
+    rule = position_of(run, given).step(approval.step).approval
     # Anybody may have the link, also the person who fired the chain.
     if rule is not None and rule.not_by_launcher and event.by_link:
         why = "a link does not say who uses it, and the person who fired the chain may not approve; use `runward chain approve`"
@@ -340,7 +332,7 @@ def approved(
         return NotCovered(why)
     run = yield from ask(ChainRunOf(approval.run))
     assert run is not None
-    position = position_of(run, given.event_hash)
+    position = position_of(run, given)
     # The hash is compared when somebody approves, and not before: what counts is what would run now.
     now = yield from shown(position, approval.step, given.tries, without, approval.asked_at)
     if isinstance(now, NotStarted) or not _is_as_shown(now, approval, without):
@@ -395,7 +387,7 @@ def expire_approval(event: TimerRang, given: Given) -> Deciding:
     run = None if approval is None else (yield from ask(ChainRunOf(approval.run)))
     if approval is None or run is None or approval.status != "asked" or run.status != "waiting_approval":
         return ()
-    rule = position_of(run, given.event_hash).step(approval.step).approval
+    rule = position_of(run, given).step(approval.step).approval
     if rule is not None and rule.on_timeout == "approve":
         answered = yield from approved(approval, given, NOBODY, BY)
         if not isinstance(answered, NotCovered):

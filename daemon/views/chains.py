@@ -237,13 +237,13 @@ def known_chains(connection: sqlite3.Connection) -> KnownChains:
 
 def held_for(connection: sqlite3.Connection, chain: Chain) -> list[HeldRow]:
     """What the chain's trigger, as its file is now, has seen and not used yet."""
-    from runward.handlers.chains.gather import digest
+    from runward.handlers.model.chains import trigger_hash
 
     if chain.trigger.composite is None:
         return []
     assert chain.document is not None
     rows = held_events(connection, chain.name)
-    return [each for each in rows if each.trigger == digest(chain.document.root)]
+    return [each for each in rows if each.trigger == trigger_hash(chain.document.root)]
 
 
 def chain_summary(name: str, parsed: Parsed[Chain], known: KnownChains) -> dict[str, JsonValue]:

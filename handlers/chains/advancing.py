@@ -1,7 +1,7 @@
 """How a chain run advances: from its current state to its next step, or to its end."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.chain import Chain, chain_of
@@ -27,6 +27,7 @@ from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.chains import (
     WAITS_FOR_SLOT,
     ChainRunFinished,
+    ChainRunOf,
     ChainRunStanding,
     ChainRunStatus,
     SetChainRun,
@@ -53,8 +54,9 @@ FAILED_BY: Final[Mapping[StepStatus, str]] = {
 """How a run ends when a step did not complete."""
 
 
-class Ending(NamedTuple):
-    """Why a run will not complete: the code, whose second word is the status that it ends with, and a sentence."""
+class Reason(NamedTuple):
+    """The reason of a run's status, or of a step's: a code and a sentence. The second word of a run's code is its status,
+    unless only the steps of `on_failure` still run."""
 
     code: str
     summary: str
@@ -66,7 +68,7 @@ ASKED: Final = "chain.waiting_approval.asked"
 OPEN: Final[tuple[StepStatus, ...]] = ("waiting", "waiting_approval", "running")
 """The statuses of a step that is not over."""
 
-LATE: Final = Ending("chain.timed_out.deadline", "the time limit of the whole run has passed")
+LATE: Final = Reason("chain.timed_out.deadline", "the time limit of the whole run has passed")
 BEGIN: Final = "begin "
 """The prefix of timers that end a step's wait for a slot."""
 
@@ -75,26 +77,17 @@ TURN: Final = "turn "
 
 
 class Position(NamedTuple):
-    """A chain run in progress: the states of the steps that have begun or were skipped.
+    """A chain run in progress. Its steps are those that have begun or were skipped.
 
-    `secret` is the hash of the event that advances it. It is in the keys of starts, so that no earlier step can forge
-    a run directory that says that a later one has begun. With an `ending`, only the steps of `on_failure` are left.
+    `given` is of the event that advances it. With an `ending`, only the steps of `on_failure` are left.
     """
 
-    run: str
+    run: ChainRunStanding
     chain: Chain
-    trigger: Mapping[str, JsonValue]
-    fired_by: str
-    secret: str
-    steps: Mapping[int, StepStanding]
-    deadline: float | None
-    ending: Ending | None = None
-    fired_at: float = 0.0
-    cause: JsonValue = None
+    given: Given
+    ending: Reason | None = None
     freed: int | None = None
     """The slots that were released on the way here. 0: one that was offered. None: there is no slot to pass on."""
-    has_waited: bool = False
-    """Whether the first step waited for the run's turn: its time to begin is counted from then."""
 
     def step(self, index: int) -> Step:
         """The step with this number."""
@@ -104,7 +97,16 @@ class Position(NamedTuple):
     def left(self) -> tuple[Step, ...]:
         """The steps that are still to come."""
         steps = self.chain.steps if self.ending is None else self.chain.on_failure
-        return tuple(step for step in steps if step.index not in self.steps)
+        return tuple(step for step in steps if step.index not in self.run.steps)
+
+    def with_step(self, standing: StepStanding) -> "Position":
+        """The same, with this state of a step."""
+        return self._replace(run=self.run._replace(steps={**self.run.steps, standing.step: standing}))
+
+    def without(self, step: int) -> "Position":
+        """The same, as if this step were still to come."""
+        steps = {number: each for number, each in self.run.steps.items() if number != step}
+        return self._replace(run=self.run._replace(steps=steps))
 
 
 def run_id(key: str) -> str:
@@ -112,151 +114,95 @@ def run_id(key: str) -> str:
     return f"cr_{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 
-def position_of(run: ChainRunStanding, secret: str) -> Position:
-    """The current state of a chain run, for what the event with the hash `secret` brings about."""
+def position_of(run: ChainRunStanding, given: Given, freed: int | None = None) -> Position:
+    """The current state of a chain run, for what an event brings about."""
     # A run that won't complete keeps the reason of its end while the steps of `on_failure` still run.
     is_ending = run.reason_code not in (STARTED, WAITS, ASKED)
-    ending = Ending(run.reason_code, run.reason_summary) if is_ending else None
-    chain = chain_of(run.definition)
-    return Position(
-        run=run.id,
-        chain=chain,
-        trigger=run.trigger,
-        fired_by=run.fired_by,
-        secret=secret,
-        steps=run.steps,
-        deadline=run.deadline,
-        ending=ending,
-        fired_at=run.created_at,
-        cause=run.cause,
-        has_waited=run.reason_code == WAITS,
-    )
+    ending = Reason(run.reason_code, run.reason_summary) if is_ending else None
+    return Position(run, chain_of(run.definition), given, ending, freed)
 
 
-def without(position: Position, step: int) -> Position:
-    """The same, as if this step were still to come."""
-    return position._replace(steps={n: each for n, each in position.steps.items() if n != step})
-
-
-def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
+def onward(position: Position) -> Asking[tuple[Effect, ...]]:
     """Advance the run: skip steps, or fail to start them, until one runs. After the last step the run ends."""
     effects: list[Effect] = []
+    run, at = position.run.id, position.given.at
     # Each round decides one step that needs no session: it is skipped, or can't be started. Such a step is over, so the
     # steps that are left become fewer in each round. A failure leaves only those of `on_failure`: what is left is
     # therefore asked anew each time.
-    position = _with_ending(position, at)
+    position = _with_ending(position)
     budget = Budget()  # one for all steps: the others wait until this decision is made
     while position.left:
         step = position.left[0]
         seen = _seen(position, step)
-        given, refused = given_to(position.trigger, seen, about(position)), unseen(step, seen)
+        given, refused = given_to(position.run.trigger, seen, about(position)), unseen(step, seen)
         judged = judge(step, given, budget) if refused is None else Judged(None, refused=refused)
         if judged.reason is not None:
-            position = _with(position, step, "skipped", judged.reason)
+            skipped = StepStanding(step.index, "skipped", judged.reason)
+            position = position.with_step(skipped)
+            summary = f"step {step.id} is skipped: {judged.why or judged.reason}"
             effects += [
-                SetStep(
-                    run=position.run,
-                    step=step.index,
-                    at=at,
-                    status="skipped",
-                    reason_code=judged.reason,
-                    reason_summary=judged.why,
-                    value=judged.value,
-                    attempt=1,
-                ),
-                Explain(position.run, "decided", f"step {step.id} is skipped: {judged.why or judged.reason}"),
+                SetStep(run, at, skipped, judged.why, judged.value),
+                Explain(run, "decided", summary),
             ]
             continue
         command = judged.refused or (yield from _command(step, given, budget))
         if not isinstance(command, NotStarted):
             if step.approval is None:
-                return (*effects, *(yield from begin(position, step, command, 1, at)))
-            left = yield from let_go(position.run, position.freed, at, position.secret[:16])
-            return (*effects, *_ask(position, step, at), *left)
+                return (*effects, *(yield from begin(position, step, command, 1)))
+            left = yield from let_go(run, position.freed, position.given)
+            return (*effects, *_ask(position, step), *left)
+        failed = StepStanding(step.index, "failed", NOT_STARTED)
         effects += [
-            SetStep(
-                run=position.run,
-                step=step.index,
-                at=at,
-                status="failed",
-                reason_code=NOT_STARTED,
-                reason_summary=command.why,
-                attempt=1,
-            ),
-            Explain(position.run, "refused", f"step {step.id} is not started: {command.why}"),
+            SetStep(run, at, failed, command.why),
+            Explain(run, "refused", f"step {step.id} is not started: {command.why}"),
         ]
-        position = _with_ending(_with(position, step, "failed", NOT_STARTED), at)
-    code, summary = position.ending or Ending("chain.completed.ok", "all steps are over")
-    status: ChainRunStatus = code.split(".")[1]  # type: ignore[assignment] # the codes of `FAILED_BY`
-    last = max(position.steps, default=0)
+        position = _with_ending(position.with_step(failed))
     # The run is over and takes no slot again, so what it released on the way goes to the next waiting step.
-    left = yield from let_go(position.run, position.freed, at, position.secret[:16])
-    return (
-        *effects,
-        *over(
-            run=position.run,
-            chain=position.chain.name,
-            at=at,
-            status=status,
-            code=code,
-            summary=summary,
-            last=last,
-        ),
-        *left,
-    )
+    left = yield from let_go(run, position.freed, position.given)
+    ending = position.ending or Reason("chain.completed.ok", "all steps are over")
+    return (*effects, *over(position.run, ending, at), *left)
 
 
 def ended(
-    position: Position, standing: StepStanding, status: StepStatus, code: str, why: str, at: float
+    position: Position, standing: StepStanding, status: StepStatus, reason: Reason
 ) -> Asking[tuple[Effect, ...]]:
     """End a step that has not begun, and continue from it."""
-    over = standing._replace(status=status, reason=code)
-    end = SetStep(
-        run=position.run,
-        step=standing.step,
+    standing = standing._replace(status=status, reason=reason.code)
+    end = SetStep(position.run.id, position.given.at, standing, reason.summary, value=True)
+    return (end, *(yield from onward(position.with_step(standing))))
+
+
+def over(run: ChainRunStanding, ending: Reason, at: float) -> tuple[Effect, ...]:
+    """End a chain run, and have that announced."""
+    status: ChainRunStatus = ending.code.split(".")[1]  # type: ignore[assignment] # the codes of `FAILED_BY`
+    end = _moved(run.id, status, ending, max(run.steps, default=0), at)
+    return end, Emit(ChainRunFinished(run.id, run.chain, at, status, ending.code))
+
+
+def _moved(run: str, status: ChainRunStatus, reason: Reason, step: int, at: float) -> SetChainRun:
+    return SetChainRun(
+        run=run,
         at=at,
         status=status,
-        reason_code=code,
-        reason_summary=why,
-        value=True,
-        session_key=None,
-        attempt=standing.attempt,
+        reason_code=reason.code,
+        reason_summary=reason.summary,
+        current_step=step,
     )
-    followed = yield from onward(
-        position._replace(steps={**position.steps, standing.step: over}, has_waited=False), at
-    )
-    return (end, *followed)
 
 
-def over(
-    run: str, chain: str, at: float, status: ChainRunStatus, code: str, summary: str, last: int
-) -> tuple[Effect, ...]:
-    """End a chain run, and have that announced. `last` is the number of the step that it came to."""
-    return SetChainRun(
-        run=run, at=at, status=status, reason_code=code, reason_summary=summary, current_step=last
-    ), Emit(ChainRunFinished(run, chain, at, status, code))
-
-
-def _with(position: Position, step: Step, status: StepStatus, reason: str) -> Position:
-    standing = StepStanding(
-        step=step.index, status=status, reason=reason, session_key=None, attempt=1, outcome=None
-    )
-    return position._replace(steps={**position.steps, step.index: standing})
-
-
-def _with_ending(position: Position, at: float) -> Position:
+def _with_ending(position: Position) -> Position:
     """If a step did not complete, or the time is over, only the steps of `on_failure` are left."""
     if position.ending is not None:
         return position
-    is_late = position.deadline is not None and at >= position.deadline
+    is_late = position.run.deadline is not None and position.given.at >= position.run.deadline
     for step in position.chain.steps:
-        standing = position.steps.get(step.index)
+        standing = position.run.steps.get(step.index)
         if standing is None or standing.status in ("completed", "skipped", *OPEN) or step.continue_on_failure:
             continue
         if is_late and standing.status == "timed_out":
             return position._replace(ending=LATE)
         summary = f"step {step.id} ended {standing.status} ({standing.reason})"
-        return position._replace(ending=Ending(FAILED_BY[standing.status], summary))
+        return position._replace(ending=Reason(FAILED_BY[standing.status], summary))
     return position._replace(ending=LATE) if is_late and position.left else position
 
 
@@ -282,10 +228,9 @@ class Startable(NamedTuple):
 def command_at(position: Position, index: int) -> Asking[Startable | NotStarted]:
     """What the step with this number would start now, given the steps before it."""
     step = position.step(index)
-    seen = _seen(without(position, index), step)
-    return unseen(step, seen) or (
-        yield from _command(step, given_to(position.trigger, seen, about(position)), Budget())
-    )
+    seen = _seen(position.without(index), step)
+    given = given_to(position.run.trigger, seen, about(position))
+    return unseen(step, seen) or (yield from _command(step, given, Budget()))
 
 
 def _command(step: Step, given: Mapping[str, object], budget: Budget) -> Asking[Startable | NotStarted]:
@@ -294,53 +239,54 @@ def _command(step: Step, given: Mapping[str, object], budget: Budget) -> Asking[
     return ready if isinstance(ready, NotStarted) else Startable(ready, play)
 
 
-def begin(
-    position: Position, step: Step, command: Startable, attempt: int, at: float
-) -> Asking[tuple[Effect, ...]]:
+def resume(position: Position, standing: StepStanding) -> Asking[tuple[Effect, ...]]:
+    """Begin the try of a step that waits, with the command that it has now. If there is none any more, the step fails."""
+    command = yield from command_at(position, standing.step)
+    if isinstance(command, NotStarted):
+        return (yield from ended(position, standing, "failed", Reason(NOT_STARTED, command.why)))
+    return (yield from begin(position, position.step(standing.step), command, standing.attempt))
+
+
+def begin(position: Position, step: Step, command: Startable, attempt: int) -> Asking[tuple[Effect, ...]]:
     """Have a try of the step started, or let it wait for a slot. It asks nothing after this."""
     # This question comes last. Chain runs are decided side by side, and the decider folds what one lane decided into
     # the answer for the next. A question after this one would let two lanes take the same slot.
-    here = yield from room(position.run, position.freed)
+    run = position.run
+    here = yield from room(run.id, position.freed)
     # Steps of runs that were fired earlier come first, also if they wait and this one could begin at once.
-    if here.is_for(Waiter(position.fired_at, position.run, step.index, attempt)):
-        return _start(position, step, command, attempt, at)
-    offered = offer(here, at, position.secret[:16])
-    standing = position.steps.get(step.index)
+    if here.is_for(Waiter(run.created_at, run.id, step.index, attempt)):
+        return _start(position, step, command, attempt)
+    offered = offer(here, position.given)
+    standing = run.steps.get(step.index)
     if standing is not None and standing.reason == WAITS_FOR_SLOT:
         return offered
-    return (*_wait(position, step, attempt, at), *offered)
+    return (*_wait(position, step, attempt), *offered)
 
 
-def _wait(position: Position, step: Step, attempt: int, at: float) -> tuple[Effect, ...]:
+def _wait(position: Position, step: Step, attempt: int) -> tuple[Effect, ...]:
     """Let a try of the step wait for a slot, at most as long as it may."""
+    run, at = position.run.id, position.given.at
     reason = f"step {step.id} waits for a slot: the maximum number of steps is running (steps_at_once)"
-    code, summary = position.ending or Ending(STARTED, reason)
     # The time of the first step is counted from when its run began to wait for its turn, and that timer still runs.
-    is_timed = position.has_waited and step.index == position.chain.steps[0].index
-    waits = SetStep(
-        run=position.run,
-        step=step.index,
-        at=at,
-        status="waiting",
-        reason_code=WAITS_FOR_SLOT,
-        reason_summary=reason,
-        value=True,
-        session_key=None,
-        attempt=attempt,
-        fired_at=position.fired_at,
-    )
+    is_timed = position.run.reason_code == WAITS and step.index == position.chain.steps[0].index
+    waits = StepStanding(step.index, "waiting", WAITS_FOR_SLOT, attempt=attempt)
     return (
-        waits,
-        SetChainRun(
-            run=position.run,
-            at=at,
-            status="running",
-            reason_code=code,
-            reason_summary=summary,
-            current_step=step.index,
-        ),
-        Explain(position.run, "decided", reason),
-        *(() if is_timed else begin_within(position.run, step, BEGIN, attempt, at)),
+        SetStep(run, at, waits, reason, value=True, fired_at=position.run.created_at),
+        _moved(run, "running", position.ending or Reason(STARTED, reason), step.index, at),
+        Explain(run, "decided", reason),
+        *(() if is_timed else begin_within(run, step, BEGIN, attempt, at)),
+    )
+
+
+def wait_for_turn(position: Position, others: Sequence[str]) -> tuple[Effect, ...]:
+    """Let the first step wait until other runs are over, at most as long as it may."""
+    run, at, step = position.run.id, position.given.at, position.chain.steps[0]
+    reason = f"it waits until {', '.join(others[:3])} is over"
+    return (
+        SetStep(run, at, StepStanding(step.index, "waiting", None), reason),
+        _moved(run, "running", Reason(WAITS, reason), step.index, at),
+        Explain(run, "decided", reason),
+        *begin_within(run, step, TURN, 1, at),
     )
 
 
@@ -351,16 +297,17 @@ def begin_within(run: str, step: Step, word: str, attempt: int, at: float) -> tu
     return (Emit(TimerSet(run, f"{word}{step.index} {attempt}", at, at + step.start_within)),)
 
 
-def _start(position: Position, step: Step, command: Startable, attempt: int, at: float) -> tuple[Effect, ...]:
+def _start(position: Position, step: Step, command: Startable, attempt: int) -> tuple[Effect, ...]:
     play, playbook = command.play, command.play.playbook
     assert playbook is not None, "its command is known"
-    name = f"{position.run}-{step.index}-{attempt}"
+    run, at = position.run.id, position.given.at
+    name = f"{run}-{step.index}-{attempt}"
     session = session_key(play.root_name, name)
     contract = resolve_contract(playbook=playbook.artifacts, agent=play.defaults)
     start = StartRun(
         # The secret keeps an earlier step, which knows the run's id, from forging a run directory that says that this
         # step has begun.
-        key=f"{position.run}/{step.index}/{attempt}/{position.secret[:16]}",
+        key=f"{run}/{step.index}/{attempt}/{position.given.event_hash[:16]}",
         session=session,
         root=play.root_path,
         name=name,
@@ -370,25 +317,25 @@ def _start(position: Position, step: Step, command: Startable, attempt: int, at:
         playbook=step.skill,
         agent=play.agent,
         contract=None if contract is None else contract_to_json(contract),
-        timeout=_timeout(position, step.timeout or playbook.timeout, at),
+        timeout=_timeout(position, step.timeout or playbook.timeout),
         grace=playbook.grace if step.grace is None else step.grace,
         stale_after=step.stale_after,
         worktree=command.ready.worktree,
         metadata=(
-            ("chain_run_id", position.run),
+            ("chain_run_id", run),
             ("step_index", step.index),
             ("try", attempt),
             ("with", dict(command.ready.values)),
         ),
         kind="step",
-        invocation_id=of_try(position.run, step.index, attempt),
+        invocation_id=of_try(run, step.index, attempt),
     )
     invocation = OpenInvocation(
-        id=of_try(position.run, step.index, attempt),
+        id=of_try(run, step.index, attempt),
         skill=step.name,
         at=at,
         session_key=session,
-        chain_run=position.run,
+        chain_run=run,
         step=step.index,
         attempt=attempt,
         metadata={
@@ -397,105 +344,61 @@ def _start(position: Position, step: Step, command: Startable, attempt: int, at:
             "with": dict(command.ready.values),
         },
     )
-    ending = position.ending or Ending(STARTED, f"step {step.id} runs")
+    ending = position.ending or Reason(STARTED, f"step {step.id} runs")
+    known: dict[str, JsonValue] = {"command": list(command.argv), "unused": list(command.ready.unused)}
+    if command.ready.worktree is not None:
+        known["worktree"] = dict(zip(("repo", "ref"), command.ready.worktree, strict=True))
+    runs = StepStanding(step.index, "running", None, session, attempt)
     return (
         start,
         invocation,
-        SetStep(
-            run=position.run,
-            step=step.index,
-            at=at,
-            status="running",
-            reason_code=None,
-            reason_summary=None,
-            value=True,
-            session_key=session,
-            attempt=attempt,
-        ),
-        SetChainRun(
-            run=position.run,
-            at=at,
-            status="running",
-            reason_code=ending.code,
-            reason_summary=ending.summary,
-            current_step=step.index,
-        ),
-        Explain(
-            position.run,
-            "decided",
-            f"step {step.id} is started as {name}",
-            {
-                "command": list(command.argv),
-                "unused": list(command.ready.unused),
-                **_checked_out(command.ready),
-            },
-        ),
+        SetStep(run, at, runs, None, value=True),
+        _moved(run, "running", ending, step.index, at),
+        Explain(run, "decided", f"step {step.id} is started as {name}", known),
     )
 
 
-def _checked_out(ready: Ready) -> dict[str, JsonValue]:
-    return (
-        {}
-        if ready.worktree is None
-        else {"worktree": dict(zip(("repo", "ref"), ready.worktree, strict=True))}
-    )
-
-
-def _ask(position: Position, step: Step, at: float) -> tuple[Effect, ...]:
+def _ask(position: Position, step: Step) -> tuple[Effect, ...]:
     """Have a person asked before the step begins."""
+    run, given = position.run.id, position.given
+    asked = Reason(ASKED, f"step {step.id} waits for a person")
     return (
-        SetStep(
-            run=position.run,
-            step=step.index,
-            at=at,
-            status="waiting_approval",
-            reason_code=None,
-            reason_summary=None,
-            value=True,
-            session_key=None,
-            attempt=1,
-        ),
-        SetChainRun(
-            run=position.run,
-            at=at,
-            status="waiting_approval",
-            reason_code=ASKED,
-            reason_summary=f"step {step.id} waits for a person",
-            current_step=step.index,
-        ),
-        Emit(ApprovalWanted(position.run, step.index, position.secret[:16], at)),
+        SetStep(run, given.at, StepStanding(step.index, "waiting_approval", None), None, value=True),
+        _moved(run, "waiting_approval", asked, step.index, given.at),
+        Emit(ApprovalWanted(run, step.index, given.event_hash[:16], given.at)),
     )
 
 
-def _timeout(position: Position, own: float | None, at: float) -> float | None:
+def _timeout(position: Position, own: float | None) -> float | None:
     """The step's own timeout, but at most what is left of the run's time. Steps after a failure have their own time."""
-    if position.deadline is None or position.ending is not None:
+    deadline = position.run.deadline
+    if deadline is None or position.ending is not None:
         return own
-    left = max(position.deadline - at, 0.001)
+    left = max(deadline - position.given.at, 0.001)
     return left if own is None else min(own, left)
 
 
 def about(position: Position) -> SeenChain:
-    """What expressions see of the run itself. Runs of an older Runward keep nothing about their cause."""
+    """What expressions see of the run itself."""
     seen: SeenChain = {
         "name": position.chain.name,
-        "run_id": position.run,
+        "run_id": position.run.id,
         "event": position.chain.trigger.event,
         "event_id": None,
-        "fired_at": in_utc(position.fired_at),
+        "fired_at": in_utc(position.run.created_at),
         "due_at": None,
         "events": [],
     }
     # Runs of an older Runward keep nothing about their cause.
-    if isinstance(position.cause, dict):
-        seen.update(position.cause)  # type: ignore[typeddict-item] # `fire.decide` says what is in it
+    if isinstance(position.run.cause, dict):
+        seen.update(position.run.cause)  # type: ignore[typeddict-item] # `open_run` says what is in it
     return seen
 
 
 def _seen(position: Position, step: Step) -> list[SeenStep]:
     """What expressions see of the steps before this one. Steps that were never reached say so."""
     steps = (*position.chain.steps, *position.chain.on_failure)
-    return [_shown(each, position.steps.get(each.index)) for each in steps[: step.index]]
+    return [_shown(each, position.run.steps.get(each.index)) for each in steps[: step.index]]
 
 
 def _shown(step: Step, standing: StepStanding | None) -> SeenStep:
@@ -518,6 +421,15 @@ def _shown(step: Step, standing: StepStanding | None) -> SeenStep:
     }
 
 
+def waiting_for_person(run: str, step: int) -> Asking[tuple[ChainRunStanding, StepStanding] | None]:
+    """The chain run and its step, if they wait for a person's decision."""
+    standing = yield from ask(ChainRunOf(run))
+    of_step = None if standing is None else standing.steps.get(step)
+    if standing is None or of_step is None:
+        return None
+    return (standing, of_step) if standing.status == of_step.status == "waiting_approval" else None
+
+
 def is_late(run: ChainRunStanding, at: float) -> bool:
     """Whether its time has passed, and it has not begun to end."""
     is_on_its_way = run.reason_code in (STARTED, WAITS, ASKED)
@@ -528,29 +440,15 @@ def end(run: ChainRunStanding, given: Given, freed: int | None = None) -> Asking
     """End the step that waits."""
     # Only what waits is ended here. A running step has a launcher, which enforces the deadline itself.
     waits = [each for each in run.steps.values() if each.status in ("waiting", "waiting_approval")]
-    position = position_of(run, given.event_hash)
+    position = position_of(run, given, freed)
     if not waits or position.ending is not None:
         return ()
     effects: list[Effect] = [Explain(run.id, "decided", LATE.summary)]
     for each in waits:
-        code = "run.timed_out.deadline"
-        effects.append(
-            SetStep(
-                run=run.id,
-                step=each.step,
-                at=given.at,
-                status="timed_out",
-                reason_code=code,
-                reason_summary=LATE.summary,
-                value=True,
-                session_key=None,
-                attempt=each.attempt,
-            )
-        )
-        over = each._replace(status="timed_out", reason=code)
-        position = position._replace(steps={**position.steps, each.step: over})
-    followed = yield from onward(position._replace(ending=LATE, freed=freed), given.at)
-    return (*effects, *followed)
+        over = each._replace(status="timed_out", reason="run.timed_out.deadline")
+        effects.append(SetStep(run.id, given.at, over, LATE.summary, value=True))
+        position = position.with_step(over)
+    return (*effects, *(yield from onward(position._replace(ending=LATE))))
 
 
 class Room(NamedTuple):
@@ -574,17 +472,17 @@ def room(run: str, freed: int | None) -> Asking[Room]:
     return Room(limit - len(slots.running) + (freed or 0), others)
 
 
-def offer(room: Room, at: float, by: str) -> tuple[Effect, ...]:
+def offer(room: Room, given: Given) -> tuple[Effect, ...]:
     """Offer a free slot, if anybody waits."""
     number = min(room.free, len(room.waiters))
     if number <= 0:
         return ()
     # If several steps end at the same time, each offers its own slot: the first one goes to the first waiter, and so
     # on. If each took the first waiter, the other slots would stay unused.
-    waiter = room.waiters[number - 1]
-    return (Emit(SlotOffered(waiter.run, waiter.step, waiter.attempt, at, by)),)
+    waiter, by = room.waiters[number - 1], given.event_hash[:16]
+    return (Emit(SlotOffered(waiter.run, waiter.step, waiter.attempt, given.at, by)),)
 
 
-def let_go(run: str, freed: int | None, at: float, by: str) -> Asking[tuple[Effect, ...]]:
+def let_go(run: str, freed: int | None, given: Given) -> Asking[tuple[Effect, ...]]:
     """Offer what a run releases (None: nothing) and does not take again. It asks nothing after this."""
-    return () if freed is None else offer((yield from room(run, freed)), at, by)
+    return () if freed is None else offer((yield from room(run, freed)), given)

@@ -13,8 +13,8 @@ from runward.handlers.chains.advancing import (
     FAILED_BY,
     TURN,
     WAITS,
-    Ending,
     Position,
+    Reason,
     begin,
     command_at,
     ended,
@@ -22,7 +22,8 @@ from runward.handlers.chains.advancing import (
     onward,
     over,
     position_of,
-    without,
+    resume,
+    waiting_for_person,
 )
 from runward.handlers.chains.stepping import NotStarted
 from runward.handlers.invocations import completed
@@ -69,7 +70,7 @@ def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, gi
     verdict = yield from _verdict(event)
     if current is None or verdict is None or verdict.status == "running":
         return ()
-    position = position_of(run, given.event_hash)._replace(freed=1)
+    position = position_of(run, given, freed=1)
     # The worktree goes, or is kept, also if the step is over for another reason already.
     cleared = _cleared(position, current, event.session_key, verdict.status != "completed")
     if current.status != "running":
@@ -87,39 +88,17 @@ def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, gi
         left = yield from ask(LeftBy(event.session_key, verdict.attempt))
         outcome, result = None if left.outcome is None else dict(left.outcome), left.result
         why = left.why if status != "completed" else None
-    over = StepStanding(
-        step=current.step,
-        status=status,
-        reason=code,
-        session_key=event.session_key,
-        attempt=current.attempt,
-        outcome=outcome,
-        result=result,
-    )
-    ended = SetStep(
-        run=run.id,
-        step=over.step,
-        at=given.at,
-        status=status,
-        reason_code=code,
-        reason_summary=why,
-        value=True,
-        session_key=event.session_key,
-        attempt=over.attempt,
-        outcome=outcome,
-        result=result,
-    )
-    explained = (*explained, *cleared)
+    over = current._replace(status=status, reason=code, outcome=outcome, result=result)
+    explained = (SetStep(run.id, given.at, over, why, value=True), *explained, *cleared)
     # The run ended while this step's processes still lived. Nothing follows from the step, but it kept its slot until
     # now.
     if run.status != "running":
-        return (ended, *explained, *(yield from let_go(run.id, 1, given.at, given.event_hash[:16])))
+        return (*explained, *(yield from let_go(run.id, 1, given)))
     # A step that waits for its next try holds no slot.
-    again = _again(position, over, given.at)
+    again = _again(position, over)
     if again:
-        return (ended, *explained, *again, *(yield from let_go(run.id, 1, given.at, given.event_hash[:16])))
-    followed = yield from onward(position._replace(steps={**run.steps, over.step: over}), given.at)
-    return (ended, *explained, *followed)
+        return (*explained, *again, *(yield from let_go(run.id, 1, given)))
+    return (*explained, *(yield from onward(position.with_step(over))))
 
 
 class _Verdict(NamedTuple):
@@ -150,35 +129,24 @@ def _cleared(position: Position, current: StepStanding, session: str, has_failed
     if not step.worktree.is_kept(has_failed):
         return (RemoveWorktree(session),)
     summary = f"the worktree of step {step.id} is kept: worktrees/{name} in the state directory"
-    return (Explain(position.run, "decided", summary),)
+    return (Explain(position.run.id, "decided", summary),)
 
 
-def _again(position: Position, over: StepStanding, at: float) -> tuple[Effect, ...]:
+def _again(position: Position, over: StepStanding) -> tuple[Effect, ...]:
     """The next try of a step, if there is one and it would come before the end of the run's time."""
-    step = position.step(over.step)
+    step, run, at = position.step(over.step), position.run, position.given.at
     if step.retry is None or over.status == "completed" or over.reason is None:
         return ()
     wait = step.retry.after(over.attempt, over.reason)
-    if wait is None or (
-        position.ending is None and position.deadline is not None and at + wait >= position.deadline
-    ):
+    if wait is None or (position.ending is None and run.deadline is not None and at + wait >= run.deadline):
         return ()
     number = over.attempt + 1
     summary = f"step {step.id} is tried again in {wait:g} s: try {number} of {step.retry.attempts}"
+    waits = StepStanding(over.step, "waiting", None, attempt=number)
     return (
-        SetStep(
-            run=position.run,
-            step=over.step,
-            at=at,
-            status="waiting",
-            reason_code=None,
-            reason_summary=summary,
-            value=True,
-            session_key=None,
-            attempt=number,
-        ),
-        Emit(TimerSet(position.run, f"{TRY}{over.step} {number}", at, at + wait)),
-        Explain(position.run, "decided", summary),
+        SetStep(run.id, at, waits, summary, value=True),
+        Emit(TimerSet(run.id, f"{TRY}{over.step} {number}", at, at + wait)),
+        Explain(run.id, "decided", summary),
     )
 
 
@@ -208,21 +176,7 @@ def advance_after_timer(event: TimerRang, given: Given) -> Deciding:
         return (yield from _waited(run, standing, f"{word} ", given))
     if advancing.is_late(run, given.at):
         return (yield from advancing.end(run, given))
-    position = position_of(run, given.event_hash)
-    command = yield from command_at(position, standing.step)
-    if not isinstance(command, NotStarted):
-        step_of = position.step(standing.step)
-        return (yield from begin(position, step_of, command, standing.attempt, given.at))
-    return (
-        yield from ended(
-            position=position,
-            standing=standing,
-            status="failed",
-            code=NOT_STARTED,
-            why=command.why,
-            at=given.at,
-        )
-    )
+    return (yield from resume(position_of(run, given), standing))
 
 
 def _waited(
@@ -231,16 +185,14 @@ def _waited(
     """End a step that still waits for a slot or its run's turn. It is not tried again: it would only wait again."""
     if standing.reason != WAITS_FOR_SLOT and run.reason_code != WAITS:
         return ()
-    position = position_of(run, given.event_hash)
+    position = position_of(run, given)
     step = position.step(standing.step)
     if word == TURN and run.reason_code != WAITS and step.approval is not None:
         return ()  # a person was asked after the turn came, and the wait for a slot has its own timer
     why = f"step {step.id} could not begin within {step.start_within or 0.0:g} s (start_within)"
     if run.reason_code == WAITS:  # it is not the run's turn, so no other step may begin either
-        position = position._replace(ending=Ending(FAILED_BY["timed_out"], why))
-    followed = yield from ended(
-        position=position, standing=standing, status="timed_out", code=WAITED, why=why, at=given.at
-    )
+        position = position._replace(ending=Reason(FAILED_BY["timed_out"], why))
+    followed = yield from ended(position, standing, "timed_out", Reason(WAITED, why))
     return (Explain(run.id, "decided", why), *followed)
 
 
@@ -253,16 +205,11 @@ def advance_after_decision(event: ApprovalDecided, given: Given) -> Deciding:
 
     Continue from the step that waited, if it still does.
     """
-    run = yield from ask(ChainRunOf(event.run))
-    standing = None if run is None else run.steps.get(event.step)
-    if (
-        run is None
-        or standing is None
-        or run.status != "waiting_approval"
-        or standing.status != "waiting_approval"
-    ):
+    asked = yield from waiting_for_person(event.run, event.step)
+    if asked is None:
         return ()
-    position = position_of(run, given.event_hash)
+    run, standing = asked
+    position = position_of(run, given)
     step = position.step(event.step)
     by = f"{event.said_by}: {event.note}" if event.note else event.said_by
     if event.decision in ("changed", "approved") and advancing.is_late(run, given.at):
@@ -270,30 +217,22 @@ def advance_after_decision(event: ApprovalDecided, given: Given) -> Deciding:
     # What was shown no longer holds. The step is decided from its condition on, so a person is asked about what it
     # would do now.
     if event.decision == "changed":
-        return (yield from onward(without(position, event.step), given.at))
+        return (yield from onward(position.without(event.step)))
     if event.decision == "approved":
         command = yield from command_at(position, event.step)
         if isinstance(command, NotStarted):
-            return (yield from onward(without(position, event.step), given.at))
+            return (yield from onward(position.without(event.step)))
         explained = Explain(run.id, "decided", f"step {step.id} is approved by {by}")
-        return (explained, *(yield from begin(position, step, command, 1, given.at)))
+        return (explained, *(yield from begin(position, step, command, 1)))
     code = DENIED if event.decision == "denied" else EXPIRED
     why = f"step {step.id} is denied by {by}" if event.decision == "denied" else f"step {step.id}: {by}"
     over = standing._replace(status="aborted", reason=code)
-    ended = SetStep(
-        run=run.id,
-        step=event.step,
-        at=given.at,
-        status="aborted",
-        reason_code=code,
-        reason_summary=why,
-        value=True,
-        session_key=None,
-        attempt=standing.attempt,
+    followed = yield from onward(position.with_step(over)._replace(ending=Reason(code, why)))
+    return (
+        SetStep(run.id, given.at, over, why, value=True),
+        Explain(run.id, "decided", why),
+        *followed,
     )
-    position = position._replace(steps={**position.steps, event.step: over}, ending=Ending(code, why))
-    followed = yield from onward(position, given.at)
-    return (ended, Explain(run.id, "decided", why), *followed)
 
 
 def take_slot(event: SlotOffered, given: Given) -> Deciding:
@@ -309,26 +248,14 @@ def take_slot(event: SlotOffered, given: Given) -> Deciding:
         or (standing.status, standing.reason, standing.attempt) != ("waiting", WAITS_FOR_SLOT, event.attempt)
     ):
         # The step no longer waits, so the offer is passed on. Otherwise the slot would stay unused while others wait.
-        return (yield from let_go(event.run, 0, given.at, given.event_hash[:16]))
+        return (yield from let_go(event.run, 0, given))
     if advancing.is_late(run, given.at):
         return (yield from advancing.end(run, given, freed=0))
-    position = position_of(run, given.event_hash)._replace(freed=0)
-    command = yield from command_at(position, event.step)
-    if not isinstance(command, NotStarted):
-        return (yield from begin(position, position.step(event.step), command, event.attempt, given.at))
-    return (
-        yield from ended(
-            position=position,
-            standing=standing,
-            status="failed",
-            code=NOT_STARTED,
-            why=command.why,
-            at=given.at,
-        )
-    )
+    return (yield from resume(position_of(run, given, freed=0), standing))
 
 
 WITHDRAWN = "its chain run was cancelled"
+NOT_BEGUN: Final = "it had not begun"
 
 MOST_TRIES: Final = 6
 """How often a run is looked for that was only asked for when it was cancelled: half a minute. It may never be fired."""
@@ -349,62 +276,35 @@ def cancel_run(event: ChainRunCancelRequested, given: Given) -> Deciding:
         return (Explain(event.run, "refused", f"not {order}: it is already {run.status}"),)
     effects: list[Effect] = [Explain(run.id, "decided", order)]
     for step in run.steps.values():
+        cancelled = step._replace(status="cancelled", reason="run.cancelled.user")
         if step.status in ("waiting", "waiting_approval"):
-            effects.append(
-                SetStep(
-                    run=run.id,
-                    step=step.step,
-                    at=given.at,
-                    status="cancelled",
-                    reason_code="run.cancelled.user",
-                    reason_summary="it had not begun",
-                    attempt=step.attempt,
-                )
-            )
+            effects.append(SetStep(run.id, given.at, cancelled, NOT_BEGUN))
         if step.status == "running" and step.session_key is not None:
             session = yield from ask(SessionOf(step.session_key))
             if session is None:
-                effects += _withdraw(run.id, step, step.session_key, given.at)
+                effects += [
+                    WithdrawStart(step.session_key, given.at, WITHDRAWN),
+                    SetStep(run.id, given.at, cancelled, NOT_BEGUN, value=True),
+                ]
                 invocation = yield from ask(InvocationOf(step.session_key))
                 if invocation is not None:
                     effects += yield from completed(invocation, given.at, "cancelled", "run.cancelled.user")
             if session is None or session.status == "running":
                 # Even if it is not a session yet: the job that opens it may be in progress, and then comes before this.
-                attempt = 1 if session is None else session.attempt
-                effects.append(Emit(_order(event, f"{event.key}/step", step.session_key, attempt, given.at)))
+                cancel = SessionCancelRequested(
+                    request=f"{event.key}/step",
+                    at=given.at,
+                    session_key=step.session_key,
+                    attempt=1 if session is None else session.attempt,
+                    reason=event.reason,
+                    said_by=event.said_by,
+                )
+                effects.append(Emit(cancel))
     # A start that was withdrawn frees its slot now. A step that runs keeps its slot until its process tree is dead.
     freed = sum(isinstance(each, WithdrawStart) for each in effects)
-    last = max(run.steps, default=0)
     code = "chain.cancelled.superseded" if event.superseded else "chain.cancelled.user"
-    ended = over(
-        run=run.id, chain=run.chain, at=given.at, status="cancelled", code=code, summary=order, last=last
-    )
-    return (*effects, *ended, *(yield from let_go(run.id, freed or None, given.at, given.event_hash[:16])))
-
-
-def _withdraw(run: str, step: StepStanding, session: str, at: float) -> list[Effect]:
-    return [
-        WithdrawStart(session, at, WITHDRAWN),
-        SetStep(
-            run=run,
-            step=step.step,
-            at=at,
-            status="cancelled",
-            reason_code="run.cancelled.user",
-            reason_summary="it had not begun",
-            value=True,
-            session_key=session,
-            attempt=step.attempt,
-        ),
-    ]
-
-
-def _order(
-    event: ChainRunCancelRequested, key: str, session: str, attempt: int, at: float
-) -> SessionCancelRequested:
-    return SessionCancelRequested(
-        request=key, at=at, session_key=session, attempt=attempt, reason=event.reason, said_by=event.said_by
-    )
+    ended = over(run, Reason(code, order), given.at)
+    return (*effects, *ended, *(yield from let_go(run.id, freed or None, given)))
 
 
 def end_withdrawn_step(event: AttemptStarted, given: Given) -> Deciding:

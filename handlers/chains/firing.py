@@ -13,16 +13,16 @@ from runward.config.seen import NAMES
 from runward.config.trigger import Trigger, why_not
 from runward.handlers.chains import advancing
 from runward.handlers.chains.advancing import (
-    TURN,
+    STARTED,
     WAITS,
     Position,
+    Reason,
     about,
-    begin_within,
     onward,
     over,
     position_of,
     run_id,
-    without,
+    wait_for_turn,
 )
 from runward.handlers.chains.continuing import DEADLINE
 from runward.handlers.chains.stepping import given_to
@@ -37,6 +37,7 @@ from runward.handlers.model.chains import (
     ChainRunCancelRequested,
     ChainRunFinished,
     ChainRunOf,
+    ChainRunStanding,
     ChainRunTurn,
     ChainStatusRequested,
     EventOccurred,
@@ -46,9 +47,7 @@ from runward.handlers.model.chains import (
     OpenRun,
     OpenRunsOf,
     RecordFiring,
-    SetChainRun,
     SetChainStatus,
-    SetStep,
     TriggerMatched,
 )
 from runward.handlers.model.effects import Deciding, Effect, Effects, Emit, Explain
@@ -152,8 +151,8 @@ def begin_in_turn(event: ChainRunTurn, given: Given) -> Deciding:
         return ()
     if advancing.is_late(run, given.at):
         return (yield from advancing.end(run, given))
-    position = position_of(run, given.event_hash)
-    return (yield from onward(without(position, position.chain.steps[0].index), given.at))
+    position = position_of(run, given)
+    return (yield from onward(position.without(position.chain.steps[0].index)))
 
 
 MOST_DEEP: Final = 8
@@ -170,6 +169,21 @@ class Skipped(NamedTuple):
     why: str
 
 
+def skipped(event: ChainFired | TriggerMatched, reason: Skipped, at: float) -> Effects:
+    """Record that the event does not fire its chain."""
+    summary = f"{event.event} {event.event_id} is skipped: {reason.why}"
+    explained = Explain(of_chain(event.chain), "refused", summary, {"reason": reason.code})
+    return _firing(event, at, reason.code, reason.why), explained
+
+
+def paused(event: ChainFired | TriggerMatched) -> Asking[Skipped | None]:
+    """Whether the chain did not fire any more when the event occurred."""
+    fires = yield from ask(ChainFiresNow(event.chain))
+    if fires is None or fires.status == "active" or event.at < fires.since:
+        return None
+    return Skipped("firing.skipped.paused", f"it is {fires.status}, as {fires.said_by} asked")
+
+
 class Turn(NamedTuple):
     """The key by which a run takes turns (None: no turns), the runs that it waits for, and those that it ends."""
 
@@ -184,15 +198,9 @@ def open_run(event: ChainFired, given: Given) -> Deciding:
     Open the run and begin it, or say why not.
     """
     run = run_id(event.key)
-    skipped = yield from _skipped(event, run, given.at)
-    if skipped is not None:
-        explained = Explain(
-            of_chain(event.chain),
-            "refused",
-            f"{event.event} {event.event_id} is skipped: {skipped.why}",
-            {"reason": skipped.code},
-        )
-        return _firing(event, given.at, skipped.code, skipped.why), explained
+    reason = yield from _skipped(event, run, given.at)
+    if reason is not None:
+        return skipped(event, reason, given.at)
     chain = chain_of(event.definition)
     parent = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
     depth = 1 if parent is None else parent.depth + 1
@@ -204,81 +212,51 @@ def open_run(event: ChainFired, given: Given) -> Deciding:
         "due_at": None if event.due_at is None else in_utc(event.due_at),
         "events": event.events,
     }
-    position = Position(
-        run=run,
-        chain=chain,
-        trigger=event.fields,
-        fired_by=event.fired_by,
-        secret=given.event_hash,
-        steps={},
-        deadline=deadline,
-        fired_at=given.at,
-        cause=cause,
-    )
-    others = yield from ask(OpenRunsOf(event.chain))
-    turn = _turn(position, event, others)
-    fired: tuple[Effect, ...] = (
-        _firing(event, given.at, event.result, f"{event.event} {event.event_id}", run),
-    )
-    if event.due_at is not None:  # of an event or a request, what led to the firing has said so
-        summary = f"{event.event} {event.event_id} fires it, as {run}"
-        fired += (Explain(of_chain(event.chain), "decided", summary),)
-    opened = OpenChainRun(
+    standing = ChainRunStanding(
         id=run,
         chain=event.chain,
-        at=given.at,
+        status="running",
         definition=event.definition,
         trigger=event.fields,
         fired_by=event.fired_by,
+        reason_code=STARTED,
+        reason_summary="it was fired",
         deadline=deadline,
+        steps={},
         said_by=event.said_by,
         depth=depth,
-        turn=turn.by if isinstance(turn, Turn) else None,
-        waits=isinstance(turn, Turn) and bool(turn.waits_for),
+        created_at=given.at,
         cause=cause,
     )
+    position = Position(standing, chain, given)
+    others = yield from ask(OpenRunsOf(event.chain))
+    turn = _turn(position, event, others)
+    effects: list[Effect] = [_firing(event, given.at, event.result, f"{event.event} {event.event_id}", run)]
+    if event.due_at is not None:  # of an event or a request, what led to the firing has said so
+        summary = f"{event.event} {event.event_id} fires it, as {run}"
+        effects.append(Explain(of_chain(event.chain), "decided", summary))
     # A run that can't begin is opened all the same, so that it can be found with the reason of its end.
-    root = OpenInvocation(of_chain_run(run), CHAIN, given.at, chain_run=run)
+    effects += [
+        OpenChainRun(standing._replace(turn=turn.by), bool(turn.waits_for))
+        if isinstance(turn, Turn)
+        else OpenChainRun(standing),
+        OpenInvocation(of_chain_run(run), CHAIN, given.at, chain_run=run),
+    ]
     if depth > MOST_DEEP:
         why = f"{MOST_DEEP} chain runs have fired one another, the last one {event.by_run}"
-        return (
-            *fired,
-            opened,
-            root,
-            *over(
-                run=run,
-                chain=event.chain,
-                at=given.at,
-                status="failed",
-                code="chain.failed.depth",
-                summary=why,
-                last=0,
-            ),
-        )
+        return (*effects, *over(standing, Reason("chain.failed.depth", why), given.at))
     if isinstance(turn, str):
-        return (
-            *fired,
-            opened,
-            root,
-            *over(
-                run=run,
-                chain=event.chain,
-                at=given.at,
-                status="failed",
-                code="chain.failed.step_failed",
-                summary=turn,
-                last=0,
-            ),
-        )
-    timers = () if deadline is None else (Emit(TimerSet(run, DEADLINE, given.at, deadline)),)
+        return (*effects, *over(standing, Reason("chain.failed.step_failed", turn), given.at))
+    if deadline is not None:
+        effects.append(Emit(TimerSet(run, DEADLINE, given.at, deadline)))
     if turn.waits_for:
-        waiting = _wait(position, turn, given.at)
-        return (*fired, opened, root, *timers, *waiting, *_end(turn, run, given))
-    followed = yield from onward(position, given.at)
-    return (*fired, opened, root, *timers, *followed)
+        return (*effects, *wait_for_turn(position, turn.waits_for), *_end(turn, run, given))
+    return (*effects, *(yield from onward(position)))
 
 
-def _firing(event: ChainFired, at: float, result: str, why: str, run: str | None = None) -> RecordFiring:
+def _firing(
+    event: ChainFired | TriggerMatched, at: float, result: str, why: str, run: str | None = None
+) -> RecordFiring:
     return RecordFiring(
         chain=event.chain,
         at=at,
@@ -292,9 +270,9 @@ def _firing(event: ChainFired, at: float, result: str, why: str, run: str | None
 
 
 def _skipped(event: ChainFired, run: str, at: float) -> Asking[Skipped | None]:
-    fires = yield from ask(ChainFiresNow(event.chain))
-    if fires is not None and fires.status != "active" and event.at >= fires.since:
-        return Skipped("firing.skipped.paused", f"it is {fires.status}, as {fires.said_by} asked")
+    reason = yield from paused(event)
+    if reason is not None:
+        return reason
     if (yield from ask(ChainRunOf(run))) is not None:
         return Skipped("firing.skipped.duplicate", f"it was fired by this before, as {run}")
     parent = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
@@ -331,32 +309,6 @@ def _turn(position: Position, event: ChainFired, others: tuple[OpenRun, ...]) ->
         is_due = event.due_at is not None
         return Turn(SCHEDULED, tuple(each.id for each in others) if is_due else ())
     return Turn()
-
-
-def _wait(position: Position, turn: Turn, at: float) -> tuple[Effect, ...]:
-    reason = f"it waits until {', '.join(turn.waits_for[:3])} is over"
-    first = position.chain.steps[0]
-    return (
-        SetStep(
-            run=position.run,
-            step=first.index,
-            at=at,
-            status="waiting",
-            reason_code=None,
-            reason_summary=reason,
-            attempt=1,
-        ),
-        SetChainRun(
-            run=position.run,
-            at=at,
-            status="running",
-            reason_code=WAITS,
-            reason_summary=reason,
-            current_step=first.index,
-        ),
-        Explain(position.run, "decided", reason),
-        *begin_within(position.run, first, TURN, 1, at),
-    )
 
 
 def _end(turn: Turn, run: str, given: Given) -> tuple[Effect, ...]:

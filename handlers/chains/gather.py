@@ -5,8 +5,6 @@ uses are within its `within` of the event that completes it, and within that of 
 up its events for the whole trigger.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -14,18 +12,18 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from runward.config.chain import Chain, chain_of
 from runward.config.json_value import JsonValue
 from runward.config.trigger import Trigger
+from runward.handlers.chains.firing import paused, skipped
 from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.chains import (
     ChainFired,
-    ChainFiresNow,
     ChainRunOf,
     Held,
     HeldFor,
     HoldEvent,
-    RecordFiring,
     ReleaseEvents,
     ToldBy,
     TriggerMatched,
+    trigger_hash,
 )
 from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.subjects import of_chain
@@ -270,26 +268,11 @@ def gather_event(event: TriggerMatched, given: Given) -> Deciding:
     Fire the chain if this completes its trigger, and hold what still counts. While it is paused nothing counts.
     """
     subject = of_chain(event.chain)
-    fires = yield from ask(ChainFiresNow(event.chain))
-    if fires is not None and fires.status != "active" and event.at >= fires.since:
-        why, code = f"it is {fires.status}, as {fires.said_by} asked", "firing.skipped.paused"
-        return (
-            RecordFiring(
-                chain=event.chain,
-                at=given.at,
-                fired_by=event.fired_by,
-                event=event.event,
-                result=code,
-                why=why,
-                run=None,
-                due_at=event.due_at,
-            ),
-            Explain(
-                subject, "refused", f"{event.event} {event.event_id} is skipped: {why}", {"reason": code}
-            ),
-        )
+    reason = yield from paused(event)
+    if reason is not None:
+        return skipped(event, reason, given.at)
     chain = chain_of(event.definition)
-    trigger = digest(event.definition)
+    trigger = trigger_hash(event.definition)
     # The store holds events and no state, so all of them are folded for each new one: there is nothing to migrate when
     # the rules change.
     held = yield from ask(HeldFor(event.chain))
@@ -302,36 +285,25 @@ def gather_event(event: TriggerMatched, given: Given) -> Deciding:
     gone = tuple(each.key for each in held if each.key not in keys)
     effects: list[Effect] = [] if not gone else [ReleaseEvents(event.chain, gone)]
     for each in folded.held[:-MOST_HELD]:
-        reason = f"{MOST_HELD} events are waiting for it, so {each.key} no longer counts"
-        effects.append(Explain(subject, "refused", reason))
+        summary = f"{MOST_HELD} events are waiting for it, so {each.key} no longer counts"
+        effects.append(Explain(subject, "refused", summary))
     if new.key in keys:
-        effects.append(_hold(event, trigger))
+        kept_event = Held(
+            key=event.fired_by,
+            at=event.at,
+            items=event.items,
+            trigger=trigger,
+            event=event.event,
+            event_id=event.event_id,
+            by_run=event.by_run,
+        )
+        effects.append(HoldEvent(event.chain, kept_event, event.fields))
     if not folded.fired:
         return (*effects, Explain(subject, "decided", _waits(chain, event, new.key in keys, kept)))
     others = [known[each.key] for each in folded.fired if each.key in known]
     fired = yield from _fired(event, others)
     names = ", ".join([*(each.event for each in others), event.event])
     return (*effects, Emit(fired), Explain(subject, "decided", f"{names} fire it together"))
-
-
-def digest(definition: JsonValue) -> str:
-    """Tells one trigger from another: what was seen for another trigger does not count."""
-    trigger = definition.get("trigger") if isinstance(definition, dict) else None
-    return hashlib.sha256(json.dumps(trigger, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _hold(event: TriggerMatched, trigger: str) -> HoldEvent:
-    return HoldEvent(
-        chain=event.chain,
-        key=event.fired_by,
-        at=event.at,
-        items=event.items,
-        trigger=trigger,
-        event=event.event,
-        event_id=event.event_id,
-        fields=event.fields,
-        by_run=event.by_run,
-    )
 
 
 def _waits(chain: Chain, event: TriggerMatched, is_held: bool, held: Sequence[Seen]) -> str:

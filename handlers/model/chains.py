@@ -1,5 +1,7 @@
 """Chains as data: events, effects, questions and their answers."""
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar, assert_never
@@ -41,25 +43,6 @@ class SetChainStatus(Effect, frozen=True):
     said_by: str
 
 
-class OpenChainRun(Effect, frozen=True):
-    """Insert a run of a chain, with the definition that it keeps until its end and the fields of what fired it."""
-
-    id: str
-    chain: str
-    at: float
-    definition: JsonValue
-    trigger: JsonValue
-    fired_by: str
-    deadline: float | None = None
-    said_by: str = ""
-    depth: int = 1
-    turn: str | None = None
-    """Runs of a chain with the same value begin one after the other."""
-    waits: bool = False
-    cause: JsonValue = None
-    """What `chain` says about the event that fired it: `event`, `event_id`, `due_at` and `events`."""
-
-
 class StepResult(NamedTuple):
     """What the session of a step left when it was judged, apart from its last outcome of a registered kind.
 
@@ -75,22 +58,58 @@ class StepResult(NamedTuple):
     earlier: Sequence[JsonValue] | None = ()
 
 
+class StepStanding(NamedTuple):
+    """The state of a step of a chain run. `reason` is the code of the reason of its status."""
+
+    step: int
+    status: StepStatus
+    reason: str | None
+    session_key: str | None = None
+    attempt: int = 1
+    outcome: JsonValue = None
+    result: StepResult = StepResult()
+
+
+class ChainRunStanding(NamedTuple):
+    """The state of a chain run, with its steps by their number."""
+
+    id: str
+    chain: str
+    status: ChainRunStatus
+    definition: JsonValue
+    trigger: Mapping[str, JsonValue]
+    fired_by: str
+    reason_code: str
+    reason_summary: str
+    deadline: float | None
+    steps: Mapping[int, StepStanding]
+    said_by: str = ""
+    depth: int = 1
+    turn: str | None = None
+    """Runs of a chain with the same value begin one after the other."""
+    created_at: float = 0.0
+    cause: JsonValue = None
+    """What `chain` says about the event that fired it: `event`, `event_id`, `due_at` and `events`."""
+
+
+class OpenChainRun(Effect, frozen=True):
+    """Insert a run of a chain, with the definition that it keeps until its end and the fields of what fired it."""
+
+    run: ChainRunStanding
+    waits: bool = False
+    """Whether it waits for its turn."""
+
+
 class SetStep(Effect, frozen=True):
     """Store the state of a step of a chain run: its try, its condition's value and the reason of its status."""
 
     run: str
-    step: int
     at: float
-    status: StepStatus
-    reason_code: str | None
+    standing: StepStanding
     reason_summary: str | None
     value: JsonValue = None
-    session_key: str | None = None
-    attempt: int = 0
-    outcome: JsonValue = None
     fired_at: float = 0.0
     """When its run was fired, for a step that waits for a slot."""
-    result: StepResult = StepResult()
 
 
 class SetChainRun(Effect, frozen=True):
@@ -117,21 +136,33 @@ class RecordFiring(Effect, frozen=True):
     due_at: float | None = None
 
 
-class HoldEvent(Effect, frozen=True):
-    """Store an event that the composite trigger of a chain has seen, until the rest of it happens.
+def trigger_hash(definition: JsonValue) -> str:
+    """Tells one trigger from another: what was seen for another trigger does not count."""
+    trigger = definition.get("trigger") if isinstance(definition, dict) else None
+    return hashlib.sha256(json.dumps(trigger, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Held(NamedTuple):
+    """An event held for the composite trigger of a chain, without its content.
 
     `items` are the numbers of the events and schedules that it is meant for in the trigger with the hash `trigger`.
     """
 
-    chain: str
     key: str
     at: float
     items: tuple[int, ...]
     trigger: str
     event: str
     event_id: str
+    by_run: str | None
+
+
+class HoldEvent(Effect, frozen=True):
+    """Store an event that the composite trigger of a chain has seen, until the rest of it happens."""
+
+    chain: str
+    held: Held
     fields: JsonValue
-    by_run: str | None = None
 
 
 class ReleaseEvents(Effect, frozen=True):
@@ -142,6 +173,28 @@ class ReleaseEvents(Effect, frozen=True):
 
 
 _STEP: Final = re.compile(r"(?:.*/)?(cr_[0-9a-f]{12})-[0-9]{1,3}-[0-9]{1,6}")
+
+
+class _OfChain:
+    """A statement about a chain: it goes into the chain's lane."""
+
+    __slots__ = ()
+    chain: str
+
+    @property
+    def lane(self) -> str:
+        return f"chain:{self.chain}"
+
+
+class _OfChainRun:
+    """A statement about a chain run: it goes into the run's lane."""
+
+    __slots__ = ()
+    run: str
+
+    @property
+    def lane(self) -> str:
+        return self.run
 
 
 class EventOccurred(Request, frozen=True):
@@ -162,7 +215,7 @@ class EventOccurred(Request, frozen=True):
         return f"events:{self.name}"
 
 
-class ChainFireRequested(Request, frozen=True):
+class ChainFireRequested(_OfChain, Request, frozen=True):
     """A person wants a chain fired, whatever its trigger. `fields` are what it sees as `trigger`."""
 
     chain: str
@@ -170,12 +223,8 @@ class ChainFireRequested(Request, frozen=True):
     said_by: str = ""
     by_run: str | None = None
 
-    @property
-    def lane(self) -> str:
-        return f"chain:{self.chain}"
 
-
-class ChainStatusRequested(Request, frozen=True):
+class ChainStatusRequested(_OfChain, Request, frozen=True):
     """A person wants a chain to fire again (`active`), or to stop firing: `paused` for a while, `disabled` for good."""
 
     chain: str
@@ -183,12 +232,8 @@ class ChainStatusRequested(Request, frozen=True):
     note: str = ""
     said_by: str = ""
 
-    @property
-    def lane(self) -> str:
-        return f"chain:{self.chain}"
 
-
-class ChainRunCancelRequested(Request, frozen=True):
+class ChainRunCancelRequested(_OfChainRun, Request, frozen=True):
     """A person wants a chain run ended, together with its current step."""
 
     run: str
@@ -199,12 +244,8 @@ class ChainRunCancelRequested(Request, frozen=True):
     before_it_began: bool = False
     """Whether the run itself was only asked for so far."""
 
-    @property
-    def lane(self) -> str:
-        return self.run
 
-
-class ChainFired(Event, frozen=True):
+class ChainFired(_OfChain, Event, frozen=True):
     """A chain was fired: by an event that passed its filter, by a schedule, or by a person.
 
     `definition` is the chain as it was then, `fields` what it sees as `trigger`. `fired_by` is the key of the event,
@@ -230,12 +271,8 @@ class ChainFired(Event, frozen=True):
         # An event fires a chain once, and so does each time of a schedule.
         return f"{self.chain}@{self.fired_by}"
 
-    @property
-    def lane(self) -> str:
-        return f"chain:{self.chain}"
 
-
-class TriggerMatched(AfterTime, Event, frozen=True):
+class TriggerMatched(_OfChain, AfterTime, Event, frozen=True):
     """Something happened that the composite trigger of a chain waits for: an event, or the time of a schedule.
 
     `items` are the numbers of the events and schedules in the trigger that it is meant for. The other fields are those
@@ -260,12 +297,8 @@ class TriggerMatched(AfterTime, Event, frozen=True):
         # An event counts once for a chain, for all the items of its trigger together.
         return f"{self.chain}@{self.fired_by}/matched"
 
-    @property
-    def lane(self) -> str:
-        return f"chain:{self.chain}"
 
-
-class ChainRunFinished(Event, frozen=True):
+class ChainRunFinished(_OfChain, Event, frozen=True):
     """A chain run is over."""
 
     run: str
@@ -278,12 +311,8 @@ class ChainRunFinished(Event, frozen=True):
     def key(self) -> str:
         return f"{self.run}/finished"
 
-    @property
-    def lane(self) -> str:
-        return f"chain:{self.chain}"
 
-
-class ChainRunTurn(Event, frozen=True):
+class ChainRunTurn(_OfChainRun, Event, frozen=True):
     """A chain run that waited for another one may begin; `after` is that one."""
 
     run: str
@@ -295,12 +324,8 @@ class ChainRunTurn(Event, frozen=True):
         # Each run that ends may give it its turn. Once it has begun, a further turn does nothing.
         return f"{self.run}/turn/{self.after}"
 
-    @property
-    def lane(self) -> str:
-        return self.run
 
-
-class SlotOffered(AfterTime, Event, frozen=True):
+class SlotOffered(_OfChainRun, AfterTime, Event, frozen=True):
     """There is a slot for a try of a step that waits for one; `by` distinguishes the offers.
 
     If the step no longer waits, the slot is offered to the next. So each offer begins a new line of causes.
@@ -316,10 +341,6 @@ class SlotOffered(AfterTime, Event, frozen=True):
     def key(self) -> str:
         # The step may be offered a slot more than once: each offer names the event that freed it.
         return f"{self.run}/{self.step}/{self.attempt}/slot/{self.by}"
-
-    @property
-    def lane(self) -> str:
-        return self.run
 
 
 def chain_run_of(session_key: str) -> str | None:
@@ -377,38 +398,6 @@ class LeftBy(Question[LeftBySession], frozen=True):
     attempt: int
 
 
-class StepStanding(NamedTuple):
-    """The state of a step of a chain run."""
-
-    step: int
-    status: StepStatus
-    reason: str | None
-    session_key: str | None
-    attempt: int
-    outcome: JsonValue
-    result: StepResult = StepResult()
-
-
-class ChainRunStanding(NamedTuple):
-    """The state of a chain run, with its steps by their number."""
-
-    id: str
-    chain: str
-    status: ChainRunStatus
-    definition: JsonValue
-    trigger: Mapping[str, JsonValue]
-    fired_by: str
-    reason_code: str
-    reason_summary: str
-    deadline: float | None
-    steps: Mapping[int, StepStanding]
-    said_by: str = ""
-    depth: int = 1
-    turn: str | None = None
-    created_at: float = 0.0
-    cause: JsonValue = None
-
-
 class ChainRunOf(Question["ChainRunStanding | None"], frozen=True):
     """Question: the state of a chain run. Answer: `ChainRunStanding`, or None if there is no such run."""
 
@@ -438,18 +427,6 @@ class FiringsOf(Question["tuple[float, ...]"], frozen=True):
     first."""
 
     chain: str
-
-
-class Held(NamedTuple):
-    """An event held for the composite trigger of a chain, without its content. The fields are those of `HoldEvent`."""
-
-    key: str
-    at: float
-    items: tuple[int, ...]
-    trigger: str
-    event: str
-    event_id: str
-    by_run: str | None
 
 
 class HeldFor(Question["tuple[Held, ...]"], frozen=True):
@@ -534,38 +511,12 @@ def run_after(
 ) -> ChainRunStanding | None:
     """The run after the effect. None if there is none and the effect opens none."""
     if isinstance(effect, OpenChainRun):
-        trigger = effect.trigger if isinstance(effect.trigger, dict) else {}
-        return ChainRunStanding(
-            id=effect.id,
-            chain=effect.chain,
-            status="running",
-            definition=effect.definition,
-            trigger=trigger,
-            fired_by=effect.fired_by,
-            reason_code="chain.running.started",
-            reason_summary="it was fired",
-            deadline=effect.deadline,
-            steps={},
-            said_by=effect.said_by,
-            depth=effect.depth,
-            turn=effect.turn,
-            created_at=effect.at,
-            cause=effect.cause,
-        )
+        return effect.run
     if run is None:
         return None
     match effect:
         case SetStep():
-            standing = StepStanding(
-                step=effect.step,
-                status=effect.status,
-                reason=effect.reason_code,
-                session_key=effect.session_key,
-                attempt=effect.attempt,
-                outcome=effect.outcome,
-                result=effect.result,
-            )
-            return run._replace(steps={**run.steps, effect.step: standing})
+            return run._replace(steps={**run.steps, effect.standing.step: effect.standing})
         case SetChainRun():
             return run._replace(
                 status=effect.status, reason_code=effect.reason_code, reason_summary=effect.reason_summary
@@ -575,12 +526,13 @@ def run_after(
 
 def slots_after(slots: SlotsStanding, effect: SetStep) -> SlotsStanding:
     """Who has a slot and who waits for one after the effect."""
-    place = (effect.run, effect.step)
+    step = effect.standing
+    place = (effect.run, step.step)
     running, waiters = slots.running - {place}, slots.waiters
     waiters = tuple(each for each in waiters if (each.run, each.step) != place)
-    if effect.status == "running":
+    if step.status == "running":
         running |= {place}
-    elif effect.status == "waiting" and effect.reason_code == WAITS_FOR_SLOT:
-        waiter = Waiter(effect.fired_at, effect.run, effect.step, effect.attempt)
+    elif step.status == "waiting" and step.reason == WAITS_FOR_SLOT:
+        waiter = Waiter(effect.fired_at, effect.run, step.step, step.attempt)
         waiters = tuple(sorted((*waiters, waiter)))
     return SlotsStanding(running, waiters)

@@ -99,33 +99,34 @@ async def firing(store: Store, chains: Iterable[str]) -> dict[str, ChainFires]:
 
 
 def _open(batch: "Batch", job: Job, effect: OpenChainRun) -> None:
-    definition, trigger = to_json(effect.definition).decode(), to_json(effect.trigger).decode()
+    run = effect.run
     batch.row(
         OPEN,
         (
-            effect.id,
-            effect.chain,
+            run.id,
+            run.chain,
             job.seq,
-            effect.fired_by,
-            definition,
-            trigger,
-            effect.at,
-            effect.at,
-            effect.deadline,
-            effect.said_by,
-            effect.depth,
-            effect.turn,
-            None if effect.cause is None else to_json(effect.cause).decode(),
+            run.fired_by,
+            to_json(run.definition).decode(),
+            to_json(run.trigger).decode(),
+            run.created_at,
+            run.created_at,
+            run.deadline,
+            run.said_by,
+            run.depth,
+            run.turn,
+            None if run.cause is None else to_json(run.cause).decode(),
         ),
     )
 
 
 def _step(batch: "Batch", job: Job, effect: SetStep) -> None:
     value = None if effect.value is None else to_json(effect.value).decode()
-    outcome = None if effect.outcome is None else to_json(effect.outcome).decode()
-    row = (effect.run, effect.step, effect.attempt, effect.status, effect.reason_code, effect.reason_summary)
-    result = None if effect.result == StepResult() else to_json(effect.result._asdict()).decode()
-    facts = (value, effect.session_key, outcome, effect.at, _AFTER_STEP[effect.status], result)
+    step = effect.standing
+    outcome = None if step.outcome is None else to_json(step.outcome).decode()
+    row = (effect.run, step.step, step.attempt, step.status, step.reason, effect.reason_summary)
+    result = None if step.result == StepResult() else to_json(step.result._asdict()).decode()
+    facts = (value, step.session_key, outcome, effect.at, _AFTER_STEP[step.status], result)
     batch.row(STEP, (*row, *facts))
 
 
@@ -322,10 +323,10 @@ CHAIN_RUNS: Final = Table(
             ),
         ),
         OpenChainRun: (
-            Fold(lambda effect: ChainRunOf(effect.id), run_after),
+            Fold(lambda effect: ChainRunOf(effect.run.id), run_after),
             Fold(
-                lambda effect: OpenRunsOf(effect.chain),
-                lambda runs, effect: (*runs, OpenRun(effect.id, effect.turn, effect.waits)),
+                lambda effect: OpenRunsOf(effect.run.chain),
+                lambda runs, effect: (*runs, OpenRun(effect.run.id, effect.run.turn, effect.waits)),
             ),
         ),
         SetStep: (

@@ -36,9 +36,9 @@ RELEASE_EVENT: Final = Write("delete from held_events where chain = ? and key = 
 
 
 def _hold(batch: "Batch", job: Job, effect: HoldEvent) -> None:
-    items, fields = json.dumps(effect.items), to_json(effect.fields).decode()
-    facts = (effect.chain, effect.key, effect.at, items, effect.trigger)
-    batch.row(HOLD_EVENT, (*facts, effect.event, effect.event_id, fields, effect.by_run))
+    held, fields = effect.held, to_json(effect.fields).decode()
+    facts = (effect.chain, held.key, held.at, json.dumps(held.items), held.trigger)
+    batch.row(HOLD_EVENT, (*facts, held.event, held.event_id, fields, held.by_run))
 
 
 def _release(batch: "Batch", job: Job, effect: ReleaseEvents) -> None:
@@ -75,19 +75,15 @@ async def told(store: Store, chains: Iterable[str]) -> dict[str, Mapping[str, Js
     return dict(by_chain)
 
 
-def _with(known: tuple[Held, ...], effect: HoldEvent) -> tuple[Held, ...]:
-    facts = (effect.key, effect.at, effect.items, effect.trigger)
-    return (*known, Held(*facts, effect.event, effect.event_id, effect.by_run))
-
-
 HELD_EVENTS: Final = Table(
     writes=(RELEASE_EVENT, HOLD_EVENT),
     appliers={HoldEvent: _hold, ReleaseEvents: _release},
     folds={
         HoldEvent: (
-            Fold(lambda effect: HeldFor(effect.chain), _with),
+            Fold(lambda effect: HeldFor(effect.chain), lambda known, effect: (*known, effect.held)),
             Fold(
-                lambda effect: ToldBy(effect.chain), lambda told, effect: {**told, effect.key: effect.fields}
+                lambda effect: ToldBy(effect.chain),
+                lambda told, effect: {**told, effect.held.key: effect.fields},
             ),
         ),
         ReleaseEvents: (

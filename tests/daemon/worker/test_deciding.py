@@ -13,7 +13,7 @@ from runward.daemon.store.tables.all import FOLDS
 from runward.daemon.store.tables.jobs import Job, JobResult
 from runward.handlers import route
 from runward.handlers.model.asking import Given, TryLater, ask
-from runward.handlers.model.chains import ListenersTo, SetStep, SlotsNow, SlotsStanding
+from runward.handlers.model.chains import ListenersTo, SetStep, SlotsNow, SlotsStanding, StepStanding
 from runward.handlers.model.contracts import Declarations, DeclaredContract
 from runward.handlers.model.effects import Deciding, Explain
 from runward.handlers.model.events import MAXIMUM_DEPTH, Event
@@ -130,7 +130,7 @@ async def test_lanes_that_ask_the_same_see_what_the_one_before_decided(
     def take(lane: str) -> Deciding:
         standing = yield from ask(SlotsNow())
         seen.append(len(standing.running))
-        return (SetStep(lane, 0, 1.0, "running", None, None),)
+        return (SetStep(lane, 1.0, StepStanding(0, "running", None), None),)
 
     seen: list[int] = []
     told.answers.from_store(SlotsNow, slots)

@@ -72,26 +72,27 @@ class ChainLaws:
         opened, timeout = run.opened, self._chain(run).timeout
         _must(opened.depth <= 9, f"{opened.id} is the {opened.depth}th that fired one another")
         _must(
-            opened.deadline == (None if timeout is None else opened.at + timeout),
+            opened.deadline == (None if timeout is None else opened.created_at + timeout),
             "its deadline is another one",
         )
 
     def step_set(self, run: Row, before: Try | None, effect: SetStep) -> None:
-        said = f"step {effect.step} of {effect.run}"
-        if before is None or before.attempt != effect.attempt:
-            _must(effect.status in (*STEP_STATUSES, "skipped", "failed"), f"{said} begins as {effect.status}")
+        step = effect.standing
+        said = f"step {step.step} of {effect.run}"
+        if before is None or before.attempt != step.attempt:
+            _must(step.status in (*STEP_STATUSES, "skipped", "failed"), f"{said} begins as {step.status}")
             _must(before is None or before.status not in NOT_OVER, f"{said} has two tries at once")
-            _must(effect.attempt == (1 if before is None else before.attempt + 1), f"{said} leaves a try out")
+            _must(step.attempt == (1 if before is None else before.attempt + 1), f"{said} leaves a try out")
         else:
             following = STEP_STATUSES.get(before.status, ())
-            _must(effect.status in following, f"{said} is {effect.status} after {before.status}")
+            _must(step.status in following, f"{said} is {step.status} after {before.status}")
         _must(
-            effect.status in (*NOT_OVER, "completed") or bool(effect.reason_code),
+            step.status in (*NOT_OVER, "completed") or bool(step.reason),
             f"{said} ends for no reason",
         )
-        if effect.status == "skipped":
+        if step.status == "skipped":
             _must(
-                effect.reason_code in ("step.skipped.condition_false", "step.skipped.undefined")
+                step.reason in ("step.skipped.condition_false", "step.skipped.undefined")
                 and bool(effect.reason_summary),
                 f"{said} is skipped for no reason",
             )
@@ -128,7 +129,9 @@ class ChainLaws:
         _must(not busy, f"{said} begins beside {busy}")
         others = world.running
         _must(len(others) < world.slots, f"{said} begins, and {len(others)} steps run already")
-        before = [each for each in world.waiters if each < (run.opened.at, run.opened.id, index, attempt)]
+        before = [
+            each for each in world.waiters if each < (run.opened.created_at, run.opened.id, index, attempt)
+        ]
         _must(
             len(before) < world.slots - len(others),
             f"{said} takes the slot of {before[0] if before else None}",
@@ -202,9 +205,9 @@ class ChainLaws:
             _must(fired[0].result in (*_FIRED, *_SKIPPED) and bool(fired[0].why), "it is fired for no reason")
             _must((fired[0].run is not None) == (fired[0].result in _FIRED), "a firing and its run differ")
         for each in effects:
-            if isinstance(each, SetStep) and each.status == "skipped":
+            if isinstance(each, SetStep) and each.standing.status == "skipped":
                 named = any(isinstance(said, Explain) and "is skipped" in said.summary for said in effects)
-                _must(named, f"why does not know that step {each.step} of {each.run} is skipped")
+                _must(named, f"why does not know that step {each.standing.step} of {each.run} is skipped")
         if isinstance(event, TimerRang):
             self._rang(event)
 

@@ -5,7 +5,7 @@ from typing import Final, Literal, Protocol
 
 from runward.config.json_value import JsonValue
 from runward.handlers.model.approvals import AskApproval, DecideApproval
-from runward.handlers.model.chains import ChainRunStatus, OpenChainRun, SetChainRun, SetStep, StepStatus
+from runward.handlers.model.chains import ChainRunStanding, ChainRunStatus, SetChainRun, SetStep, StepStatus
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Event
 from runward.handlers.model.invocations import StartRun
@@ -38,7 +38,7 @@ class Try:
 class Row:
     """A row of a chain run."""
 
-    opened: OpenChainRun
+    opened: ChainRunStanding
     status: ChainRunStatus = "running"
     reason: str = "chain.running.started"
     why: str = "it was fired"

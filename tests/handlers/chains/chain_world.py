@@ -166,7 +166,7 @@ class World:
             if not run.is_open:
                 continue
             if run.opened.deadline is not None:
-                run.opened = replace(run.opened, deadline=run.opened.deadline + seconds)
+                run.opened = run.opened._replace(deadline=run.opened.deadline + seconds)
             for tries in run.steps.values():
                 for each in tries:
                     each.since += seconds
@@ -257,7 +257,7 @@ class World:
     def waiters(self) -> tuple[Waiter, ...]:
         return tuple(
             sorted(
-                Waiter(run.opened.at, run.opened.id, index, last.attempt)
+                Waiter(run.opened.created_at, run.opened.id, index, last.attempt)
                 for run, index, last in self.rows()
                 if (last.status, last.reason) == ("waiting", "step.waiting.slot")
             )
@@ -271,24 +271,8 @@ class World:
             index: StepStanding(index, last.status, last.reason, last.session, last.attempt, last.outcome)
             for index, (*_, last) in row.steps.items()
         }
-        said = row.opened
-        assert isinstance(said.trigger, dict)
-        return ChainRunStanding(
-            id=said.id,
-            chain=said.chain,
-            status=row.status,
-            definition=said.definition,
-            trigger=said.trigger,
-            fired_by=said.fired_by,
-            reason_code=row.reason,
-            reason_summary=row.why,
-            deadline=said.deadline,
-            steps=steps,
-            said_by=said.said_by,
-            depth=said.depth,
-            turn=said.turn,
-            created_at=said.at,
-            cause=said.cause,
+        return row.opened._replace(
+            status=row.status, reason_code=row.reason, reason_summary=row.why, steps=steps
         )
 
     def _session(self, key: str) -> Session | None:
@@ -379,10 +363,11 @@ class World:
             case Emit(event=event):
                 self.record(event)
             case OpenChainRun():
-                if effect.id in self.runs:
-                    raise Broken(f"{effect.id} is opened twice")
-                self.runs[effect.id] = Row(effect)
-                self.laws.opened(self.runs[effect.id])
+                name = effect.run.id
+                if name in self.runs:
+                    raise Broken(f"{name} is opened twice")
+                self.runs[name] = Row(effect.run)
+                self.laws.opened(self.runs[name])
             case SetStep():
                 self._set_step(effect)
             case SetChainRun():
@@ -425,15 +410,16 @@ class World:
 
     def _set_step(self, effect: SetStep) -> None:
         row = self.runs[effect.run]
-        tries = row.steps.setdefault(effect.step, [])
+        step = effect.standing
+        tries = row.steps.setdefault(step.step, [])
         last = tries[-1] if tries else None
         self.laws.step_set(row, last, effect)
-        self.reached[f"a step: {effect.reason_code or effect.status}"] += 1
-        if last is None or last.attempt != effect.attempt:
-            last = Try(effect.attempt, effect.status, None, None, None, None, self.now)
+        self.reached[f"a step: {step.reason or step.status}"] += 1
+        if last is None or last.attempt != step.attempt:
+            last = Try(step.attempt, step.status, None, None, None, None, self.now)
             tries.append(last)
-        waits_for_turn = effect.status == "waiting" and effect.reason_code is None and effect.attempt == 1
-        if effect.status in ("waiting", "waiting_approval", "running") and not waits_for_turn:
+        waits_for_turn = step.status == "waiting" and step.reason is None and step.attempt == 1
+        if step.status in ("waiting", "waiting_approval", "running") and not waits_for_turn:
             last.was_judged = True
-        last.status, last.reason, last.why = effect.status, effect.reason_code, effect.reason_summary
-        last.session, last.outcome, last.since = effect.session_key, effect.outcome, self.now
+        last.status, last.reason, last.why = step.status, step.reason, effect.reason_summary
+        last.session, last.outcome, last.since = step.session_key, step.outcome, self.now

@@ -99,14 +99,14 @@ def test_runs_of_one_key_begin_one_after_the_other() -> None:
     effects = fired(event, others=(OTHER,))
     assert of(StartRun, effects) == []
     (opened,), (step,), (run,) = of(OpenChainRun, effects), of(SetStep, effects), of(SetChainRun, effects)
-    assert (opened.turn, step.status, run.reason_code) == ("key 7", "waiting", WAITS)
+    assert (opened.run.turn, step.standing.status, run.reason_code) == ("key 7", "waiting", WAITS)
     assert len(of(StartRun, fired(event, others=(OTHER._replace(turn="key 8"),)))) == 1
 
 
 def test_a_key_sees_the_whole_chain() -> None:
     keyed = changed('concurrency: "{{ chain.event }} {{ chain.run_id }}"\n' + TEXT)
     (opened,) = of(OpenChainRun, fired(replace(FIRED, definition=keyed)))
-    assert opened.turn == f"key pr.opened {RUN}"
+    assert opened.run.turn == f"key pr.opened {RUN}"
 
 
 def test_with_cancel_a_run_ends_the_ones_before_it_and_begins_when_they_are_over() -> None:
@@ -129,7 +129,7 @@ def test_eight_chain_runs_may_fire_one_another(depth: int, starts: int) -> None:
     effects = fired(replace(FIRED, by_run="cr_p"), more=parent)
     assert len(of(StartRun, effects)) == starts
     (opened,) = of(OpenChainRun, effects)
-    assert opened.depth == depth + 1
+    assert opened.run.depth == depth + 1
     assert [each.reason_code for each in of(SetChainRun, effects)] == (
         ["chain.running.started"] if starts else ["chain.failed.depth"]
     )

@@ -30,6 +30,7 @@ from runward.handlers.model.chains import (
     SetChainStatus,
     ToldBy,
     TriggerMatched,
+    trigger_hash,
 )
 from runward.handlers.model.effects import Emit, Explain
 from runward.handlers.model.notices import RecipientsOf
@@ -42,7 +43,7 @@ def defined(trigger: JsonValue) -> JsonValue:
 
 BOTH = defined({"all_of": [{"event": "a", "filter": {"n": 1}}, {"event": "b"}]})
 B = TriggerMatched("pr", 2.0, "rb", "b", "id-b", {"n": 2}, BOTH, (1,), "ada")
-A = Held("ra", 1.0, (0,), gather.digest(BOTH), "a", "id-a", None)
+A = Held("ra", 1.0, (0,), trigger_hash(BOTH), "a", "id-a", None)
 
 
 def chain(definition: JsonValue) -> Chain:
@@ -75,8 +76,10 @@ def test_an_event_is_meant_for_each_item_whose_filter_it_passes() -> None:
 def test_an_event_is_held_until_the_rest_happens() -> None:
     effects = gathered(held=())
     assert of(Emit, effects) == []
-    trigger = gather.digest(BOTH)
-    assert of(HoldEvent, effects) == [HoldEvent("pr", "rb", 2.0, (1,), trigger, "b", "id-b", {"n": 2}, None)]
+    trigger = trigger_hash(BOTH)
+    assert of(HoldEvent, effects) == [
+        HoldEvent("pr", Held("rb", 2.0, (1,), trigger, "b", "id-b", None), {"n": 2})
+    ]
     assert "it waits for a" in of(Explain, effects)[0].summary
 
 
@@ -114,7 +117,7 @@ def test_only_so_many_events_are_held_and_the_oldest_one_goes_with_a_reason() ->
     a = replace(B, fired_by="new", event="a", items=(0,), fields={"n": 1})
     effects = gathered(a, held=many)
     assert of(ReleaseEvents, effects) == [ReleaseEvents("pr", ("r0",))]
-    assert [each.key for each in of(HoldEvent, effects)] == ["new"]
+    assert [each.held.key for each in of(HoldEvent, effects)] == ["new"]
     assert any("r0 no longer counts" in each.summary for each in of(Explain, effects))
 
 
@@ -139,7 +142,7 @@ def test_a_chain_run_keeps_what_its_expressions_see_of_its_events() -> None:
         OpenRunsOf("pr"): (),
     }
     (opened,) = of(OpenChainRun, decided(firing.open_run(event, GIVEN), known))
-    assert opened.cause == {
+    assert opened.run.cause == {
         "event": "pr.opened",
         "event_id": "id",
         "due_at": "1970-01-01T00:01:00Z",

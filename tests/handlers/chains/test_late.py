@@ -53,7 +53,11 @@ def test_what_waits_ends_once_the_time_of_its_run_is_over(
     if is_late:
         assert (start.command, start.timeout) == (("merge",), None)
         ended, _ = of(SetStep, effects)
-        assert (ended.step, ended.status, ended.reason_code) == (0, "timed_out", "run.timed_out.deadline")
+        assert (ended.standing.step, ended.standing.status, ended.standing.reason) == (
+            0,
+            "timed_out",
+            "run.timed_out.deadline",
+        )
         assert [each.reason_code for each in of(SetChainRun, effects)] == ["chain.timed_out.deadline"]
     else:
         assert (start.command, start.timeout) == (("review", "7"), 1.0)

@@ -177,7 +177,7 @@ def test_a_fired_chain_opens_a_run_and_starts_its_first_step() -> None:
     assert (start.kind, start.invocation_id) == ("step", of_try(RUN, 0, 1))
     assert astuple(invocation)[:-1] == (of_try(RUN, 0, 1), "review", 5.0, start.session, RUN, 0, 1)
     assert invocation.metadata == {"kind": "skill", "step": "review", "with": {"pr": 7}}
-    assert (opened.id, opened.definition, opened.trigger) == (RUN, DEFINITION, {"pr": 7})
+    assert (opened.run.id, opened.run.definition, opened.run.trigger) == (RUN, DEFINITION, {"pr": 7})
     assert (start.key, start.name, start.command, start.timeout) == (
         f"{RUN}/0/1/hash",
         f"{RUN}-0-1",
@@ -185,7 +185,11 @@ def test_a_fired_chain_opens_a_run_and_starts_its_first_step() -> None:
         60.0,
     )
     assert chain_run_of(start.session) == RUN
-    assert (step.status, step.session_key, step.attempt) == ("running", start.session, 1)
+    assert (step.standing.status, step.standing.session_key, step.standing.attempt) == (
+        "running",
+        start.session,
+        1,
+    )
 
 
 def stands(
@@ -236,7 +240,7 @@ def finished(
 
 def test_a_false_condition_says_which_values_it_saw_shortly_and_without_secrets() -> None:
     condition = "{{ trigger.n > 3 and trigger.token and trigger.text and trigger.list and trigger.note and not trigger.nothing }}"
-    step, chain = Step(0, "s", condition=condition), about(position_of(stands({}), "hash"))
+    step, chain = Step(0, "s", condition=condition), about(position_of(stands({}), GIVEN))
     trigger: dict[str, JsonValue] = {
         "n": 2,
         "token": "hunter2 is short",
@@ -263,16 +267,20 @@ def test_a_step_that_failed_keeps_the_reason_of_its_session() -> None:
     why = "missing required artifacts: review (Review.md)"
     key = f"native:runs/{RUN}-0-1"
     (step,) = of(SetStep, finished("failed", answers={LeftBy(key, 1): LeftBySession(why=why)}))
-    assert (step.status, step.reason_summary) == ("failed", why)
+    assert (step.standing.status, step.reason_summary) == ("failed", why)
     steps = of(SetStep, finished("completed", answers={LeftBy(key, 1): LeftBySession(why="exited with 0")}))
-    assert (steps[0].status, steps[0].reason_summary) == ("completed", None)
+    assert (steps[0].standing.status, steps[0].reason_summary) == ("completed", None)
 
 
 def test_a_condition_that_holds_starts_the_next_step() -> None:
     effects = finished(outcome={"outcome_kind": "review_verdict", "verdict": "APPROVE"})
     over, begun = of(SetStep, effects)
-    assert (over.step, over.status, over.outcome["verdict"]) == (0, "completed", "APPROVE")
-    assert (begun.step, begun.status) == (1, "running")
+    assert (over.standing.step, over.standing.status, over.standing.outcome["verdict"]) == (
+        0,
+        "completed",
+        "APPROVE",
+    )
+    assert (begun.standing.step, begun.standing.status) == (1, "running")
     assert of(StartRun, effects)[0].command == ("merge",)
     assert of(SetChainRun, effects)[0].current_step == 1
 
@@ -289,8 +297,8 @@ def test_a_condition_that_does_not_hold_skips_the_step_with_its_reason(
 ) -> None:
     effects = finished(outcome=outcome)
     _, skipped, begun = of(SetStep, effects)
-    assert (skipped.step, skipped.status, skipped.reason_code) == (1, "skipped", reason)
-    assert (begun.step, of(StartRun, effects)[0].command) == (2, ("tell", "skipped"))
+    assert (skipped.standing.step, skipped.standing.status, skipped.standing.reason) == (1, "skipped", reason)
+    assert (begun.standing.step, of(StartRun, effects)[0].command) == (2, ("tell", "skipped"))
 
 
 LEFT = StepResult("partial", {"status": "failed"}, 3, {"report": "/runs/s/a/r.md"}, [{"summary": "first"}])
@@ -331,11 +339,11 @@ def test_a_condition_sees_all_that_an_earlier_step_left(condition: str, runs: bo
     assert chain.document is not None
     effects = finished(outcome={"summary": "last"}, definition=chain.document.root, result=LEFT)
     over, following = of(SetStep, effects)[:2]
-    assert (over.result, following.status) == (LEFT, "running" if runs else "skipped")
+    assert (over.standing.result, following.standing.status) == (LEFT, "running" if runs else "skipped")
 
 
 def test_the_declared_fields_are_what_expressions_see() -> None:
-    position = position_of(stands({0: StepStanding(0, "completed", None, "a/b", 1, {}, LEFT)}), "secret")
+    position = position_of(stands({0: StepStanding(0, "completed", None, "a/b", 1, {}, LEFT)}), GIVEN)
     (seen,) = advancing._seen(position, position.step(1))
     assert tuple(seen) == STEP_FIELDS
     assert set(advancing.about(position)) == set(CHAIN_FIELDS)
@@ -348,10 +356,12 @@ def test_a_step_that_uses_outcomes_that_are_too_large_is_not_started_and_says_so
     assert chain.document is not None
     cut = LEFT._replace(earlier=None)
     _, failed = of(SetStep, finished(outcome={}, definition=chain.document.root, result=cut))
-    assert (failed.status, failed.reason_code) == ("failed", "run.failed.not_started")
+    assert (failed.standing.status, failed.standing.reason) == ("failed", "run.failed.not_started")
     assert "steps.review.outcomes are longer than 512 KiB together" in failed.reason_summary
     over, begun = of(SetStep, finished(outcome={"verdict": "APPROVE"}, result=cut))[:2]
-    assert (over.status, begun.status) == ("completed", "running"), "steps that don't use them run"
+    assert (over.standing.status, begun.standing.status) == ("completed", "running"), (
+        "steps that don't use them run"
+    )
 
 
 def test_the_run_is_completed_after_its_last_step() -> None:
@@ -387,7 +397,7 @@ def test_a_step_that_can_not_be_started_fails_the_run() -> None:
         PlayOf("review"): Play(None, problem="there is no playbook 'review'"),
     }
     effects = decided(firing.open_run(FIRED, GIVEN), answers)
-    assert [(each.status, each.reason_code) for each in of(SetStep, effects)] == [
+    assert [(each.standing.status, each.standing.reason) for each in of(SetStep, effects)] == [
         ("failed", "run.failed.not_started")
     ]
     assert [each.reason_code for each in of(SetChainRun, effects)] == ["chain.failed.step_failed"]
@@ -405,7 +415,11 @@ def test_a_step_whose_condition_takes_too_much_work_fails_and_is_not_skipped() -
     fired = replace(FIRED, fields={"files": files, "allowed": allowed}, definition=chain)
     effects = decided(firing.open_run(fired, GIVEN), NOT_YET)
     (step,) = of(SetStep, effects)
-    assert (step.step, step.status, step.reason_code) == (0, "failed", "run.failed.not_started")
+    assert (step.standing.step, step.standing.status, step.standing.reason) == (
+        0,
+        "failed",
+        "run.failed.not_started",
+    )
     assert step.reason_summary is not None
     assert "takes too much work: more than 100000 items" in step.reason_summary
     assert [each.reason_code for each in of(SetChainRun, effects)] == ["chain.failed.step_failed"]
@@ -414,7 +428,7 @@ def test_a_step_whose_condition_takes_too_much_work_fails_and_is_not_skipped() -
 def test_of_a_run_that_is_over_only_the_step_is_kept() -> None:
     (over,) = finished("cancelled", run_status="cancelled")
     assert isinstance(over, SetStep)
-    assert over.status == "cancelled"
+    assert over.standing.status == "cancelled"
 
 
 def test_a_session_that_no_chain_started_changes_nothing() -> None:
@@ -432,7 +446,11 @@ def test_a_step_that_can_never_begin_fails_its_run() -> None:
     event = StartFailed(f"{RUN}/0/1", key, 9.0, "its run directory can't be made")
     step, said, ended, _ = decided(continuing.advance_after_step(event, GIVEN), {ChainRunOf(RUN): run})
     assert isinstance(step, SetStep)
-    assert (step.status, step.reason_code, step.attempt) == ("failed", "run.failed.not_started", 1)
+    assert (step.standing.status, step.standing.reason, step.standing.attempt) == (
+        "failed",
+        "run.failed.not_started",
+        1,
+    )
     assert isinstance(ended, SetChainRun)
     assert (ended.status, ended.reason_code) == ("failed", "chain.failed.step_failed")
     assert isinstance(said, Explain)
@@ -474,7 +492,10 @@ def test_after_a_failure_the_steps_of_on_failure_run_and_the_run_stays_failed() 
     before = {0: StepStanding(0, "failed", "run.failed.why", "a", 1, None)}
     failing = "chain.failed.step_failed"
     effects = finished("failed", step=3, steps=before, definition=CLEANING, code=failing)
-    assert [(each.step, each.status) for each in of(SetStep, effects)] == [(3, "failed"), (4, "skipped")]
+    assert [(each.standing.step, each.standing.status) for each in of(SetStep, effects)] == [
+        (3, "failed"),
+        (4, "skipped"),
+    ]
     (run,) = of(SetChainRun, effects)
     assert (run.status, run.reason_code) == ("failed", failing)
 
@@ -507,7 +528,7 @@ def test_a_step_has_its_own_timeout_and_never_more_than_the_run_has_left() -> No
     assert of(StartRun, effects)[0].timeout == 20.0
     fired = firing.open_run(replace(FIRED, definition=changed("timeout: 30s\n" + TEXT)), GIVEN)
     effects = decided(fired, NOT_YET)
-    assert of(OpenChainRun, effects)[0].deadline == GIVEN.at + 30.0
+    assert of(OpenChainRun, effects)[0].run.deadline == GIVEN.at + 30.0
     assert of(StartRun, effects)[0].timeout == 30.0
 
 
@@ -552,7 +573,7 @@ def test_the_start_of_a_step_that_is_no_session_yet_is_withdrawn_and_it_is_told_
     effects = decided(continuing.cancel_run(CANCEL, GIVEN), answers)
     assert [each.status for each in of(EndInvocation, effects)] == ["cancelled"]
     assert [each.session_key for each in of(WithdrawStart, effects)] == [key]
-    assert [(each.status, each.reason_code) for each in of(SetStep, effects)] == [
+    assert [(each.standing.status, each.standing.reason) for each in of(SetStep, effects)] == [
         ("cancelled", "run.cancelled.user")
     ]
     told, _ = of(Emit, effects)  # the job that opens its session may be ahead in the session's lane

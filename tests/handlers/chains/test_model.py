@@ -120,7 +120,7 @@ def without_comparing_what_was_shown(patch: pytest.MonkeyPatch) -> None:
 def without_passing_slots_on(patch: pytest.MonkeyPatch) -> None:
     """A step that ends keeps its slot to itself."""
 
-    def kept(run: str, freed: int | None, at: float, by: str) -> Any:
+    def kept(run: str, freed: int | None, given: Any) -> Any:
         yield from ()
         return ()
 
@@ -181,7 +181,7 @@ def without_the_time_to_begin(patch: pytest.MonkeyPatch) -> None:
 
 def without_an_end_by_failure(patch: pytest.MonkeyPatch) -> None:
     """A step that failed is followed by the next one, whatever was written."""
-    patch.setattr(advancing, "_with_ending", lambda position, at: position)
+    patch.setattr(advancing, "_with_ending", lambda position: position)
 
 
 def without_the_check_that_a_try_still_waits(patch: pytest.MonkeyPatch) -> None:
@@ -189,9 +189,9 @@ def without_the_check_that_a_try_still_waits(patch: pytest.MonkeyPatch) -> None:
 
     def again(event: Any, given: Any) -> Any:
         run = yield ChainRunOf(event.run)
-        position = advancing.position_of(run, given.event_hash)
+        position = advancing.position_of(run, given)
         first = position.chain.steps[0].index
-        return (yield from advancing.onward(advancing.without(position, first), given.at))
+        return (yield from advancing.onward(position.without(first)))
 
     name = ("chains/turn", "ChainRunTurn")
     patch.setitem(route._BY_NAME, name, route._BY_NAME[name]._replace(decide=again))

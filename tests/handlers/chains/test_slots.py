@@ -67,7 +67,9 @@ def test_a_step_begins_if_a_slot_is_left_after_those_whose_runs_were_fired_befor
     effects = fires(slots, limit)
     assert len(of(StartRun, effects)) == begins
     (step,) = of(SetStep, effects)
-    assert (step.status, step.reason_code) == (("running", None) if begins else ("waiting", WAITS_FOR_SLOT))
+    assert (step.standing.status, step.standing.reason) == (
+        ("running", None) if begins else ("waiting", WAITS_FOR_SLOT)
+    )
     assert step.fired_at == (0.0 if begins else GIVEN.at)
     assert offers(effects) == passed_on
 
@@ -155,7 +157,7 @@ def test_a_step_waits_for_a_slot_as_long_as_it_may() -> None:
     assert timers(fires(TAKEN)) == []
     late = rings(stands({0: WAITING}, definition=HURRIED))
     (step,), (run,) = of(SetStep, late), of(SetChainRun, late)
-    assert (step.status, step.reason_code) == ("timed_out", "step.timed_out.start_within")
+    assert (step.standing.status, step.standing.reason) == ("timed_out", "step.timed_out.start_within")
     assert (run.status, run.reason_code) == ("timed_out", "chain.timed_out.step_timed_out")
     assert "start_within" in run.reason_summary or "review" in run.reason_summary
 
@@ -215,11 +217,11 @@ def test_no_slot_is_taken_twice_and_none_stays_free_while_a_step_waits(
 
     def step(run: str, status: Any, reason: str | None = None, at: float = 0.0) -> None:
         nonlocal standing
-        effect = SetStep(run, 0, 0.0, status, reason, None, attempt=1, fired_at=at)
+        effect = SetStep(run, 0.0, StepStanding(0, status, reason), None, fired_at=at)
         standing = slots_after(standing, effect)
 
     def passes_on(room: advancing.Room) -> None:
-        offered_to.extend(each.event for each in of(Emit, advancing.offer(room, 0.0, "by")))
+        offered_to.extend(each.event for each in of(Emit, advancing.offer(room, Given("by", 0.0))))
 
     def deliver(number: int) -> None:
         event = offered_to.pop(number % len(offered_to))
@@ -258,5 +260,5 @@ def test_no_slot_is_taken_twice_and_none_stays_free_while_a_step_waits(
 
 
 def test_an_offer_has_a_key_of_its_own() -> None:
-    again = advancing.offer(advancing.Room(1, (LATER,)), 1.0, Given("other", 1.0).event_hash)
-    assert again != advancing.offer(advancing.Room(1, (LATER,)), 1.0, GIVEN.event_hash)
+    again = advancing.offer(advancing.Room(1, (LATER,)), Given("other", 1.0))
+    assert again != advancing.offer(advancing.Room(1, (LATER,)), GIVEN)

@@ -43,7 +43,7 @@ def test_a_step_starts_with_the_repository_and_the_ref_that_its_values_give() ->
 )
 def test_values_that_git_would_misread_fail_the_step(fields: dict[str, JsonValue], why: str) -> None:
     (step,) = of(SetStep, fires(**fields))
-    assert (step.status, step.reason_code) == ("failed", "run.failed.not_started")
+    assert (step.standing.status, step.standing.reason) == ("failed", "run.failed.not_started")
     assert why in step.reason_summary
 
 
