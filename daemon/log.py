@@ -11,14 +11,14 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, NoReturn, Protocol, TextIO
+from types import TracebackType
+from typing import Final, Protocol, TextIO, TypeAlias
 
-import structlog
 from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
@@ -226,8 +226,7 @@ def _datagrams() -> socket.socket:
 
 
 def _lines_lost(count: int) -> bytes:
-    at = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return render({"lines": count, "event": "log.lines_lost", "level": "warning", "ts": at})
+    return render({"lines": count, "event": "log.lines_lost", "level": "warning", "ts": _now()})
 
 
 def entry_of(line: bytes, state_dir: str) -> bytes:
@@ -376,6 +375,10 @@ class JsonStream(_Stream):
         self._say(b"".join(lines).decode())
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
 class Sinks:
     """Where lines go: the file, a console, both or neither."""
 
@@ -383,16 +386,20 @@ class Sinks:
         self._file = file
         self._console = console
 
-    def __call__(self, logger: object, method: str, event: MutableMapping[str, object]) -> NoReturn:
+    def take(self, event: dict[str, object]) -> None:
+        """Add a line, with the current time."""
+        error = event.pop("exc_info", None)
+        event["ts"] = _now()
+        if isinstance(error, BaseException):
+            event["exception"] = _exception_lines(error, set())
         self._write([render(event)])
-        raise structlog.DropEvent
 
     def add(self, events: Iterable[dict[str, object]]) -> None:
         """Add lines with their levels in one go, all with the current time; they must contain only our own words.
 
         A batch has hundreds of verdicts, and a logger call for each would take a tenth of a burst's time.
         """
-        now = datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+        now = _now()
         lines: list[bytes] = []
         for event in events:
             event.setdefault("level", "info")
@@ -441,23 +448,104 @@ def _note_journal(state: Path) -> None:
     note.touch(mode=0o600)
 
 
-def open_log(sinks: Sinks, level: str = "info") -> structlog.typing.FilteringBoundLogger:
+class Log:
+    """A log of events with their keys. What is at its level or above goes to `write`, event and level last."""
+
+    def __init__(self, write: Callable[[dict[str, object]], None], level: str = "info") -> None:
+        self._write = write
+        self._least = PRIORITIES[level]
+
+    def debug(self, event: str, **keys: object) -> None:
+        """Log what only the search for a fault needs."""
+        self._add("debug", event, keys)
+
+    def info(self, event: str, **keys: object) -> None:
+        """Log what happened."""
+        self._add("info", event, keys)
+
+    def warning(self, event: str, **keys: object) -> None:
+        """Log what is not as it should be."""
+        self._add("warning", event, keys)
+
+    def error(self, event: str, **keys: object) -> None:
+        """Log what failed. An exception goes under the key `exc_info`."""
+        self._add("error", event, keys)
+
+    def critical(self, event: str, **keys: object) -> None:
+        """Log what ends the daemon. An exception goes under the key `exc_info`."""
+        self._add("critical", event, keys)
+
+    def _add(self, level: str, event: str, keys: dict[str, object]) -> None:
+        if PRIORITIES[level] <= self._least:
+            self._write({**keys, "event": event, "level": level})
+
+
+def open_log(sinks: Sinks, level: str = "info") -> Log:
     """A log whose lines go to `sinks`."""
     # aiosqlite logs every statement with its parameters, at a level that nobody wants.
     logging.getLogger("aiosqlite").setLevel(logging.INFO)
-    logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
-        structlog.PrintLogger(),
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
-            structlog.processors.ExceptionRenderer(
-                structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-            ),
-            sinks,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.DEBUG if level == "debug" else logging.INFO
-        ),
-        cache_logger_on_first_use=True,
-    )
-    return logger
+    return Log(sinks.take, "debug" if level == "debug" else "info")
+
+
+_MOST_FRAMES: Final = 50
+"""Frames of a traceback that a line has."""
+
+ExceptionLines: TypeAlias = list[dict[str, object]]
+
+
+def _exception_lines(error: BaseException, seen: set[int]) -> ExceptionLines:
+    """The exception and those that led to it. No local variables: they may hold secrets."""
+    lines: ExceptionLines = []
+    current: BaseException | None = error
+    is_cause = False
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        members = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
+        lines.append(
+            {
+                "exc_type": type(current).__name__,
+                "exc_value": _text_of_error(current),
+                "exc_notes": [_text_of_error(note) for note in getattr(current, "__notes__", ())],
+                "syntax_error": _syntax_of(current) if isinstance(current, SyntaxError) else None,
+                "is_cause": is_cause,
+                "frames": _frames(current.__traceback__),
+                "is_group": isinstance(current, BaseExceptionGroup),
+                "exceptions": [_exception_lines(each, seen) for each in members],
+            }
+        )
+        is_cause = current.__cause__ is not None and current.__cause__.__traceback__ is not None
+        following = current.__cause__ if is_cause else current.__context__
+        is_shown = is_cause or not current.__suppress_context__
+        current = following if is_shown and following is not None and following.__traceback__ else None
+    return lines
+
+
+def _text_of_error(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001 - a line never raises, and any value may
+        return f"<str-error {text_of(str(error))!r}>"
+
+
+def _syntax_of(error: SyntaxError) -> dict[str, object]:
+    return {
+        "offset": error.offset or 0,
+        "filename": error.filename or "?",
+        "line": error.text or "",
+        "lineno": error.lineno or 0,
+        "msg": error.msg,
+    }
+
+
+def _frames(trace: TracebackType | None) -> list[dict[str, object]]:
+    frames: list[dict[str, object]] = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        name = code.co_filename if code.co_filename.startswith("<") else os.path.abspath(code.co_filename)
+        frames.append({"filename": name, "lineno": trace.tb_lineno, "name": code.co_name})
+        trace = trace.tb_next
+    if len(frames) > _MOST_FRAMES:
+        half = _MOST_FRAMES // 2
+        skipped = {"filename": "", "lineno": -1, "name": f"Skipped frames: {len(frames) - 2 * half}"}
+        frames[half:-half] = [skipped]
+    return frames

@@ -146,8 +146,8 @@ def _be(
         raise
     except no_crash:
         raise
-    except Exception:
-        log.critical("daemon.crashed", exc_info=True)
+    except Exception as error:
+        log.critical("daemon.crashed", exc_info=error)
         raise
     finally:
         sinks.close()

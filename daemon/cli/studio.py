@@ -83,7 +83,6 @@ def _open(links: list[str], only_print: bool) -> None:
 def _serve(settings: Settings, state: Path, only_print: bool) -> NoReturn:
     """Serve the Studio until Ctrl-C."""
     import anyio
-    import structlog
 
     from runward.daemon.studio.program import log_to_stderr, serve
     from runward.daemon.web.child_server import open_studio
@@ -99,13 +98,12 @@ def _serve(settings: Settings, state: Path, only_print: bool) -> NoReturn:
         """Those that the daemon uses, if one runs now."""
         return settings_in_report(report_of(settings.state_dir, holder(state))) or settings
 
-    log_to_stderr()
     with listening:
         links = _links(state, listening.getsockname()[1], chosen)
         _open(links, only_print)
         note("serving the Studio until Ctrl-C")
         try:
-            anyio.run(serve, state, in_force, listening, structlog.get_logger(), None)
+            anyio.run(serve, state, in_force, listening, log_to_stderr(), None)
         except KeyboardInterrupt:
             note("stopped")
     sys.exit(0)

@@ -5,10 +5,10 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.configuration.settings_files import Look, wait_until_quiet
+from runward.daemon.log import Log
 
 MOST_NAMED: Final = 20
 """Files that one line of the log names."""
@@ -22,7 +22,7 @@ class DeclarationCheck:
     """Reads them repeatedly; what did not change is not parsed again."""
 
     declarer: Declarer
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
 
     async def run(self) -> None:
         """Look until cancelled."""

@@ -6,10 +6,9 @@ the meantime reads the new epoch when it wakes up, and knows that it was replace
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
-
-import structlog
 
 
 class EpochPassed(Exception):
@@ -53,12 +52,12 @@ def write_epoch(state: Path, epoch: int) -> None:
 class HeldEpoch:
     """The epoch that a daemon wrote when it took `state` over, and whether it is still the current one."""
 
-    def __init__(self, state: Path, epoch: int, log: structlog.typing.FilteringBoundLogger) -> None:
-        """Write it. Raises `OSError`, as `write_epoch` does."""
+    def __init__(self, state: Path, epoch: int, unreadable: Callable[[str | None], None]) -> None:
+        """Write it; `unreadable` is called with the reason if it can't be read later. Raises `OSError`, as `write_epoch` does."""
         write_epoch(state, epoch)
         self._state = state
         self._epoch = epoch
-        self._log = log
+        self._unreadable = unreadable
         self._file = epoch_file(state)
 
     def check(self) -> None:
@@ -73,7 +72,7 @@ class HeldEpoch:
         except FileNotFoundError:
             raise EpochPassed(f"the state directory {self._state} was removed") from None
         except OSError as error:
-            self._log.warning("epoch.unreadable", why=error.strerror)
+            self._unreadable(error.strerror)
             return
         if replaced:
             raise EpochPassed(f"the state directory {self._state} was replaced by another")

@@ -15,11 +15,11 @@ from typing import Final, Unpack
 import anyio
 import anyio.from_thread
 import anyio.to_thread
-import structlog
 
 from runward.daemon.engine.deciding import Arguments, Decider, Result
 from runward.daemon.engine.part import is_due_first
 from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
+from runward.daemon.log import Log
 from runward.daemon.rundir.opening import Halted
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job, JobResult, put_back
@@ -68,7 +68,7 @@ class Background:
     queue: Queue
     decider: Decider
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     busy: Callable[[], bool]
     """Whether verdicts, or their journals, are on their way."""
     expected: Callable[[], bool]

@@ -12,11 +12,11 @@ from typing import Final, TypeAlias
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from runward.daemon.engine.outbox import Outbox
 from runward.daemon.engine.part import Done, let_verdicts_pass
 from runward.daemon.faults import point
+from runward.daemon.log import Log
 from runward.daemon.rundir.journal_reading import AlteredLine, Compared
 from runward.daemon.rundir.journals import Journal, StandingLines
 from runward.daemon.rundir.opening import Gone
@@ -55,7 +55,7 @@ class Comparison:
     files: Files
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     outbox: Outbox
     damaged: Callable[[JournalDamaged], None]
     """Has the event recorded and its repair decided."""

@@ -17,10 +17,10 @@ from typing import Final, TypeAlias
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from runward.daemon.engine.part import Delayed, delayed, let_verdicts_pass
 from runward.daemon.faults import point
+from runward.daemon.log import Log
 from runward.daemon.rundir.journals import MANY as SYNC_MANY
 from runward.daemon.rundir.journals import (
     Appended,
@@ -77,7 +77,7 @@ class Outbox:
     files: Files
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     busy: Callable[[], bool] = lambda: False
     """Whether verdicts are waiting: they come first."""
     settled: int = 0

@@ -11,7 +11,6 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.deciding import Decider
@@ -20,6 +19,7 @@ from runward.daemon.engine.part import Reactions
 from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.inbox.requests import kept_with, load_request
 from runward.daemon.inbox.spool import InboxFile, first_batch
+from runward.daemon.log import Log
 from runward.daemon.store.batch import Observation
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import jobs
@@ -51,7 +51,7 @@ class Worker:
     decider: Decider
     hints: Hints
     outbox: Outbox
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     reactions: Reactions
     batch: int = 256
     inbox_waits: bool = True

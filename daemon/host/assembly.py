@@ -9,7 +9,6 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-import structlog
 
 from runward.config.exchange import ExchangeRules
 from runward.config.settings import Settings
@@ -23,6 +22,7 @@ from runward.daemon.engine.part import Part, Reactions
 from runward.daemon.engine.queue import Queue
 from runward.daemon.engine.turn import Worker
 from runward.daemon.host.roots import KnownRoots, KnownRuns, RootIdentities
+from runward.daemon.log import Log
 from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
 from runward.daemon.parts.answering import (
     NO_CHAINS,
@@ -126,7 +126,7 @@ class Assembly:
         settings: Settings,
         world: World,
         store: Store,
-        log: structlog.typing.FilteringBoundLogger,
+        log: Log,
     ) -> None:
         self._world = world
         self._store = store

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 import anyio.to_thread
-import structlog
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Severity
@@ -17,6 +16,7 @@ from runward.daemon import __version__
 from runward.daemon.configuration.complaints import Wrong
 from runward.daemon.engine.queue import Queue
 from runward.daemon.engine.turn import Worker
+from runward.daemon.log import Log
 from runward.daemon.parts.log_lines import Verdicts
 from runward.daemon.sandbox.isolated import KilledWorkers
 from runward.daemon.store.store import Store
@@ -166,7 +166,7 @@ class Reporting:
     roots: dict[str, WatchedRoot]
     settings: Callable[[], SettingsReport]
     troubles: Iterable[Callable[[], list[str]]]
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     wrong: Callable[[], Sequence[Wrong] | None] = lambda: None
     http: Callable[[], HttpReport | None] = lambda: None
     killed: Callable[[], KilledWorkers | None] = lambda: None

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import structlog
 
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
@@ -26,7 +25,7 @@ from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.host.systemd import Watchdog
 from runward.daemon.host.upkeep import Room, Upkeep, giver_back
 from runward.daemon.inbox.spool import INBOX
-from runward.daemon.log import Sinks
+from runward.daemon.log import Log, Sinks
 from runward.daemon.parts.actions_with_code import ActionsWithCode
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.reading import STORE
@@ -57,7 +56,7 @@ LOOK_PERIOD: Final = 2.0
 
 async def serve(
     settings: Settings,
-    log: structlog.typing.FilteringBoundLogger,
+    log: Log,
     sinks: Sinks,
     settings_files: SettingsFiles,
     signals: Signals,
@@ -101,7 +100,7 @@ def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 async def _serve(
     settings: Settings,
-    log: structlog.typing.FilteringBoundLogger,
+    log: Log,
     sinks: Sinks,
     settings_files: SettingsFiles,
     signals: Signals,
@@ -176,9 +175,7 @@ def _inotify(settings: Settings, state: Path) -> Inotify:
     return Inotify(state / INBOX, watch.step, watch.debounce, watch.limit_share, settings.scan.period)
 
 
-def _listener(
-    state: Path, declarer: Declarer, log: structlog.typing.FilteringBoundLogger
-) -> AbstractContextManager["Listener | None"]:
+def _listener(state: Path, declarer: Declarer, log: Log) -> AbstractContextManager["Listener | None"]:
     """The listener; None if the settings don't configure one. Raises `CannotListen` and `OSError`."""
     http = declarer.settings.http
     if http is None:
@@ -274,7 +271,7 @@ class Obedience:
         listener: "Listener | None",
         studio: StudioSocket,
         inotify: Inotify,
-        log: structlog.typing.FilteringBoundLogger,
+        log: Log,
         settings_files: SettingsFiles,
     ) -> None:
         self._supervisor = supervisor

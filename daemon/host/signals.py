@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # signals must be received before anything slow begins
     from collections.abc import Callable
     from types import FrameType
 
-    import structlog
+    from runward.daemon.log import Log
 
 BOUND: Final = 10.0
 """Seconds from the first signal to the end of the process at the latest: a third of the unit's `TimeoutStopSec`."""
@@ -68,7 +68,7 @@ class Signals:
         self._terminal = Terminal()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._log: structlog.typing.FilteringBoundLogger | None = None
+        self._log: Log | None = None
         self._stop: Callable[[str], None] = lambda name: None
         self._reload: Callable[[], None] = lambda: None
         self._held = False
@@ -93,7 +93,7 @@ class Signals:
     def obey(
         self,
         loop: asyncio.AbstractEventLoop,
-        log: structlog.typing.FilteringBoundLogger,
+        log: Log,
         stop: Callable[[str], None],
         reload: Callable[[], None],
     ) -> None:
@@ -175,7 +175,7 @@ class Signals:
             time.sleep(SAYING)
         os._exit(0)
 
-    def _say(self, log: structlog.typing.FilteringBoundLogger) -> None:
+    def _say(self, log: Log) -> None:
         log.warning(
             "stopped.by_force",
             why="something that the daemon waited for didn't end in time",

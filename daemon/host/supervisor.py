@@ -13,7 +13,6 @@ from typing import Final
 
 import anyio
 import anyio.lowlevel
-import structlog
 from anyio.abc import TaskGroup
 
 from runward.config.origin import DEFAULT
@@ -27,6 +26,7 @@ from runward.daemon.engine.turn import StoppedInTrouble
 from runward.daemon.host import systemd
 from runward.daemon.host.assembly import Assembly, World
 from runward.daemon.host.report import Report, Reporting, SettingsReport
+from runward.daemon.log import Log
 from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown
@@ -157,7 +157,7 @@ class Supervisor:
         settings: Settings,
         world: World,
         store: Store,
-        log: structlog.typing.FilteringBoundLogger,
+        log: Log,
     ) -> None:
         self._state = state
         self._settings = settings
@@ -237,7 +237,7 @@ class Supervisor:
         """Take the store over and remember what was in progress. Nobody else may write from here on."""
         epoch = await self._store.take_over(self._world.processes.boot_id(), self._settings.state_dir)
         if self._state is not None:
-            self._held_epoch = HeldEpoch(self._state, epoch, self._log)
+            self._held_epoch = HeldEpoch(self._state, epoch, self._epoch_unreadable)
         await self.assembly.queue.start()
         await self.assembly.agents.begin()
         await self._use_roots(self._settings)
@@ -253,6 +253,9 @@ class Supervisor:
             owed_lines=owed_lines,
             retention_s=self._settings.retention,
         )
+
+    def _epoch_unreadable(self, why: str | None) -> None:
+        self._log.warning("epoch.unreadable", why=why)
 
     async def _use_roots(self, settings: Settings) -> None:
         await self.assembly.known_roots.use(settings)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import anyio
-import structlog
 
+from runward.daemon.log import Log
 from runward.daemon.store.store import Store
 
 LONGEST_STATUS: Final = 2048
@@ -118,7 +118,7 @@ class Watchdog:
     store: Store
     watcher_seen: Callable[[], float | None]
     daemon: Daemon
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     period: float | None = field(default_factory=watchdog_period)
     now: Callable[[], float] = time.monotonic
     _store_seen: float = 0.0

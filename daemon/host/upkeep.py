@@ -15,10 +15,10 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from runward.daemon.disk.file_systems import Space, limit_of, rounded, space_of
 from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.log import Log
 from runward.daemon.store.store import Checkpointer, Store
 
 PERIOD: Final = 1.0
@@ -43,7 +43,7 @@ class Upkeep:
     store: Store
     checkpointer: Checkpointer
     give_memory_back: Callable[[], None]
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     _seen: int = 0
     _checkpointed: int = 0
     _given_back: int = 0
@@ -100,7 +100,7 @@ class Room:
     state: Path
     limit: Callable[[], int]
     tell: Callable[[str | None], None]
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     space: Callable[[Path], Space] = space_of
     is_low: bool = False
     _unknown: bool = False

@@ -16,7 +16,6 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import anyio
 import anyio.to_thread
-import structlog
 from msgspec.structs import replace
 
 from runward.config.bundle import Scheme
@@ -27,6 +26,7 @@ from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.engine.deciding import FIRST_WAIT, LONGEST_WAIT
 from runward.daemon.engine.part import Part, Slices
 from runward.daemon.faults import point
+from runward.daemon.log import Log
 from runward.daemon.rundir.bundle_parts import PartMissing, PartsPlaced
 from runward.daemon.rundir.call_reading import CannotReadNow
 from runward.daemon.rundir.opening import Gone, Halted
@@ -131,7 +131,7 @@ class Bundles(Part):
     files: Files
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     go_on: Callable[[int], bool]
     """Called while files are read, with the number of bytes read; says whether to continue."""
     own_key: Callable[[Scheme], SecretKey]
@@ -541,7 +541,7 @@ class RestoredBundles(Part):
     bundles: Bundles
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     busy: Callable[[], bool]
     """Whether verdicts, or their journals, are on their way."""
     _trouble: str | None = None

@@ -15,13 +15,13 @@ from typing import ClassVar, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from runward.config.glob_rule import ANY_DEPTH
 from runward.config.own_events import FileChanged
 from runward.config.trigger import FILE_CHANGED
 from runward.daemon.engine.part import Part
 from runward.daemon.launch.worktree import place_of
+from runward.daemon.log import Log
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import chain_runs, triggers
 from runward.daemon.store.tables.table import Rows
@@ -211,7 +211,7 @@ class ChangedFiles(Part):
 
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     globs: Callable[[], Mapping[str, Sequence[str]]]
     """What chains name, each glob with the files of these chains."""
     tell: Tell

@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
-import structlog
-
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Part
+from runward.daemon.log import Log
 from runward.daemon.rundir.intents import INTENTS, IntentCursor, IntentsRead
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import intent_files, places, sessions, starts
@@ -78,7 +77,7 @@ class Intents(Part):
     files: Files
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     roots: Mapping[str, WatchedRoot]
     record: Record
     most_waiting: Callable[[], int]

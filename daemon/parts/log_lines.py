@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-import structlog
-
 from runward.daemon.engine.part import Done, Part
+from runward.daemon.log import Log
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import JobResult, events_head
 from runward.daemon.world.clock import Clock
@@ -84,9 +83,7 @@ def _line(effect: EndAttempt, event: Event, now: float) -> dict[str, object]:
     }
 
 
-def log_hashed_files(
-    log: structlog.typing.FilteringBoundLogger, clock: Clock, results: Sequence[JobResult], took: float
-) -> None:
+def log_hashed_files(log: Log, clock: Clock, results: Sequence[JobResult], took: float) -> None:
     """Log how many files these jobs hashed, and that it took `took` seconds."""
     files = [
         file
@@ -116,7 +113,7 @@ class ChainHead(Part):
 
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     _due_at: float | None = None
     """When to log it next (monotonic clock); None: at once."""
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
 import anyio
-import structlog
 
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.clock_steps import ClockSteps
 from runward.daemon.engine.part import Part
 from runward.daemon.engine.queue import StoreTrouble
 from runward.daemon.faults import point
+from runward.daemon.log import Log
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import HeldJob, held_jobs
 from runward.daemon.store.tables.notices import DELAY, INSERT, SETTLE, PendingNotice, pending, row_of
@@ -127,7 +127,7 @@ class Notices(Part):
     store: Store
     clock: Clock
     steps: ClockSteps
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     _trouble: str | None = None
     _next: float | None = None
     """When the next notice is due (Unix seconds); None where none is pending."""

@@ -9,13 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple
 
-import structlog
-
 from runward.config.settings import Settings
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Part, Slices
 from runward.daemon.engine.queue import Queue
+from runward.daemon.log import Log
 from runward.daemon.store import packing, pruning
 from runward.daemon.store.packing import FIRST_TO_PACK, PackPlace
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
@@ -46,7 +45,7 @@ class Packer(Part):
     store: Store
     queue: Queue
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     busy: Callable[[], bool]
     """Whether verdicts, or their journals, are on their way."""
     packed: int = 0
@@ -209,7 +208,7 @@ class Pruner(Part):
     files: Files
     queue: Queue
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     busy: Callable[[], bool]
     """Whether verdicts, or their journals, are on their way."""
     retention: float | None

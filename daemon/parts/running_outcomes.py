@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-import structlog
-
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Part
+from runward.daemon.log import Log
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import sessions
 from runward.daemon.watch.hints import Target
@@ -50,7 +49,7 @@ class RunningOutcomes(Part):
     files: Files
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     roots: Mapping[str, WatchedRoot]
     tell: Callable[[OutcomesChanged], None]
     _known: dict[Target, _Known] = field(default_factory=dict)

@@ -14,12 +14,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from runward.config.bundle import BundleRules
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Part, let_verdicts_pass
+from runward.daemon.log import Log
 from runward.daemon.parts.answering import Bundled
 from runward.daemon.parts.bundles import ToldActions
 from runward.daemon.parts.growing_replay import Changed, GrowingReplay, begin_replay
@@ -173,7 +173,7 @@ class RunningReplays(Part):
     files: Files
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     roots: Mapping[str, WatchedRoot]
     bundled: Bundled
     actions: ToldActions

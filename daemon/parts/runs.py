@@ -11,13 +11,13 @@ from typing import ClassVar, Final
 
 import anyio
 import anyio.to_thread
-import structlog
 from pydantic_core import to_json
 
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Delayed, Part, delayed
 from runward.daemon.faults import point
+from runward.daemon.log import Log
 from runward.daemon.processes.cancelling import WORD
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered
 from runward.daemon.rundir.opening import Gone
@@ -74,7 +74,7 @@ class Starts(Part):
     files: Files
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     begun: Callable[[StartRun], None] = lambda order: None
     """Called for each run that began: its directory is worth a look."""
     report: Callable[[StartEvent], None] = lambda event: None
@@ -263,7 +263,7 @@ class FreeSlots(Part):
 
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     limit: Callable[[], int]
     tell: Callable[[SlotOffered], None]
     _is_due: bool = True
@@ -310,7 +310,7 @@ class CancelOrders(Part):
     processes: Processes
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     answers: dict[int, EndOrdered | EndNotOrdered] = field(default_factory=dict)
     """The results of orders that could not be marked as carried out, by their events."""
     inherited: frozenset[int] = frozenset()
@@ -412,7 +412,7 @@ class Worktrees(Part):
     processes: Processes
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     _troubles: dict[str, str] = field(default_factory=dict)
 
     def degraded(self) -> list[str]:

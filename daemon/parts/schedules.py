@@ -6,9 +6,9 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from runward.daemon.engine.part import Part
+from runward.daemon.log import Log
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.triggers import all_standings
 from runward.daemon.world.clock import Clock
@@ -25,7 +25,7 @@ class Schedules(Part):
         self,
         store: Store,
         clock: Clock,
-        log: structlog.typing.FilteringBoundLogger,
+        log: Log,
         written: Callable[[], Mapping[str, str]],
         tell: Callable[[ScheduleChanged], None],
     ) -> None:

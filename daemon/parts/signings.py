@@ -12,7 +12,6 @@ from typing import ClassVar, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
-import structlog
 from pydantic_core import to_json
 
 from runward.config.bundle import Scheme
@@ -20,6 +19,7 @@ from runward.daemon.configuration.extras import NO_SIGNING
 from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.engine.part import Part
 from runward.daemon.faults import point
+from runward.daemon.log import Log
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.bundles import SIGNING_SETTLED, OwedSigning, owed_signings
@@ -60,7 +60,7 @@ class Signings(Part):
     files: Files
     store: Store
     clock: Clock
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     own_key: Callable[[Scheme], SecretKey]
     """Our key of this kind, which is made on first use. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
     trouble: str | None = None

@@ -5,7 +5,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -17,6 +16,7 @@ from runward.config.settings import Settings
 from runward.config.studio import StudioSettings
 from runward.daemon.disk.credentials import studio_key, use_code
 from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.log import Log
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.studio.attention_pages import AttentionPages
 from runward.daemon.studio.cards import OutcomePages
@@ -60,9 +60,7 @@ _ADDRESSES: Final = {
 _HEADINGS: Final = {404: "Not found", 405: "Not possible", 413: "Too large", 400: "Not understood"}
 
 
-def studio_app(
-    state: Path, settings: Callable[[], Settings], log: structlog.typing.FilteringBoundLogger
-) -> ASGIApp:
+def studio_app(state: Path, settings: Callable[[], Settings], log: Log) -> ASGIApp:
     """The application, behind its guard. `settings` are those in force at any moment."""
 
     async def log_in(request: Request) -> Response:

@@ -4,19 +4,22 @@ DESCRIPTOR is the socket that the daemon listens on. The process ends when nobod
 the daemon.
 """
 
+import json
 import os
 import socket
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from traceback import format_exception
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import structlog
 
 from runward.config.settings import Settings
+from runward.daemon.log import Log
 from runward.daemon.processes.client_gone import end_with_client
 
 if TYPE_CHECKING:
@@ -33,32 +36,31 @@ def main(state: str, descriptor: int) -> None:
     """Serve until nobody looks, or the daemon has ended."""
     end_with_client()  # before the libraries are imported, which takes longer than a stop may
     os.nice(_NICENESS)
-    log_to_stderr()
-    log = structlog.get_logger()
+    log = log_to_stderr()
     settings = _Reported(Path(state))
     with socket.socket(fileno=descriptor) as listening:
         anyio.run(partial(serve, Path(state), settings, listening, log, idle_s=IDLE_S))
 
 
-def log_to_stderr() -> None:
+def log_to_stderr() -> Log:
     """Warnings and errors, a line each."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper("iso"),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-        wrapper_class=structlog.make_filtering_bound_logger("warning"),
-    )
+    return Log(_write, "warning")
+
+
+def _write(event: dict[str, object]) -> None:
+    error = event.pop("exc_info", None)
+    event["timestamp"] = datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    if isinstance(error, BaseException):
+        event["exception"] = "".join(format_exception(error)).rstrip("\n")
+    sys.stderr.write(f"{json.dumps(event, default=repr)}\n")
+    sys.stderr.flush()
 
 
 async def serve(
     state: Path,
     settings: Callable[[], Settings],
     listening: socket.socket,
-    log: structlog.typing.FilteringBoundLogger,
+    log: Log,
     idle_s: float | None,
 ) -> None:
     """Serve on this socket until cancelled; with `idle_s`, until nobody has been connected for so many seconds."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
-import structlog
 from anyio.abc import TaskGroup
 
+from runward.daemon.log import Log
 from runward.daemon.watch.hints import ITSELF, Coverage, Hints, Target, Why
 from runward.daemon.watch.notifications import CannotWatch, Notifications, Watching
 from runward.daemon.watch.roots import WatchedRoot
@@ -28,7 +28,7 @@ class WatchKeeping:
     rounds: Rounds
     hints: Hints
     coverage: Coverage
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     stands: anyio.Event = field(default_factory=anyio.Event)
     _again: anyio.Event = field(default_factory=anyio.Event)
 

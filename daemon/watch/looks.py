@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-import structlog
-
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.inbox.requests import launch_in, launch_of
 from runward.daemon.inbox.spool import first_batch
+from runward.daemon.log import Log
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import places, sessions, starts
 from runward.daemon.store.tables.jobs import Job
@@ -111,7 +110,7 @@ class Looks:
     agents: AgentsInRuns
     hints: Hints
     coverage: Coverage
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     roots: dict[str, WatchedRoot]
     doubt: Callable[[Iterable[str]], None] = lambda names: None
     """Called with roots that may contain the files of a session that are missing elsewhere."""

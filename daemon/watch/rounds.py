@@ -14,9 +14,9 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 import anyio
-import structlog
 
 from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.log import Log
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import Listing, Standing, mark, trusted_mark
 from runward.daemon.store.transaction import CommitUnknown
@@ -180,7 +180,7 @@ class Rounds:
     clock: Clock
     hints: Hints
     coverage: Coverage
-    log: structlog.typing.FilteringBoundLogger
+    log: Log
     roots: dict[str, WatchedRoot]
     period: float
     watch_again: Callable[[], None]

@@ -12,7 +12,6 @@ from urllib.parse import parse_qsl
 
 import anyio
 import anyio.to_thread
-import structlog
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -21,6 +20,7 @@ from runward.config.chain import chain_of
 from runward.daemon.disk.credentials import KeyUnusable, secret_key
 from runward.daemon.inbox.approval_answers import LONGEST_NOTE, Answer, Decided, answer_request, decision
 from runward.daemon.inbox.spool import leave_request
+from runward.daemon.log import Log
 from runward.daemon.store.reading import StoreUnreadable, reading
 from runward.daemon.store.reading_chains import ApprovalRow, approvals_called
 from runward.daemon.store.tables.notices import PendingNotice
@@ -162,9 +162,7 @@ class _Form(NamedTuple):
 class ApprovalPages:
     """Shows approvals to those who hold their links, and takes their answers the way commands do."""
 
-    def __init__(
-        self, state: Path, links: Links, bodies: BodyReader, log: structlog.typing.FilteringBoundLogger
-    ) -> None:
+    def __init__(self, state: Path, links: Links, bodies: BodyReader, log: Log) -> None:
         self._state = state
         self._links = links
         self._bodies = bodies

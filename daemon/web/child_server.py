@@ -18,13 +18,13 @@ from typing import Final
 import anyio
 import anyio.abc
 import anyio.to_thread
-import structlog
 
 from runward.config.listening import TcpAddress
 from runward.config.settings import Settings
 from runward.config.studio import StudioSettings
 from runward.daemon.disk.credentials import STUDIO, KeyUnusable, own_name, studio_key
 from runward.daemon.disk.durable import make_durably, write_durably
+from runward.daemon.log import Log
 from runward.daemon.web.sockets import CannotListen, StudioReport, open_tcp
 from runward.daemon.world.starting import environment
 
@@ -45,9 +45,7 @@ class ChildServer:
     Its log is next to the daemon's own: what it writes to stderr.
     """
 
-    def __init__(
-        self, state: Path, name: str, module: str, log: structlog.typing.FilteringBoundLogger
-    ) -> None:
+    def __init__(self, state: Path, name: str, module: str, log: Log) -> None:
         self._state = state
         self._name = name
         self._module = module
@@ -133,9 +131,7 @@ _LOOK_S: Final = 60.0
 class StudioSocket:
     """Serves the Studio as the settings say at any moment. Whatever goes wrong with it, the daemon continues."""
 
-    def __init__(
-        self, state: Path, settings: Callable[[], Settings], log: structlog.typing.FilteringBoundLogger
-    ) -> None:
+    def __init__(self, state: Path, settings: Callable[[], Settings], log: Log) -> None:
         self._state = state
         self._settings = settings
         self._log = log

@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 import anyio
 import anyio.to_thread
-import structlog
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from runward.config.json_value import JsonValue
 from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
 from runward.daemon.inbox.spool import RequestTooLong, leave_request, occurrence_request
+from runward.daemon.log import Log
 from runward.daemon.web.server import BodyReader, BodyTooLong, Refusals
 from runward.handlers.foreign_json import NotJson, read_json
 
@@ -124,7 +124,7 @@ class GithubWebhook:
         state: Path,
         secret_file: Callable[[], str | None],
         bodies: BodyReader,
-        log: structlog.typing.FilteringBoundLogger,
+        log: Log,
     ) -> None:
         self._state = state
         self._secret_file = secret_file

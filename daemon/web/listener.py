@@ -7,7 +7,6 @@ from typing import Self
 
 import anyio
 import anyio.abc
-import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -18,6 +17,7 @@ from runward.config.listening import Http
 from runward.config.settings import Settings
 from runward.daemon.configuration.extras import why_not_over_http
 from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
+from runward.daemon.log import Log
 from runward.daemon.web.approvals import ApprovalPages, Links
 from runward.daemon.web.github import GithubWebhook
 from runward.daemon.web.mcp import McpGateway
@@ -33,7 +33,7 @@ class Web:
         state: Path,
         settings: Callable[[], Settings],
         links: Links,
-        log: structlog.typing.FilteringBoundLogger,
+        log: Log,
     ) -> None:
         bodies = BodyReader()
         self._github = GithubWebhook(state, lambda: settings().github_secret_file, bodies, log)
@@ -84,7 +84,7 @@ class Listener:
         state: Path,
         http: Http,
         settings: Callable[[], Settings],
-        log: structlog.typing.FilteringBoundLogger,
+        log: Log,
     ) -> None:
         _check_secret(settings().github_secret_file)
         without_tools = why_not_over_http(http)

@@ -12,13 +12,13 @@ from urllib.parse import quote
 import anyio
 import anyio.to_thread
 import h11
-import structlog
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from runward.config.listening import Http
 from runward.daemon.configuration.extras import NO_LIBRARY, has_library
 from runward.daemon.disk.credentials import principal_of_token
+from runward.daemon.log import Log
 from runward.daemon.web.child_server import ChildServer, NoServer
 from runward.daemon.web.server import BodyReader, BodyTooLong, Refusals, is_own_host, is_own_origin
 
@@ -99,9 +99,7 @@ SWITCHED_OFF: Final = "tools are not served here: http.mcp of the settings is fa
 class McpProcess:
     """Starts the server when somebody wants it, and starts another one when it has ended."""
 
-    def __init__(
-        self, state: Path, is_wanted: Callable[[], bool], log: structlog.typing.FilteringBoundLogger
-    ) -> None:
+    def __init__(self, state: Path, is_wanted: Callable[[], bool], log: Log) -> None:
         self._state = state
         self._is_wanted = is_wanted
         self._log = log
@@ -221,7 +219,7 @@ class McpGateway:
         state: Path,
         http: Callable[[], Http | None],
         bodies: BodyReader,
-        log: structlog.typing.FilteringBoundLogger,
+        log: Log,
     ) -> None:
         self._state = state
         self._http = http

@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.abc
 import h11
-import structlog
 import uvicorn
 from starlette.requests import Request
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from runward.daemon.log import Log
 from runward.daemon.web.sockets import BACKLOG, Opened
 
 CONNECTIONS: Final = 64
@@ -128,13 +128,14 @@ class _Server(uvicorn.Server):
 class _ToLog(logging.Handler):
     """uvicorn's own messages in the daemon's log; clients' mistakes are not warnings there."""
 
-    def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
+    def __init__(self, log: Log) -> None:
         super().__init__()
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.ERROR:
-            self._log.error("http.failed", why=record.getMessage().strip(), exc_info=record.exc_info)
+            error = record.exc_info[1] if record.exc_info else None
+            self._log.error("http.failed", why=record.getMessage().strip(), exc_info=error)
         else:
             self._log.debug("http.said", what=record.getMessage())
 
@@ -142,7 +143,7 @@ class _ToLog(logging.Handler):
 class WebServer:
     """Serves an application on open sockets until it is asked to stop."""
 
-    def __init__(self, opened: Opened, app: ASGIApp, log: structlog.typing.FilteringBoundLogger) -> None:
+    def __init__(self, opened: Opened, app: ASGIApp, log: Log) -> None:
         self._opened = opened
         _have_it_logged(log)
         config = uvicorn.Config(
@@ -188,7 +189,7 @@ class WebServer:
         self._server.should_exit = True
 
 
-def _have_it_logged(log: structlog.typing.FilteringBoundLogger) -> None:
+def _have_it_logged(log: Log) -> None:
     logger = logging.getLogger("uvicorn.error")
     logger.handlers[:] = [_ToLog(log)]
     logger.setLevel(logging.INFO)
@@ -286,7 +287,7 @@ _BETWEEN_S: Final = 1.0
 class Refusals:
     """The refusals of one path, logged as the event `name`."""
 
-    def __init__(self, log: structlog.typing.FilteringBoundLogger, name: str) -> None:
+    def __init__(self, log: Log, name: str) -> None:
         self._log = log
         self._name = name
         self._logged_at: float | None = None

@@ -6,7 +6,6 @@ the code that does it in the background a day after their end.
 
 import asyncio
 import json
-import logging
 import shutil
 import sqlite3
 import statistics
@@ -18,7 +17,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-import structlog
 from tests.bench.figure import Figure, Goal, of_ratio, of_samples
 from tests.bench.fixtures import finish, make, run_name
 from tests.bench.product import daemon
@@ -29,6 +27,7 @@ from tests.daemon.worker.in_process import daemon as daemon_in_process
 
 from runward.daemon.engine.queue import Queue
 from runward.daemon.host.upkeep import Upkeep
+from runward.daemon.log import Log
 from runward.daemon.parts.retention import ClockTrust, Packer, Pruner
 from runward.daemon.store.store import Checkpointer, Store, connect
 from runward.daemon.store.transaction import Statement
@@ -48,11 +47,7 @@ _COMMAND: Final = Goal("at most", 2.0)
 _START: Final = Goal("at most", 2.0)
 _WAIT: Final = Goal("at most", 100.0)
 _MEDIAN, _SLOWEST = Goal("at most", 1.5), Goal("at most", 3.0)
-_SILENT: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
-    structlog.PrintLogger(sys.stderr),
-    processors=[],
-    wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
-)
+_SILENT = Log(lambda line: None)
 
 
 class Later(SystemClock):

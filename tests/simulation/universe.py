@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, Final
 
-import structlog
 from tests.handlers.exchange.test_model import Act
 from tests.simulation.broken import Broken
 from tests.simulation.bundles import ShownReplays
@@ -30,6 +29,7 @@ from tests.simulation.worktrees import Worktrees
 from runward.config.root import Root
 from runward.config.settings import Scan, Settings
 from runward.daemon.disk.epoch import EpochPassed
+from runward.daemon.log import Log
 from runward.daemon.store.reading_bundles import LastTold, told_actions
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused
 from runward.handlers.calls import Told
@@ -153,19 +153,10 @@ class Universe:
             return self._actor
         return "agent" if self.timeline.happening else self.timeline.running.name
 
-    def logger(self, name: str) -> structlog.typing.FilteringBoundLogger:
+    def logger(self, name: str) -> Log:
         """A daemon's log, which goes into the trace."""
 
-        def keep(logger: object, method: str, event: Any) -> Any:
-            self._noted(name, method, dict(event))
-            raise structlog.DropEvent
-
-        logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
-            structlog.PrintLogger(),
-            processors=[keep],
-            wrapper_class=structlog.make_filtering_bound_logger(20),
-        )
-        return logger
+        return Log(lambda line: self._noted(name, str(line.pop("level")), line))
 
     def _noted(self, name: str, method: str, event: dict[str, object]) -> None:
         what = str(event.pop("event"))

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import anyio
 import pytest
-import structlog
 
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
@@ -17,6 +16,7 @@ from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.configuration.declared_files import named_chain
 from runward.daemon.configuration.settings_files import Look, look_at, wait_until_quiet
+from runward.daemon.log import Log
 
 T = TypeVar("T")
 HALF = "artifacts:\n  expected:\n    - {id: one, path: one.md}\n"
@@ -209,23 +209,23 @@ async def test_a_change_of_a_playbook_profile_or_chain_is_told_in_the_log(
     (tmp_path / "agents/a").mkdir()
     for file, text in zip(files, (WHOLE, WHOLE_PROFILE, WHOLE_CHAIN, "x"), strict=True):
         file.write_text(text)
-    with structlog.testing.capture_logs() as lines:
-        async with anyio.create_task_group() as tasks:
-            declarer = Declarer(settings)
-            checked = declarer.check
-            times = 0
+    lines: list[dict[str, object]] = []
+    async with anyio.create_task_group() as tasks:
+        declarer = Declarer(settings)
+        checked = declarer.check
+        times = 0
 
-            def check() -> None:
-                nonlocal times
-                checked()
-                times += 1
-                if times == 2:
-                    for file in files:
-                        file.write_text(file.read_text() + "\n")
-                if times == 4:
-                    anyio.from_thread.run_sync(tasks.cancel_scope.cancel)
+        def check() -> None:
+            nonlocal times
+            checked()
+            times += 1
+            if times == 2:
+                for file in files:
+                    file.write_text(file.read_text() + "\n")
+            if times == 4:
+                anyio.from_thread.run_sync(tasks.cancel_scope.cancel)
 
-            declarer.check = check  # type: ignore[method-assign]  # it is this test's own
-            tasks.start_soon(DeclarationCheck(declarer, structlog.get_logger()).run)
+        declarer.check = check  # type: ignore[method-assign]  # it is this test's own
+        tasks.start_soon(DeclarationCheck(declarer, Log(lines.append)).run)
     (line,) = [each for each in lines if each["event"] == "declaration.changed"]
     assert line["files"] == sorted(map(str, files[:3]))

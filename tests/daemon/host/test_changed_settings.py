@@ -7,7 +7,6 @@ from typing import cast
 
 import anyio
 import pytest
-import structlog
 
 from runward.config.problem import Parsed, Problem
 from runward.config.settings import Settings
@@ -17,6 +16,7 @@ from runward.daemon.configuration.settings_files import Look, SettingsFiles
 from runward.daemon.host import service
 from runward.daemon.host.service import Obedience
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
+from runward.daemon.log import Log
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.web.child_server import StudioSocket
 
@@ -73,8 +73,8 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> Settings:
     return found
 
 
-async def _obey(daemon: Daemon, settings: Settings, files: Written, looks: int) -> None:
-    """Have the daemon look this often after it has seen the last of the given looks."""
+async def _obey(daemon: Daemon, settings: Settings, files: Written, looks: int) -> list[dict[str, object]]:
+    """Have the daemon look this often after it has seen the last of the given looks; returns what it logs."""
     left = looks
 
     def counted(look: Look) -> Iterator[Look]:
@@ -98,13 +98,15 @@ async def _obey(daemon: Daemon, settings: Settings, files: Written, looks: int) 
 
     files.look = look  # type: ignore[method-assign]  # it is this test's own
     inotify = Inotify(Path("/nowhere"), 1, 1, 0.5, 1.0)
-    log = structlog.get_logger()
+    lines: list[dict[str, object]] = []
+    log = Log(lines.append)
     studio = StudioSocket(Path("/nowhere"), lambda: settings, log)
     obedience = Obedience(cast("Supervisor", daemon), Declarer(settings), None, studio, inotify, log, files)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(obedience.run)
         await over.wait()
         tasks.cancel_scope.cancel()
+    return lines
 
 
 def _look(number: int) -> Look:
@@ -143,8 +145,7 @@ async def test_settings_that_a_locked_store_could_not_take_are_not_blamed_on_the
     settings: Settings,
 ) -> None:
     files, daemon = Written([_look(2)], Parsed(settings)), Daemon(settings, 1, "database is locked")
-    with structlog.testing.capture_logs() as lines:
-        await _obey(daemon, settings, files, 12)
+    lines = await _obey(daemon, settings, files, 12)
     (refused,) = (line for line in lines if line["event"] == "settings.refused")
     fix = "end the program that holds runward.db (fuser runward.db names it)"
     assert daemon.store_fixes == [fix]

@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-import structlog
-from structlog.testing import CapturingLogger
 
 from runward.daemon.disk.file_systems import Space, space_of
 from runward.daemon.host.upkeep import Room
+from runward.daemon.log import Log
 
 MB = 1 << 20
 pytestmark = pytest.mark.anyio
@@ -19,9 +18,8 @@ class Disk:
     def __init__(self, total: int, free: int, limit: int) -> None:
         self.space: Space | OSError = Space(free, total)
         self.told: list[str | None] = []
-        self.log = CapturingLogger()
-        logger = structlog.wrap_logger(self.log, processors=[])
-        self.room = Room(Path("/state"), lambda: limit, self.told.append, logger, self._space)
+        self.lines: list[dict[str, object]] = []
+        self.room = Room(Path("/state"), lambda: limit, self.told.append, Log(self.lines.append), self._space)
 
     def _space(self, directory: Path) -> Space:
         assert directory == Path("/state")
@@ -30,7 +28,7 @@ class Disk:
         return self.space
 
     def events(self) -> list[str]:
-        return [str(call.kwargs["event"]) for call in self.log.calls]
+        return [str(line["event"]) for line in self.lines]
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,7 @@
 import sqlite3
 from dataclasses import dataclass, field
 
-import structlog
-from structlog.testing import CapturingLogger
-
+from runward.daemon import log
 from runward.daemon.host.upkeep import MANY_COMMITS, Upkeep
 
 
@@ -40,14 +38,14 @@ class Kept:
 
     store: Commits = field(default_factory=Commits)
     log: Log = field(default_factory=Log)
-    said: CapturingLogger = field(default_factory=CapturingLogger)
+    said: list[dict[str, object]] = field(default_factory=list)
     given_back: int = 0
 
     def give(self) -> None:
         self.given_back += 1
 
     def __post_init__(self) -> None:
-        logger = structlog.wrap_logger(self.said, processors=[])
+        logger = log.Log(self.said.append)
         self.upkeep = Upkeep(self.store, self.log, self.give, logger)  # type: ignore[arg-type] # stand-ins
 
 
@@ -97,7 +95,7 @@ async def test_a_disk_that_refuses_is_asked_again_and_said() -> None:
     kept = Kept(log=Log(is_long=True, refuses=True))
     kept.store.commits = 2
     await kept.upkeep.step()
-    assert [call.kwargs["why"] for call in kept.said.calls] == ["disk I/O error"]
+    assert [line["why"] for line in kept.said] == ["disk I/O error"]
     kept.log.refuses = False
     kept.store.commits = 4
     await kept.upkeep.step()

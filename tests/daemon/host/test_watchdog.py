@@ -13,13 +13,13 @@ from pathlib import Path
 import aiosqlite
 import anyio
 import pytest
-import structlog
 from tests.daemon.cli.calling import Place
 from tests.daemon.notified import NotifySocket
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.host import systemd
 from runward.daemon.host.systemd import LEAST_PATIENCE, Watchdog
+from runward.daemon.log import Log
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.watch import notifications
@@ -75,7 +75,7 @@ async def until(fact: Callable[[], bool]) -> None:
             await anyio.sleep(0.005)
 
 
-LOG: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(structlog.ReturnLogger())
+LOG = Log(lambda line: None)
 
 
 async def test_it_is_fed_while_store_and_watcher_get_on(

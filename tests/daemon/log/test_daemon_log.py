@@ -102,7 +102,7 @@ def _lines(tmp_path: Path) -> list[dict[str, object]]:
 def test_no_value_makes_a_line_raise_or_become_something_else_than_json(
     file: LogFile, tmp_path: Path, value: object
 ) -> None:
-    # structlog: a serialiser that raises does so inside the log call; the standard library writes NaN.
+    # A serialiser may raise inside the log call; the standard library's writes NaN.
     console = io.StringIO()
     log = open_log(Sinks(file, Terminal(console)))
     log.info("odd", value=value)
@@ -131,7 +131,7 @@ def test_control_characters_reach_no_terminal(file: LogFile) -> None:
 
 
 def test_a_traceback_shows_no_local_variables(file: LogFile, tmp_path: Path) -> None:
-    # structlog: `dict_tracebacks` writes every local variable into the log, secrets too.
+    # Local variables may be secrets.
     log = open_log(Sinks(file, None))
 
     def fails() -> None:
@@ -140,8 +140,8 @@ def test_a_traceback_shows_no_local_variables(file: LogFile, tmp_path: Path) -> 
 
     try:
         fails()
-    except RuntimeError:
-        log.critical("crashed", exc_info=True)
+    except RuntimeError as error:
+        log.critical("crashed", exc_info=error)
     text = (tmp_path / LOG).read_text()
     assert "open sesame" not in text
     assert "password" not in text
@@ -378,8 +378,8 @@ def test_an_exception_that_can_not_say_what_it_is_is_a_line_too(
 ) -> None:
     try:
         raise error
-    except Exception:
-        open_log(Sinks(file, None)).error("odd", exc_info=True)
+    except Exception as raised:
+        open_log(Sinks(file, None)).error("odd", exc_info=raised)
     (line,) = _lines(tmp_path)
     assert (line["event"], line["level"]) == ("odd", "error")
     assert "Unsayable" in json.dumps(line)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
+from runward.daemon.log import Log
 from runward.daemon.parts.changed_files import SETTLED, ChangedFiles
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
@@ -58,7 +58,7 @@ class Watched:
         clock: Any = self.clock
         self.directories = WatchedDirectories()
         self.files = ChangedFiles(
-            self.store, clock, structlog.get_logger(), lambda: self.named, self._tell, self.directories,
+            self.store, clock, Log(lambda line: None), lambda: self.named, self._tell, self.directories,
             self._watch_again, lambda: 60.0, str(self.place.parent / "state"),
         )  # fmt: skip
 

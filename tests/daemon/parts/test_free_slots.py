@@ -4,8 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import structlog
-
+from runward.daemon.log import Log
 from runward.daemon.parts.runs import FreeSlots
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
@@ -40,7 +39,7 @@ async def offers(path: Path, state: str) -> list[str]:
     told: list[SlotOffered] = []
     store = Store(await connect(path))
     try:
-        part = FreeSlots(store, SystemClock(), structlog.get_logger(), lambda: 2, told.append)
+        part = FreeSlots(store, SystemClock(), Log(lambda line: None), lambda: 2, told.append)
         assert await part.carry_out()
         assert not await part.carry_out(), "once is enough"
     finally:

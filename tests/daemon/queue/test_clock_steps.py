@@ -8,12 +8,12 @@ from typing import Any
 
 import anyio
 import pytest
-import structlog
 from tests.daemon.queue.test_queue import Desk, Tokens, done, start
 from tests.daemon.store.uncertain import Uncertain
 from tests.daemon.worker.in_process import StillClock
 
 from runward.daemon.engine.queue import Queue, StoreTrouble
+from runward.daemon.log import Log
 from runward.daemon.parts.notices import FIRST_PAUSE, Notices
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
@@ -224,7 +224,7 @@ async def test_a_notice_is_tried_again_after_its_pause_though_the_clock_was_step
     async with desk_of(tmp_path / "runward.db", clock) as desk:
         notice = SendNotice("nt_1", clock.now(), "session.failed", "s", "ops", "it failed", "")
         await desk.store.run([Statement(INSERT.sql, [row_of(notice)])], "notice")
-        log = structlog.get_logger()
+        log = Log(lambda line: None)
         notices = Notices(NobodyIsThere(), list, desk.store, clock, desk.queue.steps, log)
         clock.wall += step  # nobody has noted it yet
         assert await notices.carry_out()

@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 
 import httpx2
 import pytest
-import structlog
 from tests.daemon.cli.calling import Place
 from tests.daemon.cli.conftest import ended, place, recorded
 
@@ -20,6 +19,7 @@ from runward.config.settings import Settings
 from runward.config.studio import StudioSettings
 from runward.daemon.configuration.settings import load_settings
 from runward.daemon.disk.credentials import new_cookie, own_name, studio_key
+from runward.daemon.log import Log
 from runward.daemon.studio.app import studio_app
 from runward.daemon.studio.guard import COOKIE
 
@@ -67,7 +67,7 @@ class Studio:
         body: bytes = b"",
     ) -> Answer:
         """An answer; `host` is instead of the Studio's own name."""
-        app = studio_app(self.state, self.in_force, structlog.get_logger())
+        app = studio_app(self.state, self.in_force, Log(lambda line: None))
         name = host or f"{own_name(studio_key(self.state))}:8461"
         sent = {"host": name, **headers}
         if self.cookie is not None:

@@ -3,18 +3,17 @@
 import hashlib
 import hmac
 import json
-import logging
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import structlog
 from anyio.from_thread import start_blocking_portal
 
 from runward.config.listening import Github, Http, Webhooks
 from runward.config.settings import Settings
+from runward.daemon.log import Log
 from runward.daemon.web.listener import Listener
 
 SECRET = "it's a secret"
@@ -121,9 +120,7 @@ def served(directory: Path) -> Iterator[Served]:
     made.state.mkdir(mode=0o700)
     made.secret.write_text(f"{SECRET}\n")
     made.secret.chmod(0o600)
-    log: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
-        structlog.ReturnLogger(), wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
-    )
+    log = Log(lambda line: None)
     assert made.settings.http is not None
     with start_blocking_portal() as portal:
         http = made.settings.http

@@ -5,8 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from structlog.testing import CapturingLogger
 
+from runward.daemon.log import Log
 from runward.daemon.web import child_server, mcp
 from runward.daemon.web.child_server import MOST_LOG, NoServer
 from runward.daemon.web.mcp import McpProcess, NoAnswer
@@ -19,12 +19,12 @@ class Server:
         (state / "log").mkdir()
         self.now = 100.0
         self.errors = state / "log" / "mcp.log"
-        self.logged = CapturingLogger()
-        self.process = McpProcess(state, lambda: True, self.logged)
+        self.logged: list[dict[str, object]] = []
+        self.process = McpProcess(state, lambda: True, Log(self.logged.append))
 
     @property
     def starts(self) -> int:
-        return sum(call.args == ("mcp.started",) for call in self.logged.calls)
+        return sum(line["event"] == "mcp.started" for line in self.logged)
 
     async def is_asked(self) -> str | None:
         """Why there is no server to ask; None if there was one, which may have ended meanwhile."""

@@ -3,9 +3,7 @@
 Its clock stands still until a test moves it, and its processes are alive until a test says otherwise.
 """
 
-import logging
 import shutil
-import sys
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,13 +11,12 @@ from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 
-import structlog
-
 from runward.config.exchange import ExchangeRules
 from runward.config.root import Root
 from runward.config.settings import Settings
 from runward.daemon.host.assembly import World
 from runward.daemon.host.supervisor import Supervisor
+from runward.daemon.log import Log
 from runward.daemon.parts.actions_with_code import ActionsWithCode, Work, no_sandbox
 from runward.daemon.parts.answering import (
     NO_CHAINS,
@@ -53,11 +50,7 @@ from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, Reco
 from runward.handlers.model.sessions import RunProcesses
 from runward.handlers.sessions.over import Writer
 
-SILENT: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
-    structlog.PrintLogger(sys.stderr),
-    processors=[],
-    wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
-)
+SILENT = Log(lambda line: None)
 """A log for daemons whose record is looked at instead."""
 
 

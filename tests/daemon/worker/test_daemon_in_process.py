@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import structlog
 from msgspec.structs import replace
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
@@ -15,6 +14,7 @@ from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.daemon.engine.turn import StoppedInTrouble
 from runward.daemon.inbox.spool import dump_request, list_inbox, put
+from runward.daemon.log import Log
 from runward.daemon.store.batch import Batch
 from runward.daemon.world.files import Files
 from runward.handlers.model.contracts import Declarations
@@ -376,13 +376,14 @@ async def test_the_log_says_what_to_do_about_a_store_that_is_locked_or_whose_dis
 ) -> None:
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         worker = running.supervisor.assembly.worker
-        worker.log = structlog.get_logger()
+        lines: list[dict[str, object]] = []
+        worker.log = Log(lines.append)
         worker.stopping.set()
 
         async def fail() -> None:
             raise sqlite3.OperationalError(why)
 
         monkeypatch.setattr(worker.queue, "next_due", fail)
-        with structlog.testing.capture_logs() as lines, pytest.raises(StoppedInTrouble):
+        with pytest.raises(StoppedInTrouble):
             await worker.next_due()
     assert [(line["event"], line["why"], line["fix"]) for line in lines] == [("store.trouble", why, fix)]
