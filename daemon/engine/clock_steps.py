@@ -52,11 +52,7 @@ class ClockSteps:
         """Seconds by which the wall clock was ahead when that was noted last."""
 
     async def start(self) -> None:
-        """Continue from what the previous daemon noted.
-
-        After a reboot nobody knows how long the machine was off. A clock that shows less than before was set back by at
-        least that much; any other is believed.
-        """
+        """Continue from what the previous daemon noted."""
         ((boot, ahead, at),) = await self._store.read(_NOTED)
         now, current = self._read()
         if ahead is None or at is None:
@@ -76,13 +72,9 @@ class ClockSteps:
 
     @asynccontextmanager
     async def noted(self) -> AsyncIterator[float]:
-        """The wall time, after every waiting row was moved by the clock's step. No other step moves them meanwhile.
-
-        A daemon that is frozen here may continue with an old time. That is harmless, because the rows are from that
-        time, too.
-        """
+        """The wall time, after every waiting row was moved by the clock's step. No other step moves them meanwhile."""
         # Held until the caller's rows are written: otherwise a second step could move rows that carry a time
-        # from before it.
+        # from before it. A daemon that is frozen here may continue with an old time, but the rows are from then, too.
         async with self._one_at_a_time:
             now, ahead = self._read()
             if self._is_news(now, ahead):

@@ -170,7 +170,7 @@ class Comparison:
             self.log.info("journals.comparing", journals=len(self._sessions))
 
     async def _owe_again(self) -> None:
-        """Give the outbox the decided lines, and compare again: more may be gone since the damage was found."""
+        """Give the outbox the decided lines, and compare again."""
         decided = list(self._repaired)
         lines = await journal_lines.owed(self.store, {directory for directory, _ in decided})
         del self._repaired[: len(decided)]

@@ -368,7 +368,7 @@ class Outbox:
         """Sync what was written until now, then mark it done.
 
         With `gently`, sync a few files at a time and let verdicts go first in between, because their commits wait
-        behind our syncs. If very much is being written, that would never end. Then everything is synced at once.
+        behind our syncs. If very much is being written, everything is synced at once.
         """
         with anyio.CancelScope(shield=True):
             await self._mark_given_up()
@@ -440,7 +440,7 @@ class Outbox:
             self._delay(journal, waiting[0], why)
 
     async def _mark_given_up(self) -> None:
-        """Record which lines will never be written, before the lines after them are: their directory may come back."""
+        """Record which lines will never be written."""
         while self._given_up:
             part = self._given_up[:BATCH]
             marked = await self._mark([_given_up(line, why) for line, why in part])

@@ -346,8 +346,7 @@ class Queue:
         """Apply what was decided and complete the jobs under the claim's token.
 
         What is durable is added to `completed`, even if this raises `StoreTrouble`: the rest must be retried. Raises
-        `EpochRefused` if another daemon has taken over. What was decided while the clock was stepped is decided again:
-        its times may mix values from before and after the step.
+        `EpochRefused` if another daemon has taken over.
         """
         async with self._one_at_a_time, self.steps.noted():
             # The clock was stepped since the claim. What was decided may mix times from before and after the

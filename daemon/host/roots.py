@@ -46,8 +46,8 @@ class KnownRoots:
         wanted = {root.name: await self._as_wanted(root, first_seen[root.name]) for root in settings.roots}
         for name, root in wanted.items():
             root.grew_elsewhere = name in grown_elsewhere
-        self.roots.clear()
         # The same dictionary, because the daemon's other parts hold it.
+        self.roots.clear()
         self.roots.update(wanted)
         for cursor in open_cursors:
             known = self.roots.get(cursor.root)

@@ -90,7 +90,7 @@ async def serve(
 
 
 def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What ended the task group: the error that a successor took over, or else its first failure."""
+    """What ended the task group."""
     leaves: list[BaseException] = []
     for each in group.exceptions:
         leaves.append(_cause(each) if isinstance(each, BaseExceptionGroup) else each)

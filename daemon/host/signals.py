@@ -111,15 +111,13 @@ class Signals:
             if self._asked:
                 self._end_within(LEFT_BEHIND)
         for number in HEARD:
-            # Python restores the default, and a second SIGTERM would kill the process while it ends.
             # Python restores the default when it ends, and a second SIGTERM would then kill the process in
             # the middle.
             signal.signal(number, signal.SIG_IGN)
         self._wake()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """In the main thread: end the process if nothing has begun."""
-        # Nothing has begun, so there is nothing to end in order.
+        """In the main thread: end the process if nothing has begun that must be ended in order."""
         if not self._held and self._means_stop(number):
             sys.exit(0)
 

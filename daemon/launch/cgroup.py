@@ -116,10 +116,7 @@ class Cgroup:
 
 
 def end_run_in(path: str) -> int:
-    """Kill everything in the cgroup of a run, and remove it; returns how many processes that were.
-
-    A path counts only if it is a cgroup that a launcher made, and this process is not in it.
-    """
+    """Kill everything in the cgroup of a run, and remove it; returns how many processes that were."""
     try:
         is_of_a_run = (
             # The path comes from a run's record. It may name only a cgroup that a launcher made, below the
@@ -207,7 +204,7 @@ def make_scope(name: str, held: Held, environment: Mapping[str, str]) -> Cgroup:
 
 
 def _check_bus(environment: Mapping[str, str]) -> None:
-    """The user's own bus, or none: under sudo the variable may still name another user's."""
+    """Raises ContainmentUnavailable if there is no bus of this user."""
     bus = os.path.join(environment.get("XDG_RUNTIME_DIR", ""), "bus")
     try:
         # Under sudo, the variable may still name another user's bus.

@@ -123,16 +123,14 @@ def new_name(now: float) -> str:
 def make_run_directory(root: str, name: str) -> RunDirectory:
     """Makes `root/name`, durably, for its owner only. Raises FileExistsError if it exists.
 
-    It is made under its own name, not renamed into place. Only mkdir(2) refuses every existing name (a rename replaces
-    an empty directory). A watcher needs the time before `run.json` to set its watch there. And a directory without
-    `run.json`, which appears whole, is not a session yet.
+    It is not a session until `run.json` appears in it, whole.
     """
     path = os.path.join(root, name)
     umask = os.umask(0o077)  # for the parent directories of a new root, too
     try:
         os.makedirs(root, exist_ok=True)
-        # Made under its own name and not renamed into place: only mkdir(2) refuses every existing name, and a
-        # watcher needs the time before `run.json` to set its watch there.
+        # Made under its own name and not renamed into place: only mkdir(2) refuses every existing name (a rename
+        # replaces an empty directory), and a watcher needs the time before `run.json` to set its watch there.
         os.mkdir(path)
     finally:
         os.umask(umask)

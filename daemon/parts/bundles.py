@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
-from typing import ClassVar, Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -109,7 +109,7 @@ class Settled(NamedTuple):
     aside: tuple[str, ...] = ()
 
 
-_Placing: TypeAlias = "PartsPlaced | str | NoDraft | Unreadable"
+Placing: TypeAlias = "PartsPlaced | str | NoDraft | Unreadable"
 """`str`: why the parts can never be placed. `NoDraft`: their directory refuses them."""
 
 
@@ -166,14 +166,7 @@ class Bundles(Part):
         order = asked.order
         # An earlier try may have left one. It would be sealed over parts that are written anew now.
         self._bodies.pop((order.key, order.attempt), None)
-        try:
-            made = self._make(order)
-        except CannotReadNow as error:
-            return Unreadable(str(error))
-        except OSError as error:
-            return Unreadable(error.strerror or str(error))
-        except (sqlite3.Error, StoreUnreadable) as error:
-            return Unreadable(f"its actions in the exchange can't be read: {error}")
+        made = _tried(self._make, order)
         if isinstance(made, Gone):
             return NoDraft(GONE)
         if not isinstance(made, Made):
@@ -204,7 +197,7 @@ class Bundles(Part):
     def _replayed(
         self, order: BundleOrder, is_again: bool
     ) -> tuple[Replay, BundlePart | NoDraft | Unreadable | Gone]:
-        """Write the replay. What was shown while the session ran stays its beginning."""
+        """Write the replay."""
         name, grown = part_name(REPLAY, order.attempt), order.grown
         replay = Replay(order)
         beginning = _Beginning(0 if grown is None else grown.length)
@@ -341,7 +334,7 @@ class Bundles(Part):
                 async with self.placing:
                     # A thread can't be cancelled, and which parts got their names must be known.
                     with anyio.CancelScope(shield=True):
-                        answer = await anyio.to_thread.run_sync(self._place, bundle)
+                        answer = await anyio.to_thread.run_sync(self._settled, self._place_all, bundle)
                 if isinstance(answer, Unreadable):
                     self._say_trouble(bundle, answer.why)
                     continue
@@ -363,16 +356,12 @@ class Bundles(Part):
             return False
         return bool(unplaced)
 
-    def _place(self, bundle: UnplacedBundle) -> Settled | Unreadable:
-        """Give the parts their names, once they exist."""
-        return self._settled(self._place_all, bundle)
-
     def place_missing(self, bundle: UnplacedBundle) -> Settled | Unreadable:
         """Make the missing parts of a bundle that was in place. Runs in a thread."""
         return self._settled(self._place_missing, bundle)
 
     def _settled(
-        self, place: Callable[[UnplacedBundle], _Placing], bundle: UnplacedBundle
+        self, place: Callable[[UnplacedBundle], Placing], bundle: UnplacedBundle
     ) -> Settled | Unreadable:
         """Place the parts: in our state directory if their own refuses them, because the run may have seen to that."""
         answer, moved = self._trying(place, bundle), None
@@ -393,19 +382,13 @@ class Bundles(Part):
             case _:
                 return Unreadable(answer.why)
 
-    def _trying(self, place: Callable[[UnplacedBundle], _Placing], bundle: UnplacedBundle) -> _Placing:
+    def _trying(self, place: Callable[[UnplacedBundle], Placing], bundle: UnplacedBundle) -> Placing:
         try:
-            return place(bundle)
+            return _tried(place, bundle)
         except Halted:
             return Unreadable(STOPS)
-        except CannotReadNow as error:
-            return Unreadable(str(error))
-        except OSError as error:
-            return Unreadable(error.strerror or str(error))
-        except (sqlite3.Error, StoreUnreadable) as error:
-            return Unreadable(f"its actions in the exchange can't be read: {error}")
 
-    def _place_all(self, bundle: UnplacedBundle) -> _Placing:
+    def _place_all(self, bundle: UnplacedBundle) -> Placing:
         self.files.check_epoch(self.store.epoch)
         answer = self.files.place_parts(bundle.directory, bundle.parts)
         # The run may have removed a draft. It is made again from the recorded order, and counts only if it is
@@ -415,11 +398,9 @@ class Bundles(Part):
             if not isinstance(made, list):
                 return made
             answer = self.files.place_parts(bundle.directory, made)
-        if isinstance(answer, PartMissing):
-            return Unreadable(f"{answer.name} was removed while it was put in place")
-        return GONE if isinstance(answer, Gone) else answer
+        return _placed(answer)
 
-    def _place_missing(self, bundle: UnplacedBundle) -> _Placing:
+    def _place_missing(self, bundle: UnplacedBundle) -> Placing:
         self.files.check_epoch(self.store.epoch)
         missing = self.files.missing_parts(bundle.directory, [part.name for part in bundle.parts])
         if isinstance(missing, Gone):
@@ -432,9 +413,7 @@ class Bundles(Part):
         # What has the name of a part stays: it may be a receipt that was signed later.
         answer = self.files.place_parts(bundle.directory, [part for part in made if part.name in missing])
         self.files.clear_parts(bundle.directory, [part.name for part in made])
-        if isinstance(answer, PartMissing):
-            return Unreadable(f"{answer.name} was removed while it was put in place")
-        return GONE if isinstance(answer, Gone) else answer
+        return _placed(answer)
 
     def _make_again(self, bundle: UnplacedBundle) -> list[BundlePart] | str | NoDraft | Unreadable:
         """Make the parts of a recorded bundle again, or return why they can't be identical."""
@@ -481,6 +460,28 @@ class Bundles(Part):
     def _say_trouble(self, bundle: UnplacedBundle, why: str) -> None:
         self.trouble = f"{bundle.directory}: {why}"
         self.log.warning("bundle.delayed", session=bundle.key, why=why)
+
+
+Asked = TypeVar("Asked")
+Result = TypeVar("Result")
+
+
+def _tried(make: Callable[[Asked], Result], asked: Asked) -> Result | Unreadable:
+    """What is made, or why that can't be done now."""
+    try:
+        return make(asked)
+    except CannotReadNow as error:
+        return Unreadable(str(error))
+    except OSError as error:
+        return Unreadable(error.strerror or str(error))
+    except (sqlite3.Error, StoreUnreadable) as error:
+        return Unreadable(f"its actions in the exchange can't be read: {error}")
+
+
+def _placed(answer: PartsPlaced | PartMissing | NoDraft | Unreadable | Gone) -> Placing:
+    if isinstance(answer, PartMissing):
+        return Unreadable(f"{answer.name} was removed while it was put in place")
+    return GONE if isinstance(answer, Gone) else answer
 
 
 def _why(refused: NoDraft | Unreadable | Gone) -> NoDraft | str:

@@ -183,7 +183,7 @@ class _Change(NamedTuple):
 
     @classmethod
     def of(cls, path: str, seen: float) -> "_Change":
-        """The kernel's time of the last change counts, which the writer of a file can't set. A removed file has none."""
+        """The change of this file. For a removed one, the time is when that was seen."""
         try:
             # The kernel's time of the last change counts, which the writer of a file can't set.
             changed = os.lstat(path).st_ctime

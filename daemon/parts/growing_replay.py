@@ -101,7 +101,7 @@ class GrowingReplay:
         self.last = others.last
 
     def _step(self, before: tuple[Step, ...], others: int) -> None:
-        """Note how far this step rendered, to repeat it after a restart. Steps without new actions are merged."""
+        """Note how far this step rendered, to repeat it after a restart."""
         # Steps without new actions are merged, or a long session would keep one for each look.
         earlier = [step.others for step in (Step(0, 0), *before)][-2:]
         kept = before[:-1] if earlier == [others, others] else (*before[:-1], *map(_bare, before[-1:]))

@@ -184,7 +184,7 @@ class Starts(Part):
         return isinstance(sight, Gone) or (isinstance(sight, Sight) and not sight.signatures)
 
     def _fail(self, key: str, session: str, why: str) -> None:
-        """Report once that this start is hopeless. If a crash prevents recording it, a successor reports again."""
+        """Report once that this start is hopeless."""
         if key not in self._failed:
             # In memory only: if a crash prevents recording it, a successor reports again, under the same key.
             self._failed.add(key)

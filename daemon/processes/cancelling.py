@@ -21,11 +21,9 @@ def order_text(said_by: str, reason: str) -> str:
 
 
 def read_word(directory: int) -> str | None:
-    """The order that was left in the run directory behind a descriptor; None if none can be read.
-
-    The command may have put anything there: a link, a FIFO, a giant, nonsense.
-    """
-    # O_NONBLOCK, because the command may have put a FIFO there, at which the launcher would wait forever.
+    """The order that was left in the run directory behind a descriptor; None if none can be read."""
+    # The command may have put anything there: a link, a giant, nonsense, or a FIFO, at which the launcher would wait
+    # forever without O_NONBLOCK.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         descriptor = os.open(WORD, flags, dir_fd=directory)

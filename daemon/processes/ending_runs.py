@@ -167,8 +167,7 @@ def end_tree(processes: RunProcesses, directory: str) -> EndOrdered | EndNotOrde
     """Kill all processes of a run whose launcher did not end it. Raises OSError where the machine refuses for now.
 
     A process belongs to the run if it descends from one of the two recorded, or has the run's directory in its
-    environment, which the launcher gave it and its children inherit. Each is held by a descriptor and stopped, and the
-    search is repeated until it finds nobody new, for stopped processes fork no more. Then all are killed.
+    environment, which the launcher gave it and its children inherit. Each is held by a descriptor.
     """
     held: dict[int, int] = {}
     give_up = time.monotonic() + _PATIENCE
@@ -227,14 +226,14 @@ def _stop_more(held: dict[int, int], directory: str) -> bool:
 
 
 def _take(held: dict[int, int], pid: int, parent: int, directory: str) -> bool:
-    """Hold one more, if it is still the process that was found: its number may be another's by now."""
+    """Hold one more; returns whether it still belongs to the run."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return False
     try:
-        # With the descriptor in hand: it is still the process that was found, or it belongs to the run in its
-        # own right.
+        # With the descriptor in hand, because the number may have become another's: it is still the process that was
+        # found, or it belongs to the run in its own right.
         still = read_stat(pid).parent == parent or _says(pid, directory)
     except (FileNotFoundError, ProcessLookupError):
         still = False

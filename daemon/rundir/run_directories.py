@@ -191,7 +191,7 @@ def _no_directory(root: str, error: OSError) -> Unreadable | Gone:
 
 
 def gone(root: str) -> Gone | Unreadable:
-    """What a missing file means: it counts as removed only if its root can be reached."""
+    """What a missing file means."""
     try:
         # A root that can't be reached looks as if all its runs had been removed.
         os.stat(root)

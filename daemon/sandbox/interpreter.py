@@ -145,7 +145,7 @@ def _copied(original: Interpreter) -> Interpreter:
 
 
 def _make(copy: Path, original: Interpreter) -> None:
-    """Make the copy whole or not at all: it gets its name when it is complete."""
+    """Make the copy whole or not at all."""
     made = Path(tempfile.mkdtemp(prefix=".making-", dir=copy.parent))
     try:
         for place, inside in original.places:

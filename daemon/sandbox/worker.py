@@ -17,7 +17,6 @@ import resource
 import signal
 import sys
 from _thread import allocate_lock
-from collections.abc import Callable
 from importlib import import_module
 from opcode import opmap
 from types import CodeType, SimpleNamespace
@@ -209,8 +208,8 @@ def _install(program: bytes) -> None:
     held = ctypes.create_string_buffer(program, len(program))
     described = _Program(len(program) // 8, ctypes.cast(held, ctypes.c_void_p))
     refusal = "the kernel accepts no system call filter"
-    _have(refusal, prctl, _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    _have(refusal, prctl, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(described), 0, 0)
+    _check(prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), refusal)
+    _check(prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(described), 0, 0), refusal)
 
 
 def _restrict(ruleset: int) -> None:
@@ -218,16 +217,16 @@ def _restrict(ruleset: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     this = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     refusal = "the kernel accepts no Landlock ruleset"
-    _have(refusal, libc.prctl, _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    _have(refusal, libc.capset, ctypes.byref(this), ctypes.byref((ctypes.c_uint32 * 6)()))
-    _have(refusal, libc.prctl, _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    _have(refusal, libc.syscall, _LANDLOCK_RESTRICT_SELF, ruleset, 0)
+    _check(libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), refusal)
+    _check(libc.capset(ctypes.byref(this), ctypes.byref((ctypes.c_uint32 * 6)())), refusal)
+    _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), refusal)
+    _check(libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0), refusal)
     os.close(ruleset)
 
 
-def _have(refusal: str, act: Callable[..., int], *words: object) -> None:
-    """Make a system call. Raises a plain `OSError`, never a subclass, so that its line always begins the same way."""
-    if act(*words) != 0:
+def _check(returned: int, refusal: str) -> None:
+    """Raise if a system call failed: a plain `OSError`, never a subclass, so that its line always begins the same way."""
+    if returned != 0:
         raise OSError(f"{refusal}: {os.strerror(ctypes.get_errno())}")
 
 

@@ -446,7 +446,7 @@ class Worker:
                 output += piece
 
     def _reply(self, line: bytes, bounds: _Bounds, calls: Calls) -> None:
-        """Answer a call. Meanwhile all threads of the code are stopped, so it uses no CPU time unwatched."""
+        """Answer a call."""
         # All its threads stand still while the daemon works out the answer, so no CPU time passes unwatched.
         signal_to(self._inner, signal.SIGSTOP)
         try:
@@ -469,10 +469,7 @@ class Worker:
         return None
 
     def _cpu_so_far(self) -> float:
-        """The CPU seconds of the job; after its death, those of the last check.
-
-        They count even if what isolates it was killed: then the kernel doesn't add them up at the end.
-        """
+        """The CPU seconds of the job; after its death, those of the last check."""
         try:
             # Remembered at each look: if what isolates it is killed first, the kernel doesn't add the time up
             # at the end.

@@ -141,9 +141,8 @@ class Looker:
     ) -> list[Looked]:
         """Look at each hinted directory whose root is still watched.
 
-        `launches` returns what launchers recorded, by session key. It is called after the files were read: a launcher
-        records its launch before the command can write any. `lacking` is what verdicts of a moment ago found missing,
-        by session key.
+        `launches` returns what launchers recorded, `lacking` what verdicts of a moment ago found missing; both by
+        session key.
         """
         looks: list[Looked] = []
         watched = [each for each in hints if each[0][0] in roots]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from runward.daemon.disk.in_thread import in_thread
@@ -136,9 +137,8 @@ class Looks:
         launched = await starts.last_launches(self.store, [f"{_OF_NATIVE}{name}" for name in names])
         over = [f"{_OF_NATIVE}{root}/{name}" for (root, name), why in hints if why & Why.AGAIN]
         late = await sessions.lacking_of(self.store, over) if over else NOTHING_LACKS
-        looked, is_long, waits = await in_thread(
-            self._look_at, hints, remembered, launched, most_requests, late
-        )
+        look = partial(self._look_at, hints, remembered, launched, most_requests, lacking=late)
+        looked, is_long, waits = await in_thread(look)
         # A cursor that can't be read must not end the run or hide it: the look begins again, from what the
         # store has recorded.
         if any(look.is_forgotten for look in looked):

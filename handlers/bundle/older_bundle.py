@@ -10,7 +10,7 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.canonical import hash_of
-from runward.handlers.bundle.replay_lines import Event, is_header, moment_of
+from runward.handlers.bundle.replay_lines import Event, datetime_of, is_header
 
 VERSION: Final = "1.0"
 _PREFIX: Final = "replay_"
@@ -34,7 +34,7 @@ class NotABundle(ValueError):
 def to_bundle(events: list[Event]) -> dict[str, JsonValue]:
     """The older bundle of a replay. Fields that the replay does not fill are null."""
     entries = [event for event in events if not is_header(event)]
-    moments = [moment for event in entries if (moment := moment_of(event.get("t"))) is not None]
+    moments = [moment for event in entries if (moment := datetime_of(event.get("t"))) is not None]
     began = moments[0] if moments else None
     timeline: list[JsonValue] = []
     tools: dict[str, JsonValue] = {}
@@ -44,7 +44,7 @@ def to_bundle(events: list[Event]) -> dict[str, JsonValue]:
     for event in entries:
         name, identifier = event.get("event"), event.get("id")
         session_id = event.get("session_id") if name == "SessionStart" and session_id is None else session_id
-        moment = moment_of(event.get("t"))
+        moment = datetime_of(event.get("t"))
         if moment is not None and began is not None:
             latest = max(0, round((moment - began).total_seconds() * 1000))
         entry: dict[str, JsonValue] = {"t": latest, "type": _TYPES.get(str(name), str(name))}
@@ -102,7 +102,7 @@ class _Told:
     """Events made from entries whose data is the older program's own."""
 
     def __init__(self, bundle: dict[str, JsonValue]) -> None:
-        self._began = moment_of(bundle.get("created_at"))
+        self._began = datetime_of(bundle.get("created_at"))
         self._id = bundle.get("id")
         self._calls = 0
         self._open: deque[str] = deque()

@@ -20,7 +20,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import quoted
 from runward.handlers.bundle.canonical import FORMS, Form, hash_of
 from runward.handlers.bundle.parts import REPLAY, SUMMARY
-from runward.handlers.bundle.replay_lines import is_number, is_whole, moment_of
+from runward.handlers.bundle.replay_lines import datetime_of, is_number, is_whole
 
 _ORDER: Final = (*SEED_FIELDS[:-1], *ADDED_FIELDS, "signature")
 _OUTSIDE_THE_HASH: Final = frozenset({"receipt_hash", "signature"})
@@ -135,7 +135,7 @@ _EVENT_HASH: Final = _Rule(
     lambda value: is_hash(value) or is_hash(f"sha256:{value}"),
     "the hash of an event: 64 lower-case hexadecimal digits",
 )
-_TIME: Final = _Rule(lambda value: moment_of(value) is not None, "a time in ISO 8601")
+_TIME: Final = _Rule(lambda value: datetime_of(value) is not None, "a time in ISO 8601")
 _NUMBER: Final = _Rule(lambda value: is_number(value), "a number")
 _WHOLE: Final = _Rule(lambda value: is_whole(value), "a whole number")
 _COUNT: Final = _Rule(lambda value: is_whole(value) and value >= 0, "a whole number that is not negative")

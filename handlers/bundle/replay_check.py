@@ -18,7 +18,14 @@ from runward.handlers.bundle.canonical import (
     piece_of,
 )
 from runward.handlers.bundle.parts import REPLAY
-from runward.handlers.bundle.replay_lines import Event, ReplayLine, is_header, is_number, is_whole, moment_of
+from runward.handlers.bundle.replay_lines import (
+    Event,
+    ReplayLine,
+    datetime_of,
+    is_header,
+    is_number,
+    is_whole,
+)
 from runward.handlers.bundle.shown import is_cut, is_redacted
 
 
@@ -183,7 +190,7 @@ class ReplayCheck:
             read(number, event)
 
     def _time(self, number: int, event: Event) -> None:
-        at = moment_of(event.get("t"))
+        at = datetime_of(event.get("t"))
         if at is None:
             return
         # These lines have the time of the verdict. What the run left behind, such as its intents, may be carried out

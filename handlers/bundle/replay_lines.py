@@ -95,7 +95,7 @@ _MOMENT: Final = re.compile(
 )
 
 
-def moment_of(text: JsonValue) -> datetime | None:
+def datetime_of(text: JsonValue) -> datetime | None:
     """The time that a text names, to the microsecond; without an offset it is UTC. None if it names no time."""
     if not isinstance(text, str) or len(text) > 64:
         return None

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.canonical import NotCanonical, canonical, parse
-from runward.handlers.bundle.replay_lines import Event, ReplayLine, is_header, moment_of
+from runward.handlers.bundle.replay_lines import Event, ReplayLine, datetime_of, is_header
 
 LONGEST_SHOWN: Final = 2000
 """Characters of an event that are shown; `--json` prints all of it."""
@@ -35,7 +35,7 @@ class ReplayView:
             return ShownEvent(line.number, None, f"line {line.number}: {line.problem}")
         if line.event is None:
             return None
-        moment = moment_of(line.event.get("t"))
+        moment = datetime_of(line.event.get("t"))
         if moment is not None and self._began is None:
             self._began = moment
         at = None if moment is None or self._began is None else (moment - self._began).total_seconds()

@@ -14,7 +14,7 @@ from runward.config.bundle import Scheme
 from runward.config.bundle_schema import RECEIPT
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.receipt import is_hash
-from runward.handlers.bundle.replay_lines import moment_of
+from runward.handlers.bundle.replay_lines import datetime_of
 from runward.handlers.bundle.verify import SignatureState
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def nostr_id(fields: dict[str, JsonValue], public: str) -> bytes:
 
 
 def _nostr_parts(fields: dict[str, JsonValue]) -> tuple[int, list[JsonValue], str]:
-    completed = moment_of(fields.get("completed_at"))
+    completed = datetime_of(fields.get("completed_at"))
     session_id = fields.get("session_id")
     if completed is None:
         raise NotSignable("the receipt has no `completed_at`")

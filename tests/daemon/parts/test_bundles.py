@@ -20,7 +20,7 @@ from runward.config.bundle import BundleRules
 from runward.daemon import faults
 from runward.daemon.backup import have_parts_looked_for
 from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
-from runward.daemon.parts.bundles import REFUSED_FOR, Bundles, Settled
+from runward.daemon.parts.bundles import REFUSED_FOR, Bundles, Placing
 from runward.daemon.rundir import call_reading
 from runward.daemon.store.tables.bundles import UnplacedBundle
 from runward.daemon.store.tables.jobs import JobResult
@@ -140,13 +140,13 @@ async def test_a_bundle_waits_while_its_sessions_files_can_not_be_read(
 async def test_bundles_that_are_refused_hold_no_others_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Bundles._place
+    place = Bundles._place_all
     refused = {f"native:runs/run-{number}" for number in range(3)}
 
-    def refusing(bundles: Bundles, bundle: UnplacedBundle) -> Settled | Unreadable:
+    def refusing(bundles: Bundles, bundle: UnplacedBundle) -> Placing:
         return Unreadable("it is away") if bundle.key in refused else place(bundles, bundle)
 
-    monkeypatch.setattr(Bundles, "_place", refusing)
+    monkeypatch.setattr(Bundles, "_place_all", refusing)
     monkeypatch.setattr("runward.daemon.parts.bundles.BATCH", 2)
     waiting = "select session_key from receipts where placed_at is null order by seq"
     async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
