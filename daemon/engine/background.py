@@ -21,8 +21,8 @@ from runward.daemon.engine.part import is_due_first
 from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.log import Log
 from runward.daemon.rundir.opening import Halted
+from runward.daemon.store.batch import Job, JobResult, put_back
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.world.clock import Clock
 from runward.handlers.model.events import OfFiles
 

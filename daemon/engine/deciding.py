@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
 from runward.daemon.rundir.opening import Halted
-from runward.daemon.store.tables.jobs import Job, JobResult, put_back
+from runward.daemon.store.batch import Job, JobResult, put_back
 from runward.daemon.store.tables.table import Fold
 from runward.daemon.world.clock import Clock
 from runward.handlers import route

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 import anyio
 
 from runward.config.settings import Settings
-from runward.daemon.store.tables.jobs import Job, JobResult
+from runward.daemon.store.batch import Job, JobResult
 from runward.daemon.world.clock import Clock
 from runward.handlers.model.effects import Effect
 

@@ -17,11 +17,11 @@ import anyio
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.clock_steps import ClockSteps
 from runward.daemon.store import packing, pruning
-from runward.daemon.store.batch import Batch, Observation
+from runward.daemon.store.batch import Batch, Job, JobResult, Observation, put_back
 from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import jobs
-from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.daemon.world.clock import Clock, Randomness
 from runward.handlers.model.effects import Emit
@@ -275,12 +275,12 @@ class Queue:
         def add() -> None:
             for each in observed:
                 for event in each.events:
-                    batch.add_event(event, token, blocked)
+                    jobs.add_event(batch, event, token, blocked)
                 for rows in each.rows:
                     batch.add(rows)
 
         await _gently(add, sum(len(each.events) for each in observed))
-        statements = batch.statements()
+        statements = tables.statements(batch)
         if due:
             # Exact: if one of them isn't waiting any more, the whole transaction is undone, and nothing is
             # worked on twice.
@@ -362,11 +362,11 @@ class Queue:
 
         def add() -> None:
             for result in results:
-                batch.add_result(result, token)
+                tables.add_result(batch, result, token)
 
         await _gently(add, len(results))
         try:
-            await self._attempt(batch.statements(), "apply", lambda: self._was_applied(results, token))
+            await self._attempt(tables.statements(batch), "apply", lambda: self._was_applied(results, token))
         except EpochRefused:
             raise
         except REFUSALS as error:

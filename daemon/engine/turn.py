@@ -20,10 +20,9 @@ from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.inbox.requests import kept_with, load_request
 from runward.daemon.inbox.spool import InboxFile, first_batch
 from runward.daemon.log import Log
-from runward.daemon.store.batch import Observation
+from runward.daemon.store.batch import JobResult, Observation
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import jobs
-from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.store.transaction import fix_of_trouble
 from runward.daemon.watch.hints import Hint, Hints
 from runward.daemon.watch.looks import Looks

@@ -51,10 +51,9 @@ from runward.daemon.parts.schedules import Schedules
 from runward.daemon.parts.signings import Signings
 from runward.daemon.sandbox.isolated import KilledWorkers
 from runward.daemon.store import journals
-from runward.daemon.store.batch import Observation
+from runward.daemon.store.batch import Observation, Rows
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import journal_lines
-from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.following import Follower
 from runward.daemon.watch.hints import Coverage, Hints, Target, Why
 from runward.daemon.watch.keeping import Exits, WatchKeeping

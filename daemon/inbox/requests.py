@@ -10,8 +10,8 @@ from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.spool import InboxFile
+from runward.daemon.store.batch import Rows
 from runward.daemon.store.tables import starts
-from runward.daemon.store.tables.table import Rows
 from runward.handlers.contracts.snapshots import snapshot_from_run
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import seconds_in, text_in

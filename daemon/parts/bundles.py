@@ -30,12 +30,12 @@ from runward.daemon.log import Log
 from runward.daemon.rundir.bundle_parts import PartMissing, PartsPlaced
 from runward.daemon.rundir.call_reading import CannotReadNow
 from runward.daemon.rundir.opening import Gone, Halted
+from runward.daemon.store.batch import JobResult
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.reading_bundles import NOTHING, LastTold
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import bundles
 from runward.daemon.store.tables.bundles import UnplacedBundle
-from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files

@@ -22,9 +22,9 @@ from runward.config.trigger import FILE_CHANGED
 from runward.daemon.engine.part import Part
 from runward.daemon.launch.worktree import place_of
 from runward.daemon.log import Log
+from runward.daemon.store.batch import Rows
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import chain_runs, triggers
-from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.notifications import WatchedDirectories
 from runward.daemon.world.clock import Clock
 from runward.handlers.layouts.places import is_storable

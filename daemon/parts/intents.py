@@ -18,9 +18,9 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Part
 from runward.daemon.log import Log
 from runward.daemon.rundir.intents import INTENTS, IntentCursor, IntentsRead
+from runward.daemon.store.batch import Rows
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import intent_files, places, sessions, starts
-from runward.daemon.store.tables.table import Rows
 from runward.daemon.users import name_of
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot

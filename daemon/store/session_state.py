@@ -10,11 +10,11 @@ from typing import Final, Self
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store import packed_document
-from runward.daemon.store.batch import Batch
+from runward.daemon.store.batch import Batch, Job
 from runward.daemon.store.hash_chain import GENESIS_HEAD
 from runward.daemon.store.packed_document import Document
 from runward.daemon.store.schema import make_empty
-from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables.sessions import STATE
 from runward.handlers.model.effects import Effects
 from runward.handlers.model.sessions import AttemptStarted
@@ -79,13 +79,21 @@ class FreshStore:
     def state(self, key: str, effects: Effects) -> dict[str, JsonValue]:
         """The fields of the session after these effects of its own. Raises `sqlite3.Error` if they are refused."""
         batch = Batch(GENESIS_HEAD, 0, 0.0, 0.0)
-        job = Job(0, 0, AttemptStarted(key, 1, 0.0, None), "", 0, "", key)
+        job = Job(
+            id=0,
+            seq=0,
+            event=AttemptStarted(key, 1, 0.0, None),
+            event_hash="",
+            depth=0,
+            handler="",
+            lane=key,
+        )
         for effect in effects:
-            batch.apply(job, effect)
+            tables.apply(batch, job, effect)
         # Rolled back in any case: the next session must find an empty store.
         self._connection.execute("begin")
         try:
-            for sql, rows, _ in batch.statements():
+            for sql, rows, _ in tables.statements(batch):
                 self._connection.executemany(sql, rows)
             return state_of(self._connection, key)
         finally:

@@ -14,8 +14,8 @@ from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import UNTRUSTED, mark
 from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead
 from runward.daemon.rundir.session_reading import SessionSight
+from runward.daemon.store.batch import Rows
 from runward.daemon.store.tables import places, sessions
-from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Target
 from runward.daemon.watch.look import Looked
 from runward.daemon.watch.places import Hinted, Known

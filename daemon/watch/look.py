@@ -9,9 +9,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import UNTRUSTED, Sight, trusted_mark
-from runward.daemon.store.batch import Observation
+from runward.daemon.store.batch import Observation, Rows
 from runward.daemon.store.tables import places
-from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import Clock

@@ -10,9 +10,9 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.inbox.requests import launch_in, launch_of
 from runward.daemon.inbox.spool import first_batch
 from runward.daemon.log import Log
+from runward.daemon.store.batch import Job
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import places, sessions, starts
-from runward.daemon.store.tables.jobs import Job
 from runward.daemon.watch.following import FEWER_BYTES, MOST_BYTES, Follower
 from runward.daemon.watch.hints import Coverage, Hint, Hints, Target, Why
 from runward.daemon.watch.look import NOTHING_LACKS, Looked, Looker

@@ -8,10 +8,10 @@ from typing import Final
 from runward.daemon.disk.epoch import HeldEpoch
 from runward.daemon.rundir import journals
 from runward.daemon.rundir.journals import Appended, JournalLine, NotAppended, NotFirst
+from runward.daemon.store.batch import Write
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import jobs
-from runward.daemon.store.tables.table import Write
 from runward.daemon.world import starting
 from runward.daemon.world.files import Files
 

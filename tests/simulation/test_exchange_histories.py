@@ -14,7 +14,7 @@ from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.tally import Tally
 
 from runward.daemon.parts.intents import Intents, _Reading
-from runward.daemon.store.tables.table import Rows
+from runward.daemon.store.batch import Rows
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.files import Files
 from runward.handlers import route

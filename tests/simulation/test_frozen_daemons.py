@@ -19,10 +19,10 @@ from tests.simulation.tally import Tally
 from tests.simulation.universe import ROOTS, Universe
 
 from runward.daemon.host.supervisor import Supervisor
+from runward.daemon.store.batch import Write
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import jobs
-from runward.daemon.store.tables.table import Write
 from runward.daemon.store.transaction import Fenced
 from runward.handlers.model.requests import JobRetryRequested
 

@@ -3,17 +3,19 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
+from runward.daemon.store.batch import Batch, Job, JobResult, Write
 from runward.daemon.store.tables import artifacts, invocations, notices, prunings, sessions, shows
 from runward.daemon.store.tables.bundles import FILES, RECEIPTS, REPLAYS, SIGNINGS
 from runward.daemon.store.tables.chain_runs import APPROVALS, CHAIN_RUNS
 from runward.daemon.store.tables.exchange import ACTIONS, LEDGER, PRINCIPALS, SHARED_ARTIFACTS
 from runward.daemon.store.tables.intent_files import INTENT_FILES
-from runward.daemon.store.tables.jobs import DECISIONS, EVENTS, JOBS
+from runward.daemon.store.tables.jobs import DECISIONS, EVENTS, FINISH, JOBS
 from runward.daemon.store.tables.journal_lines import JOURNAL_LINES
 from runward.daemon.store.tables.places import CURSORS, HOOKS, LINKS, PLACES, PROBLEMS, ROOTS
 from runward.daemon.store.tables.starts import CANCELLATIONS, LAUNCHES, STARTS, WORKTREES
-from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table, Write
+from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table
 from runward.daemon.store.tables.triggers import FIRINGS, HELD_EVENTS, SCHEDULES, WATCHED_FILES
+from runward.daemon.store.transaction import Statement
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
 
@@ -85,3 +87,28 @@ GO_WITH_SESSION: Final = tuple(sql for table in reversed(TABLES) for sql in tabl
 GO_WITH_EVENT: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_event)
 GO_WITH_CHAIN_RUN: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_chain_run)
 """The rows that pruning deletes, children before their parents."""
+
+
+def statements(batch: Batch) -> list[Statement]:
+    """The transaction: exact guards, parents before their children. `KeyError` for a write to an unknown table."""
+    statements = [
+        Statement(write.sql, rows, write.exact) for write in WRITES if (rows := batch.rows.get(write))
+    ]
+    if len(statements) < len(batch.rows):
+        strays = [write.sql for write in batch.rows if write not in WRITES]
+        raise KeyError(f"no place in a transaction is known for: {strays}")
+    return statements
+
+
+def apply(batch: Batch, job: Job, effect: Effect) -> None:
+    """Add the rows of an effect."""
+    APPLIERS[type(effect)](batch, job, effect)
+
+
+def add_result(batch: Batch, result: JobResult, token: str) -> None:
+    """Complete a job under the token it was claimed with, and apply what it decided."""
+    job = result.job
+    tries = job.tries if result.state == "done" else job.tries + 1
+    batch.row(FINISH, (result.state, result.run_after, tries, result.error, batch.now, job.id, token))
+    for effect in result.effects:
+        apply(batch, job, effect)

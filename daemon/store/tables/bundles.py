@@ -2,18 +2,18 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pydantic_core import from_json, to_json
 
 from runward.config.bundle import BundleRules, Scheme
 from runward.config.root import NATIVE
+from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading_bundles import ATTEMPTS
 from runward.daemon.store.remembered_fields import ABOUT
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.prunings import PROGRESS
-from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.tables.table import Table, answers_by
 from runward.daemon.store.transaction import Row, as_float, as_int, listed, stored_text
 from runward.handlers.calls import BeganAndEnded, stretch_of
 from runward.handlers.model.bundle import (
@@ -33,10 +33,6 @@ from runward.handlers.model.contracts import ProducedBy, ProducedFiles, RecordFi
 from runward.handlers.model.files import Produced
 from runward.handlers.model.part import Part, load_parts
 from runward.handlers.model.stored import Stored, as_json
-
-if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
-
 
 INSERT_SIGNING: Final = Write(
     "insert into signings (event, session_key, attempt, scheme, said_by) values (?, ?, ?, ?, ?)"
@@ -86,7 +82,7 @@ async def owed_signings(store: Store, after: int, most: int) -> list[OwedSigning
     ]
 
 
-def _owe(batch: "Batch", job: Job, effect: SignReceipt) -> None:
+def _owe(batch: Batch, job: Job, effect: SignReceipt) -> None:
     batch.row(INSERT_SIGNING, (job.seq, effect.key, effect.attempt, effect.scheme, effect.said_by))
 
 
@@ -342,7 +338,7 @@ async def reported(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tu
     return by_attempt
 
 
-def _record(batch: "Batch", job: Job, effect: RecordReceipt) -> None:
+def _record(batch: Batch, job: Job, effect: RecordReceipt) -> None:
     order, sealed = effect.order, effect.sealed
     parts: tuple[Part, ...] = ()
     if effect.draft is not None:
@@ -403,7 +399,7 @@ async def produced_files(
     }
 
 
-def _record_files(batch: "Batch", job: Job, effect: RecordFiles) -> None:
+def _record_files(batch: Batch, job: Job, effect: RecordFiles) -> None:
     for each in effect.files:
         batch.row(INSERT_FILE, (effect.key, effect.attempt, *each, batch.now))
 

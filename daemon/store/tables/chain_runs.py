@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 from pydantic_core import from_json, to_json
 
 from runward.config.json_value import JsonValue
+from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.artifacts import OUTCOMES
-from runward.daemon.store.tables.jobs import Job
-from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
+from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import as_float, as_int, listed
 from runward.handlers.chains.advancing import WAITS
 from runward.handlers.chains.stepping import result_of
@@ -43,10 +43,6 @@ from runward.handlers.model.chains import (
     slots_after,
     statuses_before,
 )
-
-if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
-
 
 OPEN: Final = Write(
     "insert into chain_runs (id, chain, event, fired_by, definition, trigger_event, status, reason_code, reason_summary,"
@@ -82,7 +78,7 @@ STATUS: Final = Write(
 )
 
 
-def _status(batch: "Batch", job: Job, effect: SetChainStatus) -> None:
+def _status(batch: Batch, job: Job, effect: SetChainStatus) -> None:
     batch.row(STATUS, (effect.chain, effect.status, effect.at, effect.note, effect.said_by))
 
 
@@ -98,7 +94,7 @@ async def firing(store: Store, chains: Iterable[str]) -> dict[str, ChainFires]:
     }
 
 
-def _open(batch: "Batch", job: Job, effect: OpenChainRun) -> None:
+def _open(batch: Batch, job: Job, effect: OpenChainRun) -> None:
     run = effect.run
     batch.row(
         OPEN,
@@ -120,7 +116,7 @@ def _open(batch: "Batch", job: Job, effect: OpenChainRun) -> None:
     )
 
 
-def _step(batch: "Batch", job: Job, effect: SetStep) -> None:
+def _step(batch: Batch, job: Job, effect: SetStep) -> None:
     value = None if effect.value is None else to_json(effect.value).decode()
     step = effect.standing
     outcome = None if step.outcome is None else to_json(step.outcome).decode()
@@ -130,7 +126,7 @@ def _step(batch: "Batch", job: Job, effect: SetStep) -> None:
     batch.row(STEP, (*row, *facts))
 
 
-def _run(batch: "Batch", job: Job, effect: SetChainRun) -> None:
+def _run(batch: Batch, job: Job, effect: SetChainRun) -> None:
     facts = (effect.status, effect.reason_code, effect.reason_summary, effect.current_step, effect.at)
     batch.row(RUN, (*facts, effect.run, _AFTER_RUN[effect.status]))
 
@@ -357,7 +353,7 @@ DECIDE_APPROVAL: Final = Write(
 )
 
 
-def _ask(batch: "Batch", job: Job, effect: AskApproval) -> None:
+def _ask(batch: Batch, job: Job, effect: AskApproval) -> None:
     shown = to_json(effect.shown).decode()
     batch.row(
         ASK_APPROVAL,
@@ -365,7 +361,7 @@ def _ask(batch: "Batch", job: Job, effect: AskApproval) -> None:
     )
 
 
-def _decide(batch: "Batch", job: Job, effect: DecideApproval) -> None:
+def _decide(batch: Batch, job: Job, effect: DecideApproval) -> None:
     batch.row(DECIDE_APPROVAL, (effect.decision, effect.at, effect.note, effect.said_by, effect.id))
 
 

@@ -3,12 +3,13 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import astuple
 from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
+from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading_exchange import (
     ARTIFACT_ASKED,
     ARTIFACT_DESCRIBED,
@@ -18,8 +19,7 @@ from runward.daemon.store.reading_exchange import (
     principal_of,
 )
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.jobs import Job
-from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
+from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import as_float, as_int, listed
 from runward.handlers.exchange.reading import existing_with
 from runward.handlers.model.exchange import (
@@ -43,10 +43,6 @@ from runward.handlers.model.exchange import (
     without_case,
 )
 
-if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
-
-
 KEEP_CONTENT: Final = Write("insert or ignore into contents (hash, content) values (?, ?)", exact=False)
 KEEP_ARTIFACT: Final = Write(
     "insert into shared_artifacts (id, type, content, code, owner_id, created_at, updated_at, executable, price, policy,"
@@ -67,7 +63,7 @@ KEEP_VERSION: Final = Write(
 )
 
 
-def _keep_artifact(batch: "Batch", job: Job, effect: KeepArtifact) -> None:
+def _keep_artifact(batch: Batch, job: Job, effect: KeepArtifact) -> None:
     artifact = effect.artifact
     content, code = _hash(artifact.content), _hash(artifact.code)
     batch.row(KEEP_CONTENT, (content, artifact.content))
@@ -175,7 +171,7 @@ KEEP_PRINCIPAL: Final = Write(
 """It refuses a version that doesn't follow the stored one."""
 
 
-def _keep_principal(batch: "Batch", job: Job, effect: KeepPrincipal) -> None:
+def _keep_principal(batch: Batch, job: Job, effect: KeepPrincipal) -> None:
     kept = effect.principal
     batch.row(
         KEEP_PRINCIPAL,
@@ -202,7 +198,7 @@ USE_CPU: Final = Write("insert into cpu_use (principal, at, seconds) values (?, 
 FORGET_CPU: Final = Write("delete from cpu_use where principal = ? and at < ?", exact=False)
 
 
-def _use_cpu(batch: "Batch", job: Job, effect: UseCpu) -> None:
+def _use_cpu(batch: Batch, job: Job, effect: UseCpu) -> None:
     batch.row(USE_CPU, (effect.principal, effect.at, effect.seconds))
     batch.row(FORGET_CPU, (effect.principal, effect.kept))
 
@@ -256,7 +252,7 @@ PROVE: Final = Write(
 """Changes nothing, and refuses the transaction if its entries left sums that are wrong."""
 
 
-def _post(batch: "Batch", job: Job, effect: Post) -> None:
+def _post(batch: Batch, job: Job, effect: Post) -> None:
     batch.row(POST, astuple(effect))
     batch.row_once(PROVE, (MINT, effect.resource))
 
@@ -314,7 +310,7 @@ RECORD_ACTION: Final = Write(
 )
 
 
-def _record(batch: "Batch", job: Job, effect: RecordAction) -> None:
+def _record(batch: Batch, job: Job, effect: RecordAction) -> None:
     batch.row(
         RECORD_ACTION,
         (

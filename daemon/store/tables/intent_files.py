@@ -5,19 +5,16 @@ a copy of the run's directory. A run is known by the names that it ever had in `
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from runward.daemon.rundir.intents import IntentCursor
+from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.prunings import PROGRESS
-from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.tables.table import Table, answers_by
 from runward.daemon.store.transaction import as_int, listed
 from runward.handlers.layouts.native import RunName
 from runward.handlers.model.exchange import LANES, ActionsOf, ActionsTaken, CountIntent
-
-if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
-    from runward.daemon.store.tables.jobs import Job
 
 OWE: Final = Write(
     'insert into intent_files (session_key, directory, attempt, "offset", line, before, told, state)'
@@ -139,7 +136,7 @@ async def _taken(store: Store, keys: Iterable[str]) -> dict[str, ActionsTaken]:
     }
 
 
-def _count(batch: "Batch", job: "Job", effect: CountIntent) -> None:
+def _count(batch: Batch, job: Job, effect: CountIntent) -> None:
     batch.row(TOLD, (effect.session_key,))
 
 

@@ -6,14 +6,13 @@ import sqlite3
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading import begins
-from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
+from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import listed
 
 if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
     from runward.daemon.store.store import Store
-    from runward.daemon.store.tables.jobs import Job
     from runward.handlers.model.invocations import EndInvocation, Invocation, OpenInvocation
 
 

@@ -2,26 +2,23 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 from pydantic_core import to_json
 
-from runward.daemon.store.hash_chain import GENESIS_HEAD, Head
+from runward.daemon.store.batch import Batch, Job, Write
+from runward.daemon.store.hash_chain import GENESIS_HEAD, Head, Recorded, link
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
+from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import Row, Statement, as_float, as_int, listed
 from runward.handlers.model.chains import LaneWaits
-from runward.handlers.model.effects import Effect, Emit, Explain
+from runward.handlers.model.effects import Emit, Explain
 from runward.handlers.model.events import AfterTime, Event, UnknownEvent
 from runward.handlers.model.requests import JobState, JobStateOf, ReleaseJob
 from runward.handlers.model.schedules import RingNow
 from runward.handlers.registry import load_payload
-from runward.handlers.route import BACKGROUND, SCHEDULED, TIMERS
-
-if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
-
+from runward.handlers.route import BACKGROUND, SCHEDULED, TIMERS, Duty, duties, in_background
 
 INSERT_JOB: Final = Write(
     "insert into jobs (id, event, handler, lane, state, token, epoch, updated_at, run_after)"
@@ -99,34 +96,6 @@ _DUE_IN_BACKGROUND: Final = _DUE.format(
 
 JOBS_AN_EVENT: Final = 32
 """A job's id is this times its event's number, plus its own number among the event's jobs: unique by construction."""
-
-
-class Job(NamedTuple):
-    """The processing of one event by one handler, as the worker has claimed it."""
-
-    id: int
-    seq: int
-    event: Event
-    event_hash: str
-    depth: int
-    handler: str
-    lane: str
-    tries: int = 0
-
-
-class JobResult(NamedTuple):
-    """The new state of a claimed job: `done` with effects, or another state and why."""
-
-    job: Job
-    state: str
-    effects: Sequence[Effect] = ()
-    error: str | None = None
-    run_after: float = 0.0
-
-
-def put_back(job: Job) -> JobResult:
-    """The result of a claimed job that was not reached: it waits again, and this doesn't count as a try."""
-    return JobResult(job._replace(tries=job.tries - 1), "waiting")
 
 
 async def take_back(store: Store, now: float) -> int:
@@ -278,13 +247,13 @@ def _readable(kind: object, version: object, payload: object) -> Event | None:
         return None
 
 
-def _release(batch: "Batch", job: Job, effect: ReleaseJob) -> None:
+def _release(batch: Batch, job: Job, effect: ReleaseJob) -> None:
     # The worker then looks for due jobs at once: the released one is due now.
     batch.released = True
     batch.row(RELEASE, (effect.state, effect.reason, batch.now, effect.job))
 
 
-def _ring(batch: "Batch", job: Job, effect: RingNow) -> None:
+def _ring(batch: Batch, job: Job, effect: RingNow) -> None:
     # Likewise: the timer was due later, and the worker may be waiting for that time.
     batch.rung = True
     batch.row(RING, (effect.lane,))
@@ -362,13 +331,68 @@ def attempts_of(keys: Iterable[str]) -> dict[str, tuple[str, int]]:
     return {key: (match[1], int(match[2])) for key, match in matches if match is not None}
 
 
+def add_event(
+    batch: Batch,
+    event: Event,
+    token: str | None,
+    blocked: Callable[[str], bool],
+    cause: str | None = None,
+    depth: int = 0,
+) -> Recorded:
+    """Record an event with a job for each of its handlers, claimed under `token` unless its lane is blocked."""
+    # Numbered before the transaction runs: no other writer can take the number, or the epoch's check refuses us.
+    recorded = link(batch.head, event, batch.now, cause, depth)
+    batch.head = Head(recorded.seq, recorded.hash)
+    batch.row(
+        INSERT_EVENT,
+        (
+            recorded.seq,
+            event.key,
+            event.type,
+            event.version,
+            event.lane,
+            event.at,
+            batch.now,
+            cause,
+            depth,
+            recorded.payload,
+            recorded.hash,
+        ),
+    )
+    for duty in duties(event):
+        waits = token is None or duty.due > batch.now or in_background(duty.lane) or blocked(duty.lane)
+        _add_job(batch, recorded, duty, None if waits else token)
+    return recorded
+
+
+def _add_job(batch: Batch, recorded: Recorded, duty: Duty, token: str | None) -> None:
+    job = Job(
+        id=recorded.seq * JOBS_AN_EVENT + duty.number,
+        seq=recorded.seq,
+        event=recorded.event,
+        event_hash=recorded.hash,
+        depth=recorded.depth,
+        handler=duty.handler,
+        lane=duty.lane,
+    )
+    (batch.waiting if token is None else batch.jobs).append(job)
+    state, due = "waiting" if token is None else "running", _due_at(batch, duty, job.event)
+    batch.row(INSERT_JOB, (job.id, job.seq, job.handler, job.lane, state, token, batch.epoch, batch.now, due))
+
+
+def _due_at(batch: Batch, duty: Duty, event: Event) -> float:
+    """When a job is due. A timer never waits longer than it was set for, even if its clock was ahead."""
+    is_timer = duty.lane.startswith(TIMERS) and not duty.lane.startswith(SCHEDULED)
+    return min(duty.due, batch.steady + duty.due - event.at) if is_timer else duty.due
+
+
 def _waits(lane: str) -> bool:
     return True  # the turn that decided this may be working on other jobs of the lane
 
 
-def _emit(batch: "Batch", job: Job, effect: Emit) -> None:
+def _emit(batch: Batch, job: Job, effect: Emit) -> None:
     depth = 0 if isinstance(effect.event, AfterTime) else job.depth + 1
-    batch.add_event(effect.event, None, _waits, job.event.key, depth)
+    add_event(batch, effect.event, None, _waits, job.event.key, depth)
 
 
 EVENTS: Final = Table(writes=(INSERT_EVENT,), appliers={Emit: _emit})
@@ -379,7 +403,7 @@ INSERT_DECISION: Final = Write(
 )
 
 
-def _explain(batch: "Batch", job: Job, effect: Explain) -> None:
+def _explain(batch: Batch, job: Job, effect: Explain) -> None:
     known = None if effect.known is None else to_json(effect.known).decode()
     row = (job.seq, job.handler, effect.subject, batch.now, effect.verdict, effect.summary, known)
     batch.row(INSERT_DECISION, row)

@@ -1,17 +1,14 @@
 """Our lines in the journals: open until they have a place, or a reason why they will never be written."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import places
-from runward.daemon.store.tables.jobs import Job
-from runward.daemon.store.tables.table import Table, Write
+from runward.daemon.store.tables.table import Table
 from runward.daemon.store.transaction import as_bytes, as_int, listed
 from runward.handlers.model.journal import AppendLines, RepairJournal
-
-if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
 
 OWE: Final = Write("insert into journal_lines (id, directory, name, live, content) values (?, ?, ?, ?, ?)")
 
@@ -106,7 +103,7 @@ def lines_of(decided: Iterable[tuple[Job, AppendLines]]) -> Iterator[OwedLine]:
         )
 
 
-def _append(batch: "Batch", job: Job, effect: AppendLines) -> None:
+def _append(batch: Batch, job: Job, effect: AppendLines) -> None:
     first, last = job.id * LINES_A_JOB, batch.last(OWE)
     is_further = last is not None and as_int(last[0]) // LINES_A_JOB == job.id
     number = as_int(last[0]) + 1 if last is not None and is_further else first
@@ -114,7 +111,7 @@ def _append(batch: "Batch", job: Job, effect: AppendLines) -> None:
     batch.row(OWE, (number, effect.directory, effect.name, int(effect.live), effect.content))
 
 
-def _repair(batch: "Batch", job: Job, effect: RepairJournal) -> None:
+def _repair(batch: Batch, job: Job, effect: RepairJournal) -> None:
     for row in effect.rows:
         batch.row(OWE_AGAIN, (int(effect.live), row))
     if effect.problem is not None:

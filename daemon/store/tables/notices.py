@@ -7,15 +7,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
+from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading import begins
-from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.tables.table import Table, answers_by
 from runward.daemon.store.transaction import Row, as_float, as_int, listed
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
     from runward.daemon.store.store import Store
-    from runward.daemon.store.tables.jobs import Job
     from runward.handlers.model.notices import ResendNotice, SendNotice
 
 

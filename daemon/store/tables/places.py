@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
+from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.jobs import Job
-from runward.daemon.store.tables.table import Table, Write, answers_by, no_rows
+from runward.daemon.store.tables.table import Table, answers_by, no_rows
 from runward.daemon.store.transaction import Value, as_float, listed, stored_text
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.requests import AcceptRoot, ScanRoots
@@ -23,10 +23,6 @@ from runward.handlers.model.sessions import (
 )
 from runward.handlers.model.stored import Stored, as_json
 from runward.handlers.sessions.observe import NEVER_SEEN, read_watched
-
-if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
-
 
 ROOT_IS: Final = Write("update roots set identity = ? where name = ?", exact=False)
 
@@ -61,7 +57,7 @@ async def identities(store: Store) -> dict[str, str | None]:
     return {str(name): None if identity is None else str(identity) for name, identity in rows}
 
 
-def _accept(batch: "Batch", job: Job, effect: AcceptRoot) -> None:
+def _accept(batch: Batch, job: Job, effect: AcceptRoot) -> None:
     batch.row(ROOT_IS, (effect.identity, effect.root))
 
 
@@ -362,7 +358,7 @@ def _whereabouts(stored: Value) -> Whereabouts | None:
         return None
 
 
-def _note_hook(batch: "Batch", job: Job, effect: NoteHook) -> None:
+def _note_hook(batch: Batch, job: Job, effect: NoteHook) -> None:
     ancestors = as_json(effect.ancestors)
     declared = None if effect.declared is None else as_json(effect.declared)
     whereabouts = as_json(effect.whereabouts)

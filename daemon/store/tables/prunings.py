@@ -5,13 +5,12 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from runward.daemon.store.tables.table import Table, Write
+from runward.daemon.store.batch import Batch, Job, Write
+from runward.daemon.store.tables.table import Table
 from runward.daemon.store.transaction import Statement, as_float, as_int
 
 if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
     from runward.daemon.store.store import Store
-    from runward.daemon.store.tables.jobs import Job
     from runward.handlers.model.requests import PruneSessions
 
 

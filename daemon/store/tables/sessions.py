@@ -11,9 +11,10 @@ from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
 from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import packed_document
+from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.remembered_fields import ABOUT, CWD
 from runward.daemon.store.tables import artifacts
-from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
+from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import as_float, listed
 from runward.handlers.model.files import RULES
 from runward.handlers.model.processes import bare_host
@@ -21,10 +22,8 @@ from runward.handlers.sessions.stored_fields import WATCHED
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
     from runward.daemon.store.reading_sessions import KeptFile
     from runward.daemon.store.store import Store
-    from runward.daemon.store.tables.jobs import Job
     from runward.handlers.model.files import Produced
     from runward.handlers.model.invocations import LinkSession
     from runward.handlers.model.sessions import (

@@ -7,12 +7,11 @@ import sqlite3
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.store.tables.table import Table, Write
+from runward.daemon.store.batch import Batch, Job, Write
+from runward.daemon.store.tables.table import Table
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
-    from runward.daemon.store.tables.jobs import Job
     from runward.handlers.model.shows import RecordPlay
 
 

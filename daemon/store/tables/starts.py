@@ -3,11 +3,11 @@
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.jobs import Job
-from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.tables.table import Table, answers_by
 from runward.daemon.store.transaction import Row, Value, as_bytes, as_float, as_int, listed, stored_text
 from runward.handlers.model.approvals import Workplace, WorkplaceOf
 from runward.handlers.model.invocations import GiveUpStart, RemoveWorktree, StartRun, WithdrawStart
@@ -22,10 +22,6 @@ from runward.handlers.model.sessions import (
     RunProcesses,
 )
 from runward.handlers.model.stored import Stored, as_json
-
-if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
-
 
 INSERT_START: Final = Write(
     "insert into starts (key, event, session_key, name, directory, effect, state) values (?, ?, ?, ?, ?, ?, 'owed')"
@@ -101,16 +97,16 @@ def load_start(text: str) -> StartRun:
     )
 
 
-def _start(batch: "Batch", job: Job, effect: StartRun) -> None:
+def _start(batch: Batch, job: Job, effect: StartRun) -> None:
     directory, content = f"{effect.root}/{effect.name}", as_json(effect)
     batch.row(INSERT_START, (effect.key, job.seq, effect.session, effect.name, directory, content))
 
 
-def _withdraw(batch: "Batch", job: Job, effect: WithdrawStart) -> None:
+def _withdraw(batch: Batch, job: Job, effect: WithdrawStart) -> None:
     batch.row(WITHDRAW, (effect.why, effect.at, effect.session_key))
 
 
-def _give_up(batch: "Batch", job: Job, effect: GiveUpStart) -> None:
+def _give_up(batch: Batch, job: Job, effect: GiveUpStart) -> None:
     batch.row(GIVE_UP, (effect.why, effect.at, effect.key))
 
 
@@ -297,13 +293,13 @@ def _named(stored: Value) -> RunProcesses:
         return RunProcesses(None, None, None)
 
 
-def _cancel(batch: "Batch", job: Job, effect: CancelRun) -> None:
+def _cancel(batch: Batch, job: Job, effect: CancelRun) -> None:
     row = (job.seq, effect.key, effect.attempt, effect.directory)
     facts = (as_json(effect.processes), effect.said_by, effect.reason, None)
     batch.row(INSERT_CANCELLATION, (*row, *facts))
 
 
-def _end_tree(batch: "Batch", job: Job, effect: EndTree) -> None:
+def _end_tree(batch: Batch, job: Job, effect: EndTree) -> None:
     row = (job.seq, effect.key, effect.attempt, effect.directory)
     batch.row(INSERT_CANCELLATION, (*row, as_json(effect.processes), "", "", effect.timeout))
 
@@ -352,7 +348,7 @@ async def owed_removals(store: Store) -> list[OwedRemoval]:
     return [OwedRemoval(str(key), str(name), str(repo)) for key, name, repo in rows]
 
 
-def _remove(batch: "Batch", job: Job, effect: RemoveWorktree) -> None:
+def _remove(batch: Batch, job: Job, effect: RemoveWorktree) -> None:
     batch.row(INSERT_WORKTREE, (effect.session_key, job.seq))
 
 

@@ -6,31 +6,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from runward.daemon.store.transaction import Row
+from runward.daemon.store.batch import Batch, Job, Write
 
 if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
     from runward.daemon.store.store import Store
-    from runward.daemon.store.tables.jobs import Job
     from runward.handlers.model.asking import Question
     from runward.handlers.model.effects import Effect
 
 Key = TypeVar("Key")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Write:
-    """A statement for all rows of a batch. With `exact`, each row must touch exactly one row of the table."""
-
-    sql: str
-    exact: bool = True
-
-
-class Rows(NamedTuple):
-    """Rows for a statement that come from a look instead of an effect."""
-
-    write: Write
-    rows: Sequence[Row]
 
 
 class Fold(NamedTuple):
@@ -40,7 +23,7 @@ class Fold(NamedTuple):
     apply: Callable[[Any, Any], Any]
 
 
-Applier: TypeAlias = "Callable[[Batch, Job, Any], None]"
+Applier: TypeAlias = Callable[[Batch, Job, Any], None]
 """Turns an effect of a job into rows of the batch."""
 
 Answerer: TypeAlias = "Callable[[Store, Sequence[Any], Sequence[Job]], Awaitable[Mapping[Any, Any]]]"

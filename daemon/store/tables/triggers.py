@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import astuple
 from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
+from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.jobs import Job
-from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
+from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import as_float, as_int, listed
 from runward.handlers.model.chains import (
     MOST_FIRINGS,
@@ -24,10 +24,6 @@ from runward.handlers.model.chains import (
 )
 from runward.handlers.model.schedules import ScheduleOf, ScheduleStanding, SetSchedule
 
-if TYPE_CHECKING:
-    from runward.daemon.store.batch import Batch
-
-
 HOLD_EVENT: Final = Write(
     "insert into held_events (chain, key, at, items, trigger_hash, event, event_id, fields, by_run)"
     " values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -35,13 +31,13 @@ HOLD_EVENT: Final = Write(
 RELEASE_EVENT: Final = Write("delete from held_events where chain = ? and key = ?")
 
 
-def _hold(batch: "Batch", job: Job, effect: HoldEvent) -> None:
+def _hold(batch: Batch, job: Job, effect: HoldEvent) -> None:
     held, fields = effect.held, to_json(effect.fields).decode()
     facts = (effect.chain, held.key, held.at, json.dumps(held.items), held.trigger)
     batch.row(HOLD_EVENT, (*facts, held.event, held.event_id, fields, held.by_run))
 
 
-def _release(batch: "Batch", job: Job, effect: ReleaseEvents) -> None:
+def _release(batch: Batch, job: Job, effect: ReleaseEvents) -> None:
     for key in effect.keys:
         batch.row(RELEASE_EVENT, (effect.chain, key))
 
@@ -107,7 +103,7 @@ RECORD_FIRING: Final = Write(
 )
 
 
-def _record(batch: "Batch", job: Job, effect: RecordFiring) -> None:
+def _record(batch: Batch, job: Job, effect: RecordFiring) -> None:
     batch.row(RECORD_FIRING, astuple(effect))
 
 
@@ -146,7 +142,7 @@ SET_SCHEDULE: Final = Write(
 )
 
 
-def _set(batch: "Batch", job: Job, effect: SetSchedule) -> None:
+def _set(batch: Batch, job: Job, effect: SetSchedule) -> None:
     facts = (effect.words, effect.since, effect.due, effect.timer, effect.runs, effect.last_due)
     batch.row(SET_SCHEDULE, (effect.chain, *facts, effect.at))
 

@@ -22,8 +22,8 @@ from runward.daemon.backup import have_parts_looked_for
 from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.parts.bundles import REFUSED_FOR, Bundles, Placing
 from runward.daemon.rundir import call_reading
+from runward.daemon.store.batch import JobResult
 from runward.daemon.store.tables.bundles import UnplacedBundle
-from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.world.files import Files
 from runward.handlers.model.bundle import BundleRulesOf, NoDraft, Sealed, load_order
 from runward.handlers.model.files import Unreadable

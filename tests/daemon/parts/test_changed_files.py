@@ -11,9 +11,9 @@ import pytest
 
 from runward.daemon.log import Log
 from runward.daemon.parts.changed_files import SETTLED, ChangedFiles
+from runward.daemon.store.batch import Rows
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
-from runward.daemon.store.tables.table import Rows
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.notifications import WatchedDirectories
 from runward.handlers.model.chains import EventOccurred

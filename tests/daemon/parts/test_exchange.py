@@ -15,9 +15,9 @@ from runward.config.json_value import JsonValue
 from runward.daemon import faults
 from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.parts.intents import AT_ONCE, Intents
+from runward.daemon.store.batch import Rows
 from runward.daemon.store.tables import starts
 from runward.daemon.store.tables.prunings import PROGRESS
-from runward.daemon.store.tables.table import Rows
 from runward.handlers import route
 from runward.handlers.layouts import native
 from runward.handlers.model.exchange import ActionRequested, PrincipalCreateRequested

@@ -15,12 +15,10 @@ from tests.handlers.examples import declaration
 
 from runward.daemon.engine import queue as queueing
 from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
-from runward.daemon.store.batch import Observation
+from runward.daemon.store.batch import Job, JobResult, Observation, Rows, Write
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.tables import jobs, places
-from runward.daemon.store.tables.jobs import Job, JobResult
-from runward.daemon.store.tables.table import Rows, Write
 from runward.daemon.store.transaction import EpochRefused, Fenced, Statement
 from runward.handlers.model.chains import ChainRunCancelRequested
 from runward.handlers.model.effects import Effect, Emit, Explain

@@ -15,9 +15,11 @@ from runward.config.json_value import JsonValue
 from runward.daemon.engine.turn import StoppedInTrouble
 from runward.daemon.inbox.spool import dump_request, list_inbox, put
 from runward.daemon.log import Log
-from runward.daemon.store.batch import Batch
+from runward.daemon.store.batch import Batch, Job
+from runward.daemon.store.tables import all as tables
 from runward.daemon.world.files import Files
 from runward.handlers.model.contracts import Declarations
+from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Request
 from runward.handlers.model.files import RootFacts, Unreadable
 from runward.handlers.model.requests import JobDiscardRequested, JobRetryRequested, ScanRequested
@@ -267,14 +269,14 @@ async def test_artifacts_that_cannot_be_read_hold_the_verdict_back_and_no_other(
 @pytest.fixture
 def broken_playbook(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that can't take a session of the playbook `review`, as a bug of ours would have it."""
-    apply = Batch.apply
+    apply = tables.apply
 
-    def broken(self: Batch, job: object, each: object) -> None:
+    def broken(batch: Batch, job: Job, each: Effect) -> None:
         if isinstance(each, OpenSession) and each.declaration.playbook == "review":
             each = replace(each, contract_basis="a bug")  # that is the bug
-        apply(self, job, each)  # type: ignore[arg-type] # as they came
+        apply(batch, job, each)
 
-    monkeypatch.setattr(Batch, "apply", broken)
+    monkeypatch.setattr(tables, "apply", broken)
 
 
 async def held_job(running: Daemon) -> int:

@@ -9,8 +9,8 @@ from tests.daemon.worker.in_process import StillClock
 from tests.handlers.examples import HASH, declaration
 
 from runward.daemon.engine.deciding import LONGEST_WAIT, MOST_QUESTIONS, Answers, Asked, Decider
+from runward.daemon.store.batch import Job, JobResult
 from runward.daemon.store.tables.all import FOLDS
-from runward.daemon.store.tables.jobs import Job, JobResult
 from runward.handlers import route
 from runward.handlers.model.asking import Given, TryLater, ask
 from runward.handlers.model.chains import ListenersTo, SetStep, SlotsNow, SlotsStanding, StepStanding
