@@ -28,7 +28,13 @@ from runward.daemon.cli.exits import (
     WRONG_SETTINGS,
     WRONG_USAGE,
 )
-from runward.daemon.cli.shell.context import own_settings, read_settings_of, settings_in_force
+from runward.daemon.cli.shell.context import (
+    ask_daemon,
+    new_request,
+    own_settings,
+    read_settings_of,
+    settings_in_force,
+)
 from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import complain, fail, print_json, safe, to_stderr
 from runward.daemon.configuration.complaints import complaints_about
@@ -101,7 +107,8 @@ def daemon(context: click.Context, once: bool, no_wait: bool, check: bool, quiet
     try:
         _be(settings, settings_files, signals, once, not no_wait, "debug" if root["debug"] else "info", quiet)
     except _refusals() as error:
-        if once and isinstance(error, StateDirectoryHeld) and _ask_for_scan(settings.state_dir):
+        if once and isinstance(error, StateDirectoryHeld):
+            _ask_for_scan(settings)
             return
         is_lasting = isinstance(error, StoreRefused | StateDirectoryUnsafe | CannotListen)
         fail(str(error), WRONG_SETTINGS if is_lasting else TRY_AGAIN)
@@ -170,18 +177,12 @@ def _fault() -> str | None:
     return os.environ.get("RUNWARD_FAULT")
 
 
-def _ask_for_scan(state_dir: str) -> bool:
+def _ask_for_scan(settings: Settings) -> None:
     """Ask the daemon that uses the state directory for a scan."""
-    import time
-    import uuid
-    from pathlib import Path
-
-    from runward.daemon.inbox.spool import leave_request
     from runward.handlers.model.requests import ScanRequested
 
-    leave_request(Path(state_dir), ScanRequested(str(uuid.uuid4()), time.time()))
+    ask_daemon(settings, new_request(ScanRequested))
     to_stderr("another daemon uses the state directory: it was asked for a scan")
-    return True
 
 
 def _check(context: click.Context) -> int:

@@ -11,7 +11,13 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import (
+    ask_daemon,
+    new_request,
+    note_without_daemon,
+    settings_in_force,
+    store_to_read,
+)
 from runward.daemon.cli.shell.finding import LAST, one_of
 from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
@@ -122,7 +128,6 @@ def retry(context: click.Context, identifier: str, as_json: bool) -> None:
     Example:
       runward notify retry @last
     """
-    from runward.daemon.cli.shell.context import ask_daemon, note_without_daemon
     from runward.handlers.model.notices import NoticeRetryRequested
 
     settings = settings_in_force(context)
@@ -130,7 +135,7 @@ def retry(context: click.Context, identifier: str, as_json: bool) -> None:
         row = _find(connection, identifier)
     if row.state != "dead":
         fail(f"{row.id} is {row.state}: only what was given up can be tried again", NOT_SO)
-    ask_daemon(settings, NoticeRetryRequested(str(uuid.uuid4()), time.time(), row.id))
+    ask_daemon(settings, new_request(NoticeRetryRequested, row.id))
     if as_json:
         print_json({"id": row.id, "status": "asked"})
     else:

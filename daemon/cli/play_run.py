@@ -4,7 +4,6 @@ import os
 import sqlite3
 import sys
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,13 @@ from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, fill_command
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import BY_STATUS, NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.session.watching import line_text, line_value
-from runward.daemon.cli.shell.context import AwayTime, need_daemon, note_without_daemon
+from runward.daemon.cli.shell.context import (
+    AwayTime,
+    ask_daemon,
+    need_daemon,
+    new_request,
+    note_without_daemon,
+)
 from runward.daemon.cli.terminal.options import own_chain_run, valid_text, values_of
 from runward.daemon.cli.terminal.output import (
     coloured,
@@ -30,7 +35,6 @@ from runward.daemon.cli.terminal.output import (
 )
 from runward.daemon.configuration.declared_contract import declared
 from runward.daemon.configuration.declared_files import NotFound
-from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.rundir.growing import Line, Tail, ends_with
 from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading, reading_queue, reading_sessions, reading_starts
@@ -57,6 +61,12 @@ class Asked:
         return {**names, "status": status, "problem": problem, **further}
 
 
+_TOO_LONG: Final = (
+    "the values are too long for a request (1 MiB): write them into a file, and give its name"
+    " (see `runward play run --help`)"
+)
+
+
 def ask(settings: Settings, name: str, words: Sequence[str]) -> Asked:
     """Check everything that can be checked now and put the request; exits if something is wrong."""
     given = values_of(words)
@@ -68,17 +78,11 @@ def ask(settings: Settings, name: str, words: Sequence[str]) -> Asked:
     root = settings.launch_root
     if root is None:
         fail("no root of the settings has the layout 'native': add one for new runs to go to", WRONG_SETTINGS)
-    now, request = time.time(), str(uuid.uuid4())
-    event = PlayRunRequested(
-        request, now, name, given, _working_directory(), _trace(os.environ), by_run=own_chain_run()
+    event = new_request(
+        PlayRunRequested, name, given, _working_directory(), _trace(os.environ), by_run=own_chain_run()
     )
-    try:
-        leave_request(Path(settings.state_dir), event, before_any_daemon=True)
-    except RequestTooLong:
-        raise click.UsageError(
-            "the values are too long for a request (1 MiB): write them into a file, and give its name"
-        ) from None
-    run = run_name(name, now, request)
+    request = ask_daemon(settings, event, before_any_daemon=True, too_long=_TOO_LONG)
+    run = run_name(name, event.at, request)
     return Asked(request, run, session_key(root.name, run))
 
 

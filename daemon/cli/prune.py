@@ -3,7 +3,6 @@
 import sqlite3
 import sys
 import time
-import uuid
 from typing import Final
 
 import click
@@ -14,6 +13,7 @@ from runward.config.settings import Settings
 from runward.daemon.cli.shell.context import (
     ask_daemon,
     need_daemon,
+    new_request,
     note_without_daemon,
     settings_in_force,
     store_to_read,
@@ -59,20 +59,23 @@ def prune(
     settings = settings_in_force(context)
     if older_than < _SHORTEST:
         raise click.UsageError(f"--older-than must be at least {render_duration(_SHORTEST)}")
-    now = time.time()
     if dry_run:
+        now = time.time()
         _say_what_would_go(settings, now - older_than, now, as_json)
         return
     if wait:
         need_daemon(settings)
-    request = _ask(settings, now, older_than)
+    from runward.handlers.model.requests import PruneRequested  # a dry run does without
+
+    event = new_request(PruneRequested, older_than)
+    request, before = ask_daemon(settings, event, before_any_daemon=True), event.at - older_than
     if wait:
-        _wait(settings, request, now - older_than, timeout, as_json)
+        _wait(settings, request, before, timeout, as_json)
         return
     if as_json:
-        print_json({"request": request, "before": iso(now - older_than), "state": "asked"})
+        print_json({"request": request, "before": iso(before), "state": "asked"})
     else:
-        click.echo(f"sessions that ended before {local(now - older_than)} will be pruned")
+        click.echo(f"sessions that ended before {local(before)} will be pruned")
     note_without_daemon(settings)
 
 
@@ -89,12 +92,6 @@ def _say_what_would_go(settings: Settings, before: float, now: float, as_json: b
         click.echo(
             f"{counted(counts.owed, 'session', 'sessions')} of that age would stay: they have pending work, or were asked for in the last day"
         )
-
-
-def _ask(settings: Settings, now: float, older_than: float) -> str:
-    from runward.handlers.model.requests import PruneRequested
-
-    return ask_daemon(settings, PruneRequested(str(uuid.uuid4()), now, older_than), before_any_daemon=True)
 
 
 def _wait(settings: Settings, request: str, before: float, patience: float, as_json: bool) -> None:

@@ -3,10 +3,8 @@
 import sqlite3
 import sys
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -19,6 +17,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import (
     ask_daemon,
     need_daemon,
+    new_request,
     note_without_daemon,
     settings_in_force,
     store_to_read,
@@ -32,7 +31,7 @@ from runward.daemon.store.reading_queue import JobRow
 from runward.daemon.views.text import ago, local
 
 if TYPE_CHECKING:
-    from runward.handlers.model.requests import JobDiscardRequested, JobRetryRequested
+    from runward.handlers.model.events import Request
 
 _STATES: Final = ("waiting", "running", "held", "done", "discarded")
 
@@ -162,7 +161,7 @@ def retry(
     """
     from runward.handlers.model.requests import JobRetryRequested
 
-    asked = Asked("retried", "done", lambda name, at, job: JobRetryRequested(name, at, job))
+    asked = Asked("retried", "done", lambda job: new_request(JobRetryRequested, job))
     settings = settings_in_force(context)
     carry_out(
         settings, asked, _held(settings, identifiers, every), dry_run, timeout if wait else None, as_json
@@ -203,7 +202,7 @@ def discard(
 
     if not reason.strip():
         fail("--reason is empty: say why, for the record", WRONG_USAGE)
-    asked = Asked("discarded", "discarded", lambda name, at, job: JobDiscardRequested(name, at, job, reason))
+    asked = Asked("discarded", "discarded", lambda job: new_request(JobDiscardRequested, job, reason))
     settings = settings_in_force(context)
     carry_out(
         settings, asked, _held(settings, identifiers, every), dry_run, timeout if wait else None, as_json
@@ -226,16 +225,13 @@ def _held(settings: Settings, identifiers: tuple[str, ...], every: bool) -> list
 
 _OPEN: Final = ("waiting", "running")
 
-MakeRequest: TypeAlias = "Callable[[str, float, int], JobRetryRequested | JobDiscardRequested]"
 
-
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What is requested for jobs: the word for it, the state that it should end in, and its request."""
 
     word: str
     wanted: str
-    make: MakeRequest
+    make: "Callable[[int], Request]"
 
 
 def carry_out(
@@ -254,9 +250,7 @@ def carry_out(
         return
     if patience is not None:
         need_daemon(settings)
-    requests = {
-        job.id: ask_daemon(settings, asked.make(str(uuid.uuid4()), time.time(), job.id)) for job in jobs
-    }
+    requests = {job.id: ask_daemon(settings, asked.make(job.id)) for job in jobs}
     if patience is None:
         _say(asked, jobs, requests, f"will be {asked.word}", as_json)
         if jobs:

@@ -3,8 +3,6 @@
 import os
 import sqlite3
 import sys
-import time
-import uuid
 from typing import Final, NoReturn
 
 import click
@@ -19,6 +17,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import (
     ask_daemon,
     need_daemon,
+    new_request,
     note_without_daemon,
     own_settings,
     settings_in_force,
@@ -336,8 +335,7 @@ def ask_to_sign(
     bundle = _with_receipt(row, bundle)
     if patience is not None:
         need_daemon(settings)
-    event = ReceiptSignRequested(str(uuid.uuid4()), time.time(), row.key, bundle.attempt, scheme)
-    request = ask_daemon(settings, event)
+    request = ask_daemon(settings, new_request(ReceiptSignRequested, row.key, bundle.attempt, scheme))
     if patience is not None:
         return _say(row, bundle, _wait(settings, request, patience), scheme, as_json)
     if as_json:

@@ -1,14 +1,11 @@
 """`runward root`: the directories that the daemon watches."""
 
-import time
-import uuid
-
 import click
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.shell.context import ask_daemon, new_request, settings_in_force
 from runward.daemon.cli.terminal.output import coloured, print_json, print_table, safe
 from runward.daemon.views.status import roots_as_json
 
@@ -60,7 +57,6 @@ def accept(context: click.Context, name: str, as_json: bool) -> None:
     Example:
       runward root accept runs
     """
-    from runward.daemon.cli.shell.context import ask_daemon
     from runward.daemon.rundir.run_directories import standing
     from runward.handlers.model.requests import RootAcceptRequested
 
@@ -72,7 +68,7 @@ def accept(context: click.Context, name: str, as_json: bool) -> None:
     directory = standing(accepted.path)
     if directory is None:
         raise click.UsageError(f"there is no directory at {accepted.path}: make or mount it first")
-    event = RootAcceptRequested(str(uuid.uuid4()), time.time(), name, directory.identity)
+    event = new_request(RootAcceptRequested, name, directory.identity)
     request = ask_daemon(settings, event, before_any_daemon=True)
     if as_json:
         print_json({"request": request, "root": name, "path": accepted.path})

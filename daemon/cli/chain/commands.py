@@ -3,7 +3,6 @@
 import sqlite3
 import sys
 import time
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,14 @@ from runward.daemon.cli.chain.runs import chain_run, runs
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import (
+    ask_daemon,
+    new_request,
+    note_if_late,
+    once_taken_up,
+    settings_in_force,
+    store_to_read,
+)
 from runward.daemon.cli.terminal.options import NamedPath, content_of
 from runward.daemon.cli.terminal.output import (
     coloured,
@@ -322,15 +328,13 @@ def disable(context: click.Context, name: str, note: str, as_json: bool) -> None
 
 
 def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *, as_json: bool) -> None:
-    from runward.daemon.cli.shell.context import ask_daemon
     from runward.handlers.model.chains import ChainStatusRequested
 
     parsed = found_chain(settings, name)
     called = name if parsed.value is None else parsed.value.name
-    now = time.time()
-    event = ChainStatusRequested(str(uuid.uuid4()), now, called, status, note)
+    event = new_request(ChainStatusRequested, called, status, note)
     ask_daemon(settings, event, before_any_daemon=True)
-    _wait_for_status(settings, called, now)
+    _wait_for_status(settings, called, event.at)
     if as_json:
         print_json({"name": called, "status": status})
     else:
@@ -339,7 +343,6 @@ def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *
 
 def _wait_for_status(settings: Settings, name: str, at: float) -> None:
     """Until a running daemon has processed the request just made; it is durable in any case."""
-    from runward.daemon.cli.shell.context import note_if_late, once_taken_up
 
     def taken(connection: sqlite3.Connection) -> bool | None:
         recorded = chain_statuses(connection).get(name)

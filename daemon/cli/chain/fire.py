@@ -5,7 +5,6 @@ import shlex
 import sqlite3
 import sys
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -26,6 +25,7 @@ from runward.daemon.cli.shell.context import (
     AwayTime,
     ask_daemon,
     need_daemon,
+    new_request,
     note_if_late,
     note_without_daemon,
     once_taken_up,
@@ -80,9 +80,7 @@ def fire(
     """Leave the order in the inbox, and say which chain run it is. Exits 1 if it is refused."""
     if waits:
         need_daemon(settings)
-    order = ChainFireRequested(
-        str(uuid.uuid4()), time.time(), chain.name, dict(fields), by_run=own_chain_run()
-    )
+    order = new_request(ChainFireRequested, chain.name, dict(fields), by_run=own_chain_run())
     request = ask_daemon(settings, order, before_any_daemon=True)
     run = run_id(f"{chain.name}@{request}")
     standing = once_taken_up(settings, lambda connection: _standing(connection, request, run))

@@ -4,7 +4,6 @@ import json
 import shlex
 import sqlite3
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -17,6 +16,7 @@ from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import (
     ask_daemon,
+    new_request,
     note_if_late,
     note_without_daemon,
     once_taken_up,
@@ -234,9 +234,7 @@ def request_cancel(settings: Settings, run: str, reason: str, *, before_it_began
     """
     from runward.handlers.model.chains import ChainRunCancelRequested
 
-    event = ChainRunCancelRequested(
-        str(uuid.uuid4()), time.time(), run, reason, before_it_began=before_it_began
-    )
+    event = new_request(ChainRunCancelRequested, run, reason, before_it_began=before_it_began)
     request = ask_daemon(settings, event)
 
     def accepted(connection: sqlite3.Connection) -> bool | None:

@@ -4,8 +4,6 @@ import json
 import os
 import sqlite3
 import sys
-import time
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +17,7 @@ from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell.context import (
     PATIENCE_S,
     ask_daemon,
+    new_request,
     settings_in_force,
     store_to_read,
     wait_for,
@@ -43,7 +42,7 @@ def action_request(principal: str, intent: JsonValue) -> "ActionRequested":
     """The request to carry out an action."""
     from runward.handlers.model.exchange import ActionRequested  # listings do without
 
-    return ActionRequested(str(uuid.uuid4()), time.time(), principal, json.dumps(intent, ensure_ascii=False))
+    return new_request(ActionRequested, principal, json.dumps(intent, ensure_ascii=False))
 
 
 class Acting:

@@ -2,7 +2,6 @@
 
 import sqlite3
 import time
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import (
     ask_daemon,
+    new_request,
     note_if_late,
     note_without_daemon,
     once_taken_up,
@@ -117,8 +117,12 @@ def create(
         fail(f"--disk is not a size: {disk!r}; write a whole number with its unit, as in 10KB", WRONG_USAGE)
     if config is not None and not is_agent:
         fail("--agent-config is the content of an agent's artifact: add --agent", WRONG_USAGE)
-    event = PrincipalCreateRequested(
-        *(str(uuid.uuid4()), time.time(), name, owner, scrip, quota),
+    event = new_request(
+        PrincipalCreateRequested,
+        name,
+        owner,
+        scrip,
+        quota,
         cpu_seconds=None if cpu in (None, _NO_LIMIT) else _seconds(str(cpu)),
         is_cpu_unlimited=cpu == _NO_LIMIT,
         users=users,
@@ -224,7 +228,7 @@ def mint(
     from runward.handlers.model.exchange import MintRequested
 
     units = _units(amount, resource)
-    event = MintRequested(str(uuid.uuid4()), time.time(), principal, units, resource, reason)
+    event = new_request(MintRequested, principal, units, resource, reason)
     _ask(settings_in_force(context), event, f"minted {amount} {resource} for {principal}", as_json=as_json)
 
 

@@ -5,7 +5,6 @@ import os
 import sqlite3
 import sys
 import time
-import uuid
 from typing import Literal
 
 import click
@@ -17,6 +16,7 @@ from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import (
     ask_daemon,
+    new_request,
     note_if_late,
     note_without_daemon,
     once_taken_up,
@@ -231,7 +231,7 @@ def add_artifact(
     value = None if content is None else _read(content)
     with store_to_read(settings) as connection:
         key = find_session(connection, settings, session).key
-    event = ArtifactAddRequested(str(uuid.uuid4()), time.time(), key, kind, name, value, path)
+    event = new_request(ArtifactAddRequested, key, kind, name, value, path)
     made = record(event, event.at)
     if isinstance(made, str):
         fail(made, NOT_SO if kind and name and (content or path) else WRONG_USAGE)

@@ -1,10 +1,8 @@
 """`runward session`: what ran, and the results."""
 
-import json
 import sqlite3
 import sys
 import time
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +20,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import (
     ask_daemon,
     need_daemon,
+    new_request,
     note_without_daemon,
     settings_in_force,
     store_to_read,
@@ -30,7 +29,6 @@ from runward.daemon.cli.shell.context import (
 from runward.daemon.cli.shell.finding import find_session, recorded_session, refuse_pruned
 from runward.daemon.cli.terminal.options import Length, NamedPath, timeout_option
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
-from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading_queue, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_sessions import is_unseen_failure, kept_files, problems, unseen_failures
@@ -376,9 +374,7 @@ def cancel_session(
         fail(f"session {name} is of {safe(row.layout)}: {reason_why}", NOT_SO)
     if patience is not None:
         need_daemon(settings)
-    request = ask_daemon(
-        settings, SessionCancelRequested(str(uuid.uuid4()), time.time(), row.key, row.attempt, reason)
-    )
+    request = ask_daemon(settings, new_request(SessionCancelRequested, row.key, row.attempt, reason))
     if patience is None:
         _print_standing(Standing(row, False), request, as_json)
         note_without_daemon(settings)
@@ -447,23 +443,18 @@ def _print_standing(standing: Standing, request: str, as_json: bool) -> None:
         click.echo(f"session {name} will be cancelled")
 
 
-def put_seen(state: Path, row: SessionRow) -> str:
-    """Put the request for one session; returns its name. Raises `OSError`."""
-    request = str(uuid.uuid4())
-    payload = {"request": request, "at": time.time(), "session_key": row.key, "attempt": row.attempt}
-    # `session show` calls this, and has no time for what else writes requests.
-    document = {"type": "SessionSeenRequested", "version": 1, "payload": payload}
-    put(state, request, json.dumps(document).encode())
-    return request
+def _ask_to_mark(settings: Settings, row: SessionRow) -> str:
+    from runward.handlers.model.requests import SessionSeenRequested  # `session show` seldom needs it
+
+    return ask_daemon(settings, new_request(SessionSeenRequested, row.key, row.attempt))
 
 
 def mark_shown(settings: Settings, row: SessionRow) -> None:
     """A failure was shown in full: its reader has seen it. Without a daemon, nothing is recorded."""
-    state = Path(settings.state_dir)
-    if holder(state) is None:
+    if holder(Path(settings.state_dir)) is None:
         return
     try:
-        put_seen(state, row)
+        _ask_to_mark(settings, row)
     except OSError as error:
         note(
             f"it could not be recorded that this was seen: {error.strerror}; `runward status` keeps showing it"
@@ -475,7 +466,7 @@ def mark_seen(settings: Settings, rows: Sequence[SessionRow], patience: float | 
     if patience is not None and rows:
         need_daemon(settings)
     # All are left before the first is waited for: the daemon takes them up in one batch.
-    requests = {row.key: put_seen(Path(settings.state_dir), row) for row in rows}
+    requests = {row.key: _ask_to_mark(settings, row) for row in rows}
     if patience is not None and rows:
         _wait_until_recorded(settings, rows, patience)
     if as_json:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 import click
 
@@ -88,12 +88,23 @@ _AWAY_S: Final = 30.0
 """Seconds for which there may be no daemon: one that is started again takes less."""
 
 Answer = TypeVar("Answer")
+Facts = ParamSpec("Facts")
+Made = TypeVar("Made", bound="Request")
+
+
+def new_request(
+    kind: Callable[Concatenate[str, float, Facts], Made], *facts: Facts.args, **further: Facts.kwargs
+) -> Made:
+    """A request of this kind, made now, under a name that no other has."""
+    import uuid  # commands that only read don't need it
+
+    return kind(str(uuid.uuid4()), time.time(), *facts, **further)
 
 
 def ask_daemon(
     settings: Settings, request: "Request", *, before_any_daemon: bool = False, too_long: str | None = None
 ) -> str:
-    """Leave a request in the inbox, durably, whether or not a daemon runs; returns its name.
+    """Leave a request in the inbox, durably, whether or not a daemon runs; returns its name. Raises `OSError`.
 
     With `before_any_daemon` the state directory is made if there is none. Exits 2, with `too_long`, if the daemon would
     not read it.

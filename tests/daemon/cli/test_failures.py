@@ -8,10 +8,8 @@ from tests.daemon.cli.screens import screen
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.session.commands import put_seen
 from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import list_inbox
-from runward.daemon.store import reading, reading_sessions
 from runward.handlers.model.requests import SessionSeenRequested
 
 
@@ -130,17 +128,15 @@ def test_seen_says_what_is_no_failure(place: Place) -> None:
     assert place.call("session", "seen", "nobody").code == 3
 
 
-def test_the_request_that_a_page_leaves_is_read_as_one(place: Place) -> None:
+def test_the_request_that_is_left_has_the_name_that_was_printed(place: Place) -> None:
     _fail(place, "bad")
     place.daemon_once()
-    with reading.reading(str(place.state)) as connection:
-        row = reading_sessions.session(connection, "native:runs/bad")
-    assert row is not None
-    name = put_seen(place.state, row)
+    (printed,) = place.call("session", "seen", "bad", "--json").objects()
     (file,) = list_inbox(place.state)
     event = load_request(file)
     assert isinstance(event, SessionSeenRequested)
-    assert (event.request, event.session_key, event.attempt) == (name, "native:runs/bad", 1)
+    assert printed == {"session": "native:runs/bad", "request": event.request}
+    assert (event.session_key, event.attempt) == ("native:runs/bad", 1)
     assert event.key == "native:runs/bad#1/seen"
 
 
