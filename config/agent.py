@@ -4,20 +4,21 @@ Profiles belong primarily to the agents' own tools: keys that Runward doesn't kn
 like a misspelled key of Runward's causes a warning.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Final
-
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, WithJsonSchema
+from typing import Annotated, Final, NamedTuple
 
 from runward.config.contract import ExpectedArtifact, declaration_schema, declared_artifacts
 from runward.config.document import Document, Mark
-from runward.config.playbook_file import complaints_of
-from runward.config.problem import SLIP, Complaint, Parsed, Problem, has_errors, nearest, unknown_key
-from runward.config.yaml_document import read_yaml
+from runward.config.json_value import JsonValue
+from runward.config.keys import Key, known_keys, optional, read_keys, shared_table_schema, text
+from runward.config.problem import SLIP, Complaint, Parsed, Problem, nearest, unknown_key
+
+_SUFFIX: Final = ".md"
 
 
 def read_frontmatter(text: str, name: str) -> Parsed[Document]:
     """The frontmatter of file `name`; its root is None if there is none or an empty one. Never raises."""
+    from runward.config.yaml_document import read_yaml  # yaml is imported only for a file
+
     first, _, rest = text.removeprefix("\ufeff").partition("\n")
     if first.rstrip() != "---":
         return Parsed(Document(name, None, {(): Mark((1, 1))}))
@@ -31,39 +32,42 @@ def read_frontmatter(text: str, name: str) -> Parsed[Document]:
     return Parsed(None, (problem,))
 
 
-_SUFFIX = ".md"
+class AgentProfile(NamedTuple):
+    """The frontmatter of an agent profile: what its runs usually leave behind.
 
+    `artifacts` is None where the profile declares none.
+    """
 
-@dataclass(frozen=True, slots=True)
-class AgentProfile:
-    """One agent profile. `artifact_defaults` is None where the profile declares none."""
-
-    name: str
-    model: str | None = None
-    artifact_defaults: tuple[ExpectedArtifact, ...] | None = None
-
-
-class AgentFrontmatter(BaseModel):
-    """The frontmatter of an agent profile: what its runs usually leave behind."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", title="Runward agent profile")
-
-    name: str | None = Field(None, description="The agent's name. Default: the file's name without .md.")
-    model: str | None = Field(
-        None, description="The model that the agent's tool starts; kept for the record."
-    )
-    artifact_defaults: Annotated[JsonValue, WithJsonSchema(declaration_schema())] = Field(
-        None,
-        description="What a run of this agent usually leaves behind; a playbook's entries override these by id.",
-    )
-
-
-KNOWN_KEYS: Final = tuple(AgentFrontmatter.model_fields)
+    name: Annotated[
+        str,
+        optional("Name", {"type": "string"}, "The agent's name. Default: the file's name without .md.", text),
+    ]
+    model: Annotated[
+        str | None,
+        optional(
+            "Model",
+            {"type": "string"},
+            "The model that the agent's tool starts; kept for the record.",
+            text,
+        ),
+    ] = None
+    artifacts: Annotated[
+        tuple[ExpectedArtifact, ...] | None,
+        Key(
+            {
+                **declaration_schema(),
+                "default": None,
+                "description": "What a run of this agent usually leaves behind; "
+                "a playbook's entries override these by id.",
+            },
+            name="artifact_defaults",
+        ),
+    ] = None
 
 
 def agent_schema() -> dict[str, JsonValue]:
     """What the frontmatter of a profile may look like, as JSON Schema."""
-    return AgentFrontmatter.model_json_schema()
+    return shared_table_schema(AgentProfile, "Runward agent profile")
 
 
 def read_agent(text: str, name: str) -> Parsed[AgentProfile]:
@@ -71,11 +75,8 @@ def read_agent(text: str, name: str) -> Parsed[AgentProfile]:
     parsed = read_frontmatter(text, name)
     if parsed.value is None:
         return Parsed(None, parsed.problems)
-    document = parsed.value
     complaints: list[Complaint] = []
-    profile = _profile(document, complaints)
-    problems = document.problems(complaints)
-    return Parsed(None if has_errors(problems) else profile, problems)
+    return parsed.value.parsed(_profile(parsed.value, complaints), complaints)
 
 
 def name_from_file(file: str) -> str:
@@ -92,12 +93,14 @@ def _profile(document: Document, complaints: list[Complaint]) -> AgentProfile | 
         )
         return None
     defaults = declared_artifacts(root.get("artifact_defaults"), ("artifact_defaults",), complaints)
-    for key in root:
-        if key not in KNOWN_KEYS and nearest(key, KNOWN_KEYS, cutoff=SLIP):
-            complaints.append(unknown_key((key,), KNOWN_KEYS))
-    try:
-        frontmatter = AgentFrontmatter.model_validate(root)
-    except ValidationError as error:
-        complaints.extend(complaints_of(error, KNOWN_KEYS))
+    known = known_keys(AgentProfile)
+    complaints += [
+        unknown_key((key,), known) for key in root if key not in known and nearest(key, known, cutoff=SLIP)
+    ]
+    wrong: list[Complaint] = []
+    read = read_keys(AgentProfile, root, (), wrong.append)
+    complaints += wrong
+    if wrong:
         return None
-    return AgentProfile(frontmatter.name or name_from_file(document.name), frontmatter.model, defaults)
+    name = read.pop("name", None) or name_from_file(document.name)
+    return AgentProfile(name, artifacts=defaults, **read)

@@ -12,7 +12,7 @@ from runward.config.glob_rule import GlobError, check_path_glob
 from runward.config.json_value import JsonValue, is_text
 from runward.config.keys import Key, known_keys, read_keys, schemas, values_by_key
 from runward.config.path_rule import MAX_PATH_BYTES, PathRuleError, relative_parts
-from runward.config.problem import Complaint, Location, has_errors, kind, quoted
+from runward.config.problem import Complaint, Location, has_errors, quoted, wrong_kind
 from runward.config.shape import Complain, size_of
 
 CTCP: Final = "ctcp"
@@ -82,14 +82,14 @@ def _text(value: JsonValue, loc: Location, complain: Complain) -> str | None:
         return None
     if isinstance(value, str) and value and len(value) <= MAX_PATH_BYTES and is_text(value):
         return value
-    complain(Complaint(loc, f"must be a text, not {kind(value)}", "put it in quotes"))
+    complain(wrong_kind(loc, value, "a text", "put it in quotes"))
     return None
 
 
 def _flag(value: JsonValue, loc: Location, complain: Complain) -> bool:
     if isinstance(value, bool):
         return value
-    complain(Complaint(loc, f"must be true or false, not {kind(value)}", "write it without quotes"))
+    complain(wrong_kind(loc, value, "true or false", "write it without quotes"))
     return False
 
 

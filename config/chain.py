@@ -96,11 +96,8 @@ def read_chain(text: str, file: str, callables: Callables) -> Parsed[Chain]:
     parsed = read_yaml(text, file)
     if parsed.value is None:
         return Parsed(None, parsed.problems)
-    document = parsed.value
     complaints: list[Complaint] = []
-    chain = _chain(document, callables, complaints.append)
-    problems = document.problems(complaints)
-    return Parsed(None if has_errors(problems) else chain, problems)
+    return parsed.value.parsed(_chain(parsed.value, callables, complaints.append), complaints)
 
 
 def chain_of(definition: JsonValue) -> Chain:

@@ -17,9 +17,9 @@ from runward.config.problem import (
     Parsed,
     extra_key,
     has_errors,
-    kind,
     quoted,
     unknown_key,
+    wrong_kind,
 )
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def contract_from_json(value: JsonValue, name: str) -> Parsed[Contract]:
     complaints: list[Complaint] = []
     loc: Location = ("contract",)
     if not isinstance(value, dict):
-        complaints.append(_wrong_kind(loc, value, "an object", 'write {"expected": […]}'))
+        complaints.append(wrong_kind(loc, value, "an object", 'write {"expected": […]}'))
         value = {}
     entries: list[ContractEntry] = []
     for index, spec, artifact in _artifacts(value, loc, complaints, is_snapshot=True):
@@ -199,7 +199,7 @@ def declared_artifacts(
     if value is None or value == {}:
         return None
     if not isinstance(value, dict):
-        complaints.append(_wrong_kind(loc, value, "a table of keys", "list the artifacts under 'expected'"))
+        complaints.append(wrong_kind(loc, value, "a table of keys", "list the artifacts under 'expected'"))
         return None
     before = len(complaints)
     listed = _artifacts(value, loc, complaints, is_snapshot=False)
@@ -241,7 +241,7 @@ def _artifacts(
     loc = (*loc, "expected")
     most = MAX_EXPECTED if is_snapshot else MAX_DECLARED
     if not isinstance(expected, list):
-        complaints.append(_wrong_kind(loc, expected, "a list", "list the artifacts; [] expects none"))
+        complaints.append(wrong_kind(loc, expected, "a list", "list the artifacts; [] expects none"))
         return
     if len(expected) > most:
         complaints.append(Complaint(loc, f"has more than {most} entries", "expect fewer artifacts"))
@@ -251,7 +251,7 @@ def _artifacts(
         if len(complaints) > MAX_PROBLEMS and has_errors(complaints):
             return
         if not isinstance(spec, dict):
-            complaints.append(_wrong_kind((*loc, index), spec, "a table of keys", "write {id: …, path: …}"))
+            complaints.append(wrong_kind((*loc, index), spec, "a table of keys", "write {id: …, path: …}"))
             continue
         identifier = spec.get("id")
         if isinstance(identifier, str) and first_index.setdefault(identifier, index) != index:
@@ -276,10 +276,10 @@ def _artifact(
         check_id(identifier, (*loc, "id"), complaints)
     if not isinstance(required, bool):
         complaints.append(
-            _wrong_kind((*loc, "required"), required, "true or false", "write it without quotes")
+            wrong_kind((*loc, "required"), required, "true or false", "write it without quotes")
         )
     if not isinstance(description, str):
-        complaints.append(_wrong_kind((*loc, "description"), description, "a text", "put it in quotes"))
+        complaints.append(wrong_kind((*loc, "description"), description, "a text", "put it in quotes"))
     elif len(description) > MAX_DESCRIPTION or not is_text(description):
         message = f"must be valid text of at most {MAX_DESCRIPTION} characters"
         complaints.append(Complaint((*loc, "description"), message, "shorten it"))
@@ -344,7 +344,7 @@ def _text(spec: Mapping[str, JsonValue], key: str, loc: Location, complaints: li
     value = spec[key]
     if isinstance(value, str):
         return value
-    complaints.append(_wrong_kind((*loc, key), value, "a text", "put it in quotes"))
+    complaints.append(wrong_kind((*loc, key), value, "a text", "put it in quotes"))
     return None
 
 
@@ -384,7 +384,3 @@ def _check_extra_keys(
         complaints.append(
             unknown_key((*loc, key), known, "warning") if is_snapshot else extra_key((*loc, key), known)
         )
-
-
-def _wrong_kind(loc: Location, value: JsonValue, wanted: str, fix: str) -> Complaint:
-    return Complaint(loc, f"must be {wanted}, not {kind(value)}", fix)

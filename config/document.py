@@ -3,10 +3,21 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn, TypeVar
 
 from runward.config.json_value import MAX_BYTES, MAX_INTEGER, JsonValue, not_plain
-from runward.config.problem import MAX_PROBLEMS, Complaint, Location, Parsed, Place, Problem, quoted
+from runward.config.problem import (
+    MAX_PROBLEMS,
+    Complaint,
+    Location,
+    Parsed,
+    Place,
+    Problem,
+    has_errors,
+    quoted,
+)
+
+T = TypeVar("T")
 
 
 class Mark(NamedTuple):
@@ -25,8 +36,7 @@ class Document(NamedTuple):
 
     def place(self, loc: Location, key: bool = False) -> Place | None:
         """Where the value at `loc` is, or its key. None if the document has no places."""
-        # Parts that the document doesn't have are skipped: pydantic puts a union's tag among them, and a missing value is
-        # best shown at the table that it is missing from.
+        # Parts that the document doesn't have are skipped: a missing value is best shown at the table that it is missing from.
         known: Location = ()
         for part in loc:
             known = (*known, part) if (*known, part) in self.marks else known
@@ -46,6 +56,11 @@ class Document(NamedTuple):
         kept = sorted(complaints, key=lambda complaint: complaint.severity)[:MAX_PROBLEMS]
         problems = [self.problem(complaint) for complaint in kept]
         return tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
+
+    def parsed(self, value: T | None, complaints: Iterable[Complaint]) -> Parsed[T]:
+        """What was read from this document, with the complaints about it. No value if one of them is an error."""
+        problems = self.problems(complaints)
+        return Parsed(None if has_errors(problems) else value, problems)
 
 
 class Lines:

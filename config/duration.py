@@ -1,17 +1,10 @@
 """Durations as systemd.time(7) writes them: `30s`, `5min`, `1h30m`, `1h 30min`, `500ms`, `2d`.
 
-A bare number is refused: `90` could mean seconds or minutes. Nothing here needs pydantic:
-the launcher reads its own options with this module.
+A bare number is refused: `90` could mean seconds or minutes.
 """
 
 import math
 import re
-from typing import TYPE_CHECKING, Annotated, TypeAlias
-
-if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-    from pydantic.json_schema import JsonSchemaValue
-    from pydantic_core import CoreSchema
 
 # The units of systemd.time(7), except months and years, which have no fixed length there either.
 _SECONDS_BY_UNIT = {
@@ -87,37 +80,6 @@ def render_duration(seconds: float) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts) or "0s"
-
-
-class _DurationField:
-    """Makes pydantic read a duration's text, and only a text. Imports pydantic only when it is asked."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: type, handler: "GetCoreSchemaHandler") -> "CoreSchema":
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(cls._read)
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: "CoreSchema", handler: "GetJsonSchemaHandler"
-    ) -> "JsonSchemaValue":
-        return {"type": "string", "pattern": DURATION_PATTERN, "examples": ["30s", "5min", "1h30m", "2d"]}
-
-    @staticmethod
-    def _read(value: object) -> float:
-        from pydantic_core import PydanticCustomError
-
-        if not isinstance(value, str):
-            raise PydanticCustomError("duration", "must be a duration", {"fix": DURATION_FIX})
-        try:
-            return parse_duration(value)
-        except DurationError as error:
-            raise PydanticCustomError("duration", "{why}", {"why": str(error), "fix": error.fix}) from error
-
-
-Duration: TypeAlias = Annotated[float, _DurationField]
-"""A field of a pydantic model that is written as a duration and read as seconds."""
 
 
 def _why_not(text: str) -> str:

@@ -5,7 +5,6 @@ table, its JSON Schema, its checks and its defaults. What must hold for several 
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, get_args
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, get_args
 from runward.config.duration import DURATION_PATTERN, DurationError, parse_duration
 from runward.config.glob_rule import GlobError, check_text_glob
 from runward.config.json_value import JsonValue
-from runward.config.problem import Complaint, Location, kind, quoted, unknown_key
+from runward.config.problem import Complaint, Location, kind, quoted, unknown_key, wrong_kind
 from runward.config.shape import Choice, Complain
 
 Schema: TypeAlias = Mapping[str, JsonValue]
@@ -51,6 +50,12 @@ def seconds(description: str, *, rank: int = 0) -> Key:
 def flag(description: str) -> Key:
     """The key of what is true or false."""
     return Key(flag_schema(description), true_or_false)
+
+
+def optional(title: str, schema: Schema, description: str, read: Reader) -> Key:
+    """The key of what may also be null."""
+    either: JsonValue = [dict(schema), {"type": "null"}]
+    return Key({"anyOf": either, "default": None, "description": description, "title": title}, read)
 
 
 def words(description: str, literal: object) -> Key:
@@ -100,10 +105,39 @@ def table_schema(holder: Holder, **more: JsonValue) -> dict[str, JsonValue]:
     }
 
 
+def shared_table_schema(holder: Holder, title: str) -> dict[str, JsonValue]:
+    """The JSON Schema of a table in which other tools may have keys of their own."""
+    return {
+        "description": (holder.__doc__ or "").partition("\n\n")[0],
+        "properties": {name: _sorted(schema) for name, schema in schemas(holder).items()},
+        "title": title,
+        "type": "object",
+    }
+
+
+def _sorted(schema: JsonValue) -> JsonValue:
+    """The schema with the words in each part of it in alphabetical order. The keys that it describes keep their order."""
+    if isinstance(schema, list):
+        return [_sorted(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    ordered: dict[str, JsonValue] = {}
+    for word, value in sorted(schema.items()):
+        if word == "properties" and isinstance(value, dict):
+            ordered[word] = {name: _sorted(each) for name, each in value.items()}
+        else:
+            ordered[word] = _sorted(value)
+    return ordered
+
+
 def _defaults(holder: Holder) -> Collection[str]:
     """The names of the fields that have a default."""
-    if not is_dataclass(holder):
-        return dict(vars(holder)["_field_defaults"])
+    of_named_tuple: dict[str, object] | None = getattr(holder, "_field_defaults", None)
+    if of_named_tuple is not None:
+        return of_named_tuple
+    from dataclasses import MISSING, fields, is_dataclass  # the launcher reads playbooks without it
+
+    assert is_dataclass(holder)
     return [
         each.name
         for each in fields(holder)
@@ -150,6 +184,14 @@ def text_schema(description: str) -> dict[str, JsonValue]:
 
 def flag_schema(description: str) -> dict[str, JsonValue]:
     return {"type": "boolean", "description": description}
+
+
+def text(value: JsonValue, loc: Location, complain: Complain) -> str | None:
+    """The text. None if nothing is given, or after a complaint."""
+    if value is None or isinstance(value, str):
+        return value
+    complain(wrong_kind(loc, value, "a text", "put it in quotes"))
+    return None
 
 
 def duration(value: JsonValue, loc: Location, complain: Complain) -> float | None:

@@ -4,51 +4,158 @@ A playbook may belong to other tools too: keys that Runward doesn't know cause a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final, NamedTuple
 
-from runward.config.contract import ExpectedArtifact, declared_artifacts
+from runward.config.contract import ExpectedArtifact, declaration_schema, declared_artifacts
 from runward.config.document import Document
+from runward.config.duration import DURATION_FIX, DURATION_PATTERN, DurationError, parse_duration
 from runward.config.json_value import JsonValue
+from runward.config.keys import Key, known_keys, optional, read_keys, shared_table_schema, text
 from runward.config.problem import (
     Complaint,
+    Location,
     Parsed,
     extra_key,
-    has_errors,
     nearest,
     quoted,
+    wrong_kind,
 )
+from runward.config.shape import Complain
 from runward.config.template import TemplateError, names_used, parse_template
 
 PLAYBOOK_SUFFIX: Final = ".playbook.yaml"
 """What the files of playbooks end with."""
 
-
 FOREIGN_KEYS: Final = ("model", "prompt", "description")
 """Keys of ADR-0029's playbooks and of the tools that share them: those tools read them, they are ignored here."""
 
+_TEXT: Final[Mapping[str, JsonValue]] = {"type": "string"}
+_DURATION: Final[Mapping[str, JsonValue]] = {
+    "type": "string",
+    "pattern": DURATION_PATTERN,
+    "examples": ["30s", "5min", "1h30m", "2d"],
+}
 
-@dataclass(frozen=True, slots=True)
-class Playbook:
-    """One playbook. Durations are seconds; None means that the playbook says nothing about it.
 
-    `command` still holds its templates (`{{ with.pr }}`), which `fill_command` fills in. `artifacts` is what its
-    contract adds to the agent's defaults: None if nothing is declared, empty if the declaration lists
-    nothing. `document` is the text that it was read from, so that complaints can name their places.
+def _name(value: JsonValue, loc: Location, complain: Complain) -> str | None:
+    name = text(value, loc, complain)
+    if name is not None and (not name or "/" in name or "\0" in name):
+        complain(Complaint(loc, "is not a name", "write a name without '/'"))
+    return name
+
+
+def _command(value: JsonValue, loc: Location, complain: Complain) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        complain(wrong_kind(loc, value, "a list", "make it a list"))
+        return None
+    words = tuple(_word(each, (*loc, index), complain) for index, each in enumerate(value))
+    valid = tuple(word for word in words if word is not None)
+    if len(valid) == len(words) and (not valid or not valid[0]):
+        fix = 'write the program and its arguments: ["python3", "review.py"]'
+        complain(Complaint(loc, "names no program", fix))
+    return valid
+
+
+def _word(value: JsonValue, loc: Location, complain: Complain) -> str | None:
+    if not isinstance(value, str):
+        complain(wrong_kind(loc, value, "a text", "put it in quotes"))
+        return None
+    try:
+        parse_template(value)
+    except TemplateError as error:
+        complain(Complaint(loc, str(error), error.fix))
+        return None
+    if "\0" in value:
+        complain(Complaint(loc, "has a NUL character in it", "remove it"))
+        return None
+    return value
+
+
+def _duration(value: JsonValue, loc: Location, complain: Complain) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        complain(Complaint(loc, "must be a duration", DURATION_FIX))
+        return None
+    try:
+        return parse_duration(value)
+    except DurationError as error:
+        complain(Complaint(loc, str(error), error.fix))
+        return None
+
+
+class Playbook(NamedTuple):
+    """A playbook: a command, and the artifacts that its runs must leave behind.
+
+    Durations are seconds; None means that the playbook says nothing about it. `command` still holds its templates
+    (`{{ with.pr }}`), which `fill_command` fills in. `artifacts` is what its contract adds to the agent's defaults: None
+    if nothing is declared, empty if the declaration lists nothing. `document` is the text that it was read from, so that
+    complaints can name their places.
     """
 
-    name: str
-    command: tuple[str, ...] | None = None
-    timeout: float | None = None
-    grace: float | None = None
-    agent: str | None = None
-    artifacts: tuple[ExpectedArtifact, ...] | None = None
-    document: Document | None = field(default=None, repr=False, compare=False)
+    name: Annotated[
+        str,
+        optional(
+            "Name", _TEXT, "The playbook's name. Default: the file's name without .playbook.yaml.", _name
+        ),
+    ]
+    command: Annotated[
+        tuple[str, ...] | None,
+        optional(
+            "Command",
+            {"type": "array", "items": _TEXT},
+            "The program and its arguments, one text each, started without a shell. "
+            "'{{ with.KEY }}' is replaced by a value given to 'runward play run'.",
+            _command,
+        ),
+    ] = None
+    timeout: Annotated[
+        float | None,
+        optional(
+            "Timeout",
+            _DURATION,
+            "The longest time that the command may run, as in 30m; then its whole process tree is killed.",
+            _duration,
+        ),
+    ] = None
+    grace: Annotated[
+        float | None,
+        optional(
+            "Grace",
+            _DURATION,
+            "The time between SIGTERM and SIGKILL at the timeout, as in 5s. Default: 5s.",
+            _duration,
+        ),
+    ] = None
+    agent: Annotated[
+        str | None,
+        optional(
+            "Agent", _TEXT, "The agent profile whose artifact_defaults the contract starts from.", _name
+        ),
+    ] = None
+    artifacts: Annotated[
+        tuple[ExpectedArtifact, ...] | None,
+        Key(
+            {
+                **declaration_schema(),
+                "default": None,
+                "description": "What a run must leave behind. Without this, nothing is verified.",
+            }
+        ),
+    ] = None
+    document: Document | None = None
 
     @property
     def takes(self) -> tuple[str, ...]:
         """The names of the values that its command must be given."""
         return names_used([parse_template(word) for word in self.command or ()])
+
+
+def playbook_schema() -> dict[str, JsonValue]:
+    """What a playbook may look like, as JSON Schema."""
+    return shared_table_schema(Playbook, "Runward playbook")
 
 
 def read_playbook(text: str, name: str) -> Parsed[Playbook]:
@@ -58,11 +165,8 @@ def read_playbook(text: str, name: str) -> Parsed[Playbook]:
     parsed = read_yaml(text, name)
     if parsed.value is None:
         return Parsed(None, parsed.problems)
-    document = parsed.value
     complaints: list[Complaint] = []
-    playbook = _playbook(document, complaints)
-    problems = document.problems(complaints)
-    return Parsed(None if has_errors(problems) else playbook, problems)
+    return parsed.value.parsed(_playbook(parsed.value, complaints), complaints)
 
 
 def name_from_file(file: str) -> str:
@@ -75,28 +179,26 @@ def name_from_file(file: str) -> str:
 
 
 def _playbook(document: Document, complaints: list[Complaint]) -> Playbook | None:
-    # pydantic takes long to import, and many daemons never read a playbook.
-    from pydantic import ValidationError
-
-    from runward.config.playbook_file import KNOWN_KEYS, PlaybookFile, complaints_of
-
     root = document.root
     if not isinstance(root, dict):
         fix = "write at least 'command:' or 'artifacts:'"
         complaints.append(Complaint((), "a playbook must be a table of keys", fix))
         return None
     artifacts = declared_artifacts(root.get("artifacts"), ("artifacts",), complaints)
-    for key in root:
-        if key not in KNOWN_KEYS and key not in FOREIGN_KEYS:
-            complaints.append(extra_key((key,), KNOWN_KEYS))
-    try:
-        file = PlaybookFile.model_validate(root)
-    except ValidationError as error:
-        complaints.extend(complaints_of(error, KNOWN_KEYS))
+    known = known_keys(Playbook)
+    complaints += [extra_key((key,), known) for key in root if key not in known and key not in FOREIGN_KEYS]
+    wrong: list[Complaint] = []
+    read = read_keys(Playbook, root, (), wrong.append)
+    complaints += wrong
+    if wrong:
         return None
-    name, command = _name(file.name, document.name, complaints), file.command
-    read = {**dict(file), "name": name, "command": None if command is None else tuple(command)}
-    return Playbook(**{**read, "artifacts": artifacts, "document": document})
+    by_file = name_from_file(document.name)
+    name = read.setdefault("name", by_file)
+    if name != by_file:
+        message = f"{quoted(name)} differs from the file's name, by which it is found"
+        fix = f"write {quoted(by_file)} or rename the file"
+        complaints.append(Complaint(("name",), message, fix, "warning"))
+    return Playbook(**read, artifacts=artifacts, document=document)
 
 
 def fill_command(playbook: Playbook, given: Mapping[str, JsonValue]) -> Parsed[tuple[str, ...]]:
@@ -117,8 +219,7 @@ def fill_command(playbook: Playbook, given: Mapping[str, JsonValue]) -> Parsed[t
     if not complaints and not words[0]:
         complaints.append(Complaint(("command", 0), "names no program", "give it a value that isn't empty"))
     document = playbook.document or Document(playbook.name, None, {})
-    problems = document.problems(complaints)
-    return Parsed(None if problems else tuple(words), problems)
+    return document.parsed(tuple(words), complaints)
 
 
 def _unused(name: str, known: tuple[str, ...]) -> Complaint:
@@ -126,13 +227,3 @@ def _unused(name: str, known: tuple[str, ...]) -> Complaint:
     takes = f"it takes {', '.join(known)}" if known else "it takes none"
     fix = f"did you mean {guess!r}?" if guess else takes
     return Complaint(("command",), f"uses no value named {quoted(name)}", fix)
-
-
-def _name(declared: str | None, file: str, complaints: list[Complaint]) -> str:
-    by_file = name_from_file(file)
-    if declared is not None and declared != by_file:
-        message = f"{quoted(declared)} differs from the file's name, by which it is found"
-        complaints.append(
-            Complaint(("name",), message, f"write {quoted(by_file)} or rename the file", "warning")
-        )
-    return declared if declared is not None else by_file

@@ -10,7 +10,7 @@ from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 T = TypeVar("T")
 
 Location: TypeAlias = tuple[str | int, ...]
-"""The way from a document's root to a value: keys and zero-based indices, as in pydantic's `loc`."""
+"""The way from a document's root to a value: keys and zero-based indices."""
 
 Place: TypeAlias = tuple[int, int]
 """Line and column, both from 1, the column in characters."""
@@ -158,6 +158,11 @@ def unknown_key(loc: Location, known: Iterable[str], severity: Severity = "error
     guess = nearest(str(loc[-1]), known)
     fix = f"did you mean '{guess}'?" if guess else f"known here: {', '.join(known)}"
     return Complaint(loc, "unknown key", fix, severity, at_key=True)
+
+
+def wrong_kind(loc: Location, value: object, wanted: str, fix: str) -> Complaint:
+    """The complaint about a value that is not even of the right kind."""
+    return Complaint(loc, f"must be {wanted}, not {kind(value)}", fix)
 
 
 def unknown_field(name: str, loc: Location, whose: str, known: Iterable[str]) -> Complaint:

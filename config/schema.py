@@ -15,7 +15,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DESCRIBED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "settings": ("settings", "settings_schema"),
-        "playbook": ("playbook_file", "playbook_schema"),
+        "playbook": ("playbook", "playbook_schema"),
         "agent": ("agent", "agent_schema"),
         "flow": ("flow", "flow_schema"),
         "chain": ("chain", "chain_schema"),

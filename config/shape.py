@@ -1,7 +1,7 @@
 """The shapes of settings: each checks one value, describes itself as JSON Schema, and knows its form in stored JSON.
 
-Plain Python, while playbooks, agent profiles and outcomes are pydantic models: every command reads the settings first,
-the launcher within its start-up budget, and importing pydantic alone would exceed that (decision 157).
+Plain Python, while outcomes are pydantic models: every command reads the settings first, the launcher within its
+start-up budget, and importing pydantic alone would exceed that (decision 157).
 """
 
 import math
@@ -19,7 +19,7 @@ from runward.config.duration import (
     render_duration,
 )
 from runward.config.json_value import JsonValue
-from runward.config.problem import Complaint, Location, kind, quoted
+from runward.config.problem import Complaint, Location, quoted, wrong_kind
 
 _CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 
@@ -421,11 +421,6 @@ class ListOf(Shape):
 def described(shape: Shape) -> dict[str, JsonValue]:
     """The shape's JSON Schema with its description."""
     return {"description": shape.description, **shape.json_schema()}
-
-
-def wrong_kind(loc: Location, value: JsonValue, wanted: str, fix: str) -> Complaint:
-    """The complaint about a value that is not even of the right kind."""
-    return Complaint(loc, f"must be {wanted}, not {kind(value)}", fix)
 
 
 def _without_quotes(value: JsonValue) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from runward.config.json_value import JsonValue
-from runward.config.problem import Complaint, Location, unknown_key
-from runward.config.shape import Complain, Shape, Start, Text, UnknownForm, described, wrong_kind
+from runward.config.problem import Complaint, Location, unknown_key, wrong_kind
+from runward.config.shape import Complain, Shape, Start, Text, UnknownForm, described
 
 T = TypeVar("T")
 

@@ -183,7 +183,7 @@ def _counted(contract: Contract) -> str:
 
 def _overridden(declaration: Declared) -> list[str]:
     """The ids that the playbook and the agent both declare: the playbook's count."""
-    theirs = declaration.agent.artifact_defaults or () if declaration.agent is not None else ()
+    theirs = declaration.agent.artifacts or () if declaration.agent is not None else ()
     ours = declaration.playbook.artifacts or () if declaration.playbook is not None else ()
     return sorted({each.id for each in theirs} & {each.id for each in ours})
 

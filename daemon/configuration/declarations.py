@@ -3,8 +3,9 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
+from runward.config.agent import AgentProfile, read_agent
 from runward.config.bundle import BundleRules
 from runward.config.chain import Chain, read_chain
 from runward.config.contract import ExpectedArtifact
@@ -22,12 +23,11 @@ from runward.daemon.configuration.declared_files import (
     agent_file,
     callables,
     chain_names,
-    find_agent,
     find_chain,
-    find_playbook,
     named_chain,
     only_a_name,
     playbook_file,
+    read_declaration,
 )
 from runward.daemon.configuration.settings_files import Look, look_at, look_into, wait_until_quiet
 from runward.handlers.model.bundle import BundleRulesOf
@@ -37,11 +37,9 @@ from runward.handlers.model.schedules import Scheduled, chain_and_item
 from runward.handlers.model.sessions import CoveringRoot, RootOf
 from runward.handlers.schedules import PATIENCE
 
-if TYPE_CHECKING:
-    from runward.config.agent import AgentProfile
-
 NO_ROOT: Final = "no root of the settings has the layout 'native', for new runs to go to"
 
+D = TypeVar("D", Playbook, AgentProfile)
 T = TypeVar("T")
 
 
@@ -69,12 +67,6 @@ class Remembering(Generic[T]):
         return parsed
 
 
-def _read_agent(text: str, path: str) -> "Parsed[AgentProfile]":
-    from runward.config.agent import read_agent  # with pydantic, which many daemons never need
-
-    return read_agent(text, path)
-
-
 class Declarer:
     """Answers what a playbook and an agent declare under the settings in force. Used in threads."""
 
@@ -84,7 +76,7 @@ class Declarer:
         self._settings = settings
         self.patience = patience
         self._checked = CheckedChains() if checked is None else checked
-        self._read_playbook, self._read_agent = Remembering(read_playbook), Remembering(_read_agent)
+        self._read_playbook, self._read_agent = Remembering(read_playbook), Remembering(read_agent)
         self._read_chain = Remembering(
             lambda text, path: read_chain(text, path, callables(self._settings)),
             lambda: callables(self._settings),
@@ -110,8 +102,8 @@ class Declarer:
         settings = self._settings
         wait_until_quiet(self.look)
         reading = Reading(
-            lambda name: find_playbook(settings, name, self._read_playbook),
-            lambda name: find_agent(settings, name, self._read_agent),
+            lambda name: read_declaration(playbook_file(settings, name), self._read_playbook),
+            lambda name: read_declaration(agent_file(settings, name), self._read_agent),
             lambda: [problem for each in self._all_chains().wrong.values() for problem in each],
         )
         self.wrong = complaints_about(Parsed(settings), reading)
@@ -128,22 +120,26 @@ class Declarer:
         """The chains whose files are wrong, each with the reason. Raises `OSError` for a directory that can't be read."""
         return [(name, _rendered(problems)) for name, problems in self._all_chains().wrong.items()]
 
-    def _playbook(self, settings: Settings, name: str) -> Playbook:
+    def _declaration(
+        self,
+        settings: Settings,
+        name: str,
+        file_of: Callable[[Settings, str], str],
+        parse: Callable[[str, str], Parsed[D]],
+    ) -> D:
         try:
-            file = playbook_file(settings, only_a_name(name))
-            # A run's contract never changes once it is taken from here, so a file that is half written must not be read.
-            wait_until_quiet(lambda: look_at(file))
-            return _value(find_playbook(settings, name, self._read_playbook))
+            file = file_of(settings, only_a_name(name))
         except NotFound as error:
             raise _Unusable(str(error)) from error
+        # A run's contract never changes once it is taken from here, so a file that is half written must not be read.
+        wait_until_quiet(lambda: look_at(file))
+        return _value(read_declaration(file, parse))
+
+    def _playbook(self, settings: Settings, name: str) -> Playbook:
+        return self._declaration(settings, name, playbook_file, self._read_playbook)
 
     def _defaults(self, settings: Settings, agent: str) -> tuple[ExpectedArtifact, ...] | None:
-        try:
-            file = agent_file(settings, only_a_name(agent))
-            wait_until_quiet(lambda: look_at(file))
-            return _value(find_agent(settings, agent, self._read_agent)).artifact_defaults
-        except NotFound as error:
-            raise _Unusable(str(error)) from error
+        return self._declaration(settings, agent, agent_file, self._read_agent).artifacts
 
     def __call__(self, playbook: str | None, agent: str | None) -> Declarations:
         """What they declare; a missing or wrong file is reported as the operator's to fix."""
@@ -302,7 +298,7 @@ class Declarer:
         agent = session.agent
         if agent is not None:
             try:
-                find_agent(settings, only_a_name(agent))
+                agent_file(settings, only_a_name(agent))
             except NotFound:
                 agent = None
         return Ruled(agent=agent) if rule is None else Ruled(rule.playbook, agent, rule.named_at.origin)

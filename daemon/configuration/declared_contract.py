@@ -64,7 +64,7 @@ def declared(settings: Settings, playbook: str | None, agent: str | None) -> Dec
     if not has_errors(problems):
         contract = resolve_contract(
             playbook=book.artifacts if book is not None else None,
-            agent=profile.artifact_defaults if profile is not None else None,
+            agent=profile.artifacts if profile is not None else None,
         )
     return Declared(book, profile, contract, problems)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from runward.config.settings import Settings
     from runward.config.step import Callables
 
+    D = TypeVar("D", Playbook, AgentProfile)
     T = TypeVar("T")
 
 
@@ -30,57 +31,33 @@ class NotFound(LookupError):
     """There is no playbook or agent of this name, or no such file."""
 
 
-def find_playbook(
-    settings: Settings, name: str, parse: Callable[[str, str], Parsed[Playbook]] | None = None
-) -> Parsed[Playbook]:
-    """The playbook of this name, or in the file of this name. Raises `NotFound`.
-
-    `parse` is called with the text and the path, in place of `read_playbook`.
-    """
-    from dataclasses import replace
-
+def find_playbook(settings: Settings, name: str) -> Parsed[Playbook]:
+    """The playbook of this name, or in the file of this name. Raises `NotFound`."""
     from runward.config.playbook import read_playbook
-    from runward.config.problem import Parsed, Problem
 
-    path = playbook_file(settings, name)
-    text = text_of(path)
-    if isinstance(text, Problem):
-        return Parsed(None, (text,))
-    parsed = (parse or read_playbook)(text, path)
-    if parsed.value is None or not _name_schemas(parsed.value.artifacts):
-        return parsed
-    artifacts, problems = _with_schemas(parsed.value.artifacts or (), path)
-    playbook = replace(parsed.value, artifacts=artifacts)
-    return Parsed(None if problems else playbook, (*parsed.problems, *problems))
+    return read_declaration(playbook_file(settings, name), read_playbook)
 
 
-def find_agent(
-    settings: Settings, name: str, parse: Callable[[str, str], Parsed[AgentProfile]] | None = None
-) -> Parsed[AgentProfile]:
-    """The agent profile of this name, or in the file of this name. Raises `NotFound`.
-
-    `parse` is called with the text and the path, in place of `read_agent`.
-    """
-    from dataclasses import replace
-
+def find_agent(settings: Settings, name: str) -> Parsed[AgentProfile]:
+    """The agent profile of this name, or in the file of this name. Raises `NotFound`."""
     from runward.config.agent import read_agent
+
+    return read_declaration(agent_file(settings, name), read_agent)
+
+
+def read_declaration(path: str, parse: Callable[[str, str], Parsed[D]]) -> Parsed[D]:
+    """The playbook or profile in a file. The schemas that its artifacts name are read, too."""
     from runward.config.problem import Parsed, Problem
 
-    path = agent_file(settings, name)
     text = text_of(path)
     if isinstance(text, Problem):
         return Parsed(None, (text,))
-    parsed = (parse or read_agent)(text, path)
-    if parsed.value is None or not _name_schemas(parsed.value.artifact_defaults):
+    parsed = parse(text, path)
+    if parsed.value is None or not parsed.value.artifacts:
         return parsed
-    artifacts, problems = _with_schemas(parsed.value.artifact_defaults or (), path)
-    agent = replace(parsed.value, artifact_defaults=artifacts)
-    return Parsed(None if problems else agent, (*parsed.problems, *problems))
-
-
-def _name_schemas(artifacts: tuple[ExpectedArtifact, ...] | None) -> bool:
-    """Whether any of the declared artifacts names a file with a JSON Schema."""
-    return any(each.rules is not None and each.rules.schema_file for each in artifacts or ())
+    artifacts, wrong = _with_schemas(parsed.value.artifacts, path)
+    declaration = None if wrong else parsed.value._replace(artifacts=artifacts)
+    return Parsed(declaration, parsed.problems + wrong)
 
 
 def _with_schemas(

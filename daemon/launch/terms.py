@@ -149,7 +149,7 @@ def _read_declarations(
             if profile.value is None:
                 return _refused("wrong_input", profile.errors)
             warnings += profile.warnings
-            defaults = profile.value.artifact_defaults
+            defaults = profile.value.artifacts
             if is_named and profile.value.name != agent:
                 holders = _holders_of(settings.state_dir, profile.value.name)
             terms = terms._replace(agent=profile.value.name)

@@ -55,7 +55,7 @@ def test_keys_of_other_tools_are_no_business_of_ours() -> None:
 def test_an_empty_declaration_differs_from_none() -> None:
     parsed = read_agent("---\nartifact_defaults: {expected: []}\n---\n", FILE)
     assert parsed.value is not None
-    assert parsed.value.artifact_defaults == ()
+    assert parsed.value.artifacts == ()
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,10 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from runward.config.duration import (
     DURATION_PATTERN,
     MAX_DURATION_S,
-    Duration,
     DurationError,
     check_duration,
     parse_duration,
@@ -117,23 +115,3 @@ def test_any_text_is_a_duration_or_refused_and_the_pattern_agrees(text: str) -> 
     else:
         agrees = re.search(DURATION_PATTERN, text) is not None
     assert agrees
-
-
-class _Step(BaseModel):
-    timeout: Duration
-
-
-def test_a_model_reads_a_duration_as_seconds() -> None:
-    assert _Step.model_validate({"timeout": "1h30m"}).timeout == 5400
-
-
-@pytest.mark.parametrize("value", [90, 1.5, True, None, "90", ["30s"]])
-def test_a_model_takes_nothing_but_a_duration_with_its_unit(value: object) -> None:
-    with pytest.raises(ValidationError) as refused:
-        _Step.model_validate({"timeout": value})
-    assert refused.value.errors()[0]["ctx"]["fix"]
-
-
-def test_the_schema_of_a_duration_is_its_pattern() -> None:
-    schema = TypeAdapter(Duration).json_schema()
-    assert (schema["type"], schema["pattern"]) == ("string", DURATION_PATTERN)

@@ -40,3 +40,13 @@ def test_settings_from_a_file_import_nothing_heavy_either() -> None:
         "assert read_settings(sources, {}, home='/h', working_directory='/w').value.batch == 3"
     )
     assert modules_after(code) & HEAVY == set()
+
+
+def test_a_playbook_and_an_agent_profile_are_read_without_pydantic() -> None:
+    code = (
+        "from runward.config.agent import read_agent\n"
+        "from runward.config.playbook import read_playbook\n"
+        "assert read_playbook('command: [ls]', 'a.playbook.yaml').value.command == ('ls',)\n"
+        "assert read_agent('---\\nmodel: m\\n---\\n', 'a.md').value.model == 'm'"
+    )
+    assert modules_after(code) & {"pydantic", "pydantic_core"} == set()

@@ -10,7 +10,8 @@ from typing import Any, get_args
 import click
 from tests.docs.pages import ROOT, codes, documentation, page, pages
 
-from runward.config.playbook_file import KNOWN_KEYS as PLAYBOOK_KEYS
+from runward.config.keys import known_keys
+from runward.config.playbook import Playbook
 from runward.config.root import LAYOUTS
 from runward.config.settings import SETTINGS
 from runward.config.settings_layers import OTHER_VARIABLES, PREFIX
@@ -84,7 +85,7 @@ def test_every_variable_with_our_prefix_is_in_the_table_and_no_other() -> None:
 
 
 def test_every_key_of_a_playbook_is_in_its_table_and_no_other() -> None:
-    assert _first_codes(page("docs/playbooks.md").table("## Playbooks")) == list(PLAYBOOK_KEYS)
+    assert _first_codes(page("docs/playbooks.md").table("## Playbooks")) == list(known_keys(Playbook))
 
 
 def test_every_answer_about_a_file_is_named() -> None:

@@ -88,7 +88,7 @@ def test_agent_profiles_that_are_shown_declare_something(block: Block) -> None:
     parsed = read_agent(block.text, block.file or "agent.md")
     assert [problem.render() for problem in parsed.problems] == []
     assert parsed.value is not None
-    assert parsed.value.artifact_defaults
+    assert parsed.value.artifacts
 
 
 def test_json_that_is_shown_is_json() -> None:
