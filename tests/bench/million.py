@@ -22,8 +22,8 @@ from tests.bench.fixtures import finish, make, run_name
 from tests.bench.product import daemon
 from tests.bench.scratch import Scratch, scratch
 from tests.bench.studio import PAGES, SETTINGS, Visitor
-from tests.daemon.worker.in_process import StillClock, ToldProcesses
-from tests.daemon.worker.in_process import daemon as daemon_in_process
+from tests.daemon.in_process import StillClock, ToldProcesses
+from tests.daemon.in_process import daemon as daemon_in_process
 
 from runward.daemon.engine.queue import Queue
 from runward.daemon.host.upkeep import Upkeep

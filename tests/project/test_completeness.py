@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.daemon.launching import Launcher
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.project.repository import ROOT, parsed, sources
 
 from runward.config.bundle import BundleRules

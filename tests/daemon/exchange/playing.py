@@ -16,8 +16,8 @@ from unittest.mock import patch
 from tests.code_in_process import AtOnce
 from tests.daemon.exchange.histories import FROM_THE_BEGINNING, IN_RUNS, Act, Mint, Round
 from tests.daemon.exchange.plain_rules import CPU, DEPTH, QUOTA, WINDOW, Due, Ran, Rules
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
-from tests.daemon.worker.without_threads import without_threads
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.without_threads import without_threads
 
 from runward.config.exchange import ExchangeRules, Executor
 from runward.config.intent import CODES

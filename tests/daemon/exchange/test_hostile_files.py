@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.native_runs import finish
 from tests.daemon.parts.test_exchange import append, begin, read, results, settle, told, write
-from tests.daemon.worker.damaged_journals import finish
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.json_value import JsonValue
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import StillClock, ToldProcesses, daemon
 
 from runward.daemon.host import report
 from runward.daemon.host.report import Report, read_report

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract_json import entry
-from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import StillClock, ToldProcesses, daemon
 
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import Sight

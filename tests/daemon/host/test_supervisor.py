@@ -4,7 +4,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import StillClock, ToldProcesses, daemon
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.host import supervisor

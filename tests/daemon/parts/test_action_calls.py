@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.native_runs import finish
 from tests.daemon.parts.test_bundles import TRACE, bundled, hashes, recorded
 from tests.daemon.parts.test_exchange import append, begin, read, settle, write
-from tests.daemon.worker.damaged_journals import finish
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.daemon.store.reading_bundles import LastTold
 from runward.handlers.bundle.canonical import hash_of

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 from tests.code_in_process import AtOnce
 from tests.daemon.exchange.playing import RULES, StandIn
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.native_runs import finish
 from tests.daemon.parts.test_exchange import append, begin, results, settle, write
 from tests.daemon.parts.test_killed_workers import until_all_is_done
-from tests.daemon.worker.damaged_journals import finish
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue

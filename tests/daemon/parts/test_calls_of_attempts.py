@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.handlers.layouts import adjutant_lines
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 

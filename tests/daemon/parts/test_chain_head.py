@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from tests.daemon.worker.in_process import StillClock
+from tests.daemon.in_process import StillClock
 
 from runward.daemon.log import Log
 from runward.daemon.parts.log_lines import HEAD_PERIOD, ChainHead

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.daemon.worker.in_process import StillClock
+from tests.daemon.in_process import StillClock
 
 from runward.daemon.parts.retention import CLOCK, ClockTrust, Doubt, Noted, noted, patience
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.daemon.looking.test_following import KEY, Home, Launched
+from tests.daemon.watch.test_following import KEY, Home, Launched
 
 REVIEW = {"outcome_kind": "review_verdict", "summary": "two bugs", "verdict": "REJECT", "passed": False}
 _KEPT = "select session_key, kind, name, summary, passed, file_path, is_known from artifacts order by session_key, place"

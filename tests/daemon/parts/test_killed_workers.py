@@ -14,9 +14,9 @@ from unittest.mock import patch
 
 import pytest
 from tests.code_in_process import AtOnce
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.daemon.parts.test_exchange import append, begin, results, settle, write
 from tests.daemon.store.uncertain import Uncertain
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.exchange import ExchangeRules, Executor
 from runward.config.json_value import JsonValue

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.parts.runs import CancelOrders

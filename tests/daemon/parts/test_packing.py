@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.daemon.looking.test_following import KEY, Home
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.native_runs import begin, finish
 from tests.daemon.parts.test_pruning import DAY, end_of_chain, prune, run, tombs
-from tests.daemon.worker.damaged_journals import begin, finish
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.watch.test_following import KEY, Home
 
 from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.store.hash_chain import Head

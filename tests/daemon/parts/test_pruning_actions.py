@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.native_runs import finish
 from tests.daemon.parts.test_exchange import append, begin, read, settle, told, write
 from tests.daemon.parts.test_pruning import DAY, end_of_chain, prune, sessions, tombs
-from tests.daemon.worker.damaged_journals import finish
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.store.hash_chain import Head

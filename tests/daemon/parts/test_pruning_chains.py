@@ -3,10 +3,10 @@
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.native_runs import begin, finish
 from tests.daemon.parts.test_packing import pack
 from tests.daemon.parts.test_pruning import DAY, end_of_chain, prune, sessions, tombs
-from tests.daemon.worker.damaged_journals import begin, finish
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.chain import Chain, read_chain
 from runward.config.playbook import Playbook

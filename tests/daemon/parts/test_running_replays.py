@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from tests.daemon.looking.test_following import KEY, Home
-from tests.daemon.worker.damaged_journals import begin, finish
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.native_runs import begin, finish
+from tests.daemon.watch.test_following import KEY, Home
 
 from runward.config.bundle import BundleRules
 from runward.daemon import faults

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.daemon.worker.damaged_journals import begin, finish
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.native_runs import begin, finish
 
 from runward.config.bundle import BundleRules
 from runward.daemon import faults

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses
+from tests.daemon.native_runs import begin, finish
 from tests.daemon.parts.test_pruning_chains import fire, settled
 from tests.daemon.parts.test_starting import AT, ask, running
-from tests.daemon.worker.damaged_journals import begin, finish
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses
 
 from runward.handlers.chains.advancing import run_id
 from runward.handlers.requests import run_name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import StillClock, ToldProcesses, daemon
 
 from runward.daemon.store.hash_chain import broken_event, event_hash, lines_off_the_chain
 

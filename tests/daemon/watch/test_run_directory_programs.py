@@ -14,10 +14,10 @@ from typing import TypeAlias
 import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
-from tests.daemon.worker.run_directory_model import Contract
-from tests.daemon.worker.run_directory_programs import Machine, Step, programs
-from tests.daemon.worker.without_threads import without_threads
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.watch.run_directory_model import Contract
+from tests.daemon.watch.run_directory_programs import Machine, Step, programs
+from tests.daemon.without_threads import without_threads
 
 from runward.daemon.store.hash_chain import ChainedEvent, Head, follow
 from runward.daemon.store.journals import STOPPED_CLEANLY
@@ -29,7 +29,7 @@ IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_corrected() -> Iterator[None]:
-    """The model has no files that arrive after the verdict: tests/daemon/looking/test_arriving.py is about them."""
+    """The model has no files that arrive after the verdict: tests/daemon/watch/test_arriving.py is about them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             Looker, "_corrected", lambda _self, _root, _directory, _key, watched, _lacking: (watched, ())

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from hypothesis import strategies as st
-from tests.daemon.worker.in_process import StillClock, ToldProcesses
-from tests.daemon.worker.run_directory_model import Contract, Doc, ExitSays, Place, RunSays, Story
+from tests.daemon.in_process import StillClock, ToldProcesses
+from tests.daemon.watch.run_directory_model import Contract, Doc, ExitSays, Place, RunSays, Story
 
 from runward.config.json_value import JsonValue
 from runward.daemon.watch.hints import Target

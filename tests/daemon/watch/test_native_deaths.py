@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.json_value import JsonValue
 from runward.daemon.world.files import Files

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
-from tests.daemon.worker.damaged_journals import EVENTS, THEIRS, cut, lines_of, live, repair, values
+from tests.daemon.store.damaged_journals import EVENTS, THEIRS, cut, lines_of, live, repair, values
 
 WRITERS: Final[dict[str, bytes]] = {
     "nobody": b"",

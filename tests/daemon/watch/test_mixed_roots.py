@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.handlers.layouts import adjutant_lines, codex_lines, ctcp_lines, lionagi_lines
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript, headless_run, subagent_file
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from uuid import UUID, uuid4
 
 import pytest
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.contract import ExpectedArtifact

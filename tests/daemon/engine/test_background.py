@@ -10,8 +10,8 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.daemon.store.uncertain import Uncertain
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue

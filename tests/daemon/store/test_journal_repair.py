@@ -9,18 +9,17 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.daemon.worker.damaged_journals import (
+from tests.daemon.in_process import SILENT, Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.native_runs import begin, finish
+from tests.daemon.store.damaged_journals import (
     EVENTS,
     THEIRS,
-    begin,
     cut,
-    finish,
     lines_of,
     live,
     repair,
     values,
 )
-from tests.daemon.worker.in_process import SILENT, Daemon, StillClock, ToldProcesses, daemon
 from tests.waiting import PATIENCE_S
 
 from runward.config.root import Root

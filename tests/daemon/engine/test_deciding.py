@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, TypeVarTuple, Unpack
 
 import pytest
-from tests.daemon.worker.in_process import StillClock
+from tests.daemon.in_process import StillClock
 from tests.handlers.examples import HASH, declaration
 
 from runward.daemon.engine.deciding import LONGEST_WAIT, MOST_QUESTIONS, Answers, Asked, Decider

@@ -5,25 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.native_runs import begin, finish
 
 EVENTS: Final = "events.jsonl"
 THEIRS: Final = b'{"ts":"2026-02-03T04:05:06.000000Z","role":"agent","event":"worked","path":""}\n'
-
-
-def begin(base: Path, name: str) -> Path:
-    directory = base / "runs" / name
-    (directory / "artifacts").mkdir(parents=True)
-    (directory / "artifacts" / "review.md").write_text("all is well\n")
-    contract = {"expected": [{"id": "review", "path": "review.md", "required": True}]}
-    run = {"schema": "runward-run-v1", "started_at": "2026-02-03T04:05:06Z", "contract": contract}
-    (directory / "run.json").write_text(json.dumps(run))
-    return directory
-
-
-def finish(directory: Path) -> None:
-    (directory / ".exit.tmp").write_text(json.dumps({"exit_code": 0, "finished_at": "2026-02-03T04:06:07Z"}))
-    (directory / ".exit.tmp").rename(directory / "exit.json")
 
 
 async def live(base: Path, *, ended: bool = True, runs: int = 1) -> list[Path]:

@@ -6,9 +6,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.daemon.looking.test_following import Home, attempts
-from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
-from tests.daemon.worker.test_daemon_in_process import begin, events_in, finish, verdicts
+from tests.daemon.engine.test_daemon_in_process import begin, events_in, finish, verdicts
+from tests.daemon.in_process import StillClock, ToldProcesses, daemon
+from tests.daemon.watch.test_following import Home, attempts
 
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Item

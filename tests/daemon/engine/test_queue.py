@@ -9,8 +9,8 @@ from typing import Literal
 
 import anyio
 import pytest
+from tests.daemon.in_process import StillClock
 from tests.daemon.store.uncertain import Uncertain
-from tests.daemon.worker.in_process import StillClock
 from tests.handlers.examples import declaration
 
 from runward.daemon.engine import queue as queueing

@@ -19,7 +19,7 @@ import anyio
 import pytest
 from tests.contract_json import entry
 from tests.daemon.cli.calling import Place
-from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import StillClock, ToldProcesses, daemon
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue

@@ -8,9 +8,9 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.daemon.queue.test_queue import Desk, Tokens, done, start
+from tests.daemon.engine.test_queue import Desk, Tokens, done, start
+from tests.daemon.in_process import StillClock
 from tests.daemon.store.uncertain import Uncertain
-from tests.daemon.worker.in_process import StillClock
 
 from runward.daemon.engine.queue import Queue, StoreTrouble
 from runward.daemon.log import Log

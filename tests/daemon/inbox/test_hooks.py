@@ -6,7 +6,7 @@ from base64 import b64encode
 from pathlib import Path
 from uuid import uuid4
 
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.handlers.layouts.claude_code_lines import Transcript
 
 from runward.config.contract import ExpectedArtifact

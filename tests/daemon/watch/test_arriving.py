@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.daemon.rundir.run_directories import change_of_run
 from runward.handlers.model.sessions import LastChange

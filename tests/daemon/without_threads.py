@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import anyio
 import anyio.lowlevel
-from tests.daemon.worker import in_process
+from tests.daemon import in_process
 
 from runward.daemon.store import store
 from runward.daemon.store.store import Connection, Cursor

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.problem import Problem
 from runward.config.settings import Settings
