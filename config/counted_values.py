@@ -12,6 +12,9 @@ from typing import Any, Final, NamedTuple
 from runward.config.json_value import MAX_INTEGER, JsonValue
 from runward.config.problem import kind, quoted
 
+SPLIT: Final = "split it into several steps, or have a program decide"
+"""How an expression becomes smaller."""
+
 LONGEST_RESULT: Final = 64 << 10
 """Characters in the result of a text with expressions, and in each text that is put together from others."""
 

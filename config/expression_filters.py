@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 from jinja2.utils import htmlsafe_json_dumps
 
 from runward.config.counted_values import (
+    SPLIT,
     Budget,
     ExpressionError,
     Missing,
@@ -28,9 +29,6 @@ from runward.config.counted_values import (
     text_of,
     weigh,
 )
-
-SPLIT: Final = "split it into several steps, or have a program decide"
-"""How an expression becomes smaller."""
 
 MOST_MAPS: Final = 3
 """How often `map` may be the filter of another `map`, as in `map('map', 'upper')`: each is a level of the evaluation."""
