@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -33,7 +32,7 @@ class Migration:
 def migrations() -> tuple[Migration, ...]:
     """This program's migrations, in order."""
     known = []
-    for entry in resources.files("runward.daemon.store").joinpath("migrations").iterdir():
+    for entry in Path(__file__).with_name("migrations").iterdir():
         if entry.name.endswith(".sql"):
             known.append(Migration(int(entry.name[:4]), entry.name, entry.read_text()))
     return tuple(sorted(known, key=lambda each: each.number))

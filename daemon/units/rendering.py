@@ -8,7 +8,7 @@ import pwd
 import shutil
 import sys
 from collections.abc import Sequence
-from importlib import resources
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import runward.daemon
@@ -70,7 +70,7 @@ def escaped(text: str) -> str:
 
 
 def _template(name: str) -> str:
-    return resources.files(__package__).joinpath("templates", name).read_text().rstrip("\n")
+    return Path(__file__).with_name("templates").joinpath(name).read_text().rstrip("\n")
 
 
 SYSTEM_UNITS: Final = "/etc/systemd/system"

@@ -2,71 +2,20 @@
 
 import hashlib
 import hmac
-import http.client
 import json
 import os
 import subprocess
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Final
+from typing import Final
 
 from runward.config.notification import Recipient
 from runward.config.template import TemplateError, parse_template
 from runward.daemon.configuration.secret_file import SecretUnusable, first_line
 from runward.daemon.store.tables.notices import PendingNotice
 from runward.handlers.secrets import text_without_secrets
-
-PATIENCE_S: Final = 10.0
-"""Seconds that a service may be silent."""
-
-
-class NotPosted(Exception):
-    """The service did not take it; the message names no address."""
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect is an error: the data is for the service that was named."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> None:
-        return None
-
-
-_OPENER: Final = urllib.request.build_opener(_NoRedirects)
-
-
-def post(address: str, body: bytes, headers: Mapping[str, str]) -> None:
-    """Post the body. Raises `NotPosted`."""
-    try:
-        request = urllib.request.Request(address, body, dict(headers), method="POST")  # noqa: S310 # it begins with http
-        with _OPENER.open(request, timeout=PATIENCE_S):
-            pass
-    except urllib.error.HTTPError as error:
-        with error:
-            raise NotPosted(f"the service answered {error.code}") from error
-    except urllib.error.URLError as error:
-        raise NotPosted(f"the service can't be reached: {_plain(error.reason)}") from error
-    except (http.client.HTTPException, OSError, ValueError) as error:
-        raise NotPosted(f"the service can't be reached: {_plain(error)}") from error
-
-
-def _plain(error: object) -> str:
-    """What went wrong, without the data that was sent."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return type(error).__name__
-
 
 PROGRAM_PATIENCE_S: Final = 10.0
 """Seconds that a program may take to tell somebody."""
@@ -248,6 +197,8 @@ def _post_json(address: str, value: Mapping[str, str], headers: Mapping[str, str
 
 
 def _post(address: str, body: bytes, headers: Mapping[str, str]) -> None:
+    from runward.daemon.world.posting import NotPosted, post  # imports an HTTP client, which few notices need
+
     try:
         post(address, body, {"content-type": "application/json", **headers})
     except NotPosted as error:
