@@ -11,14 +11,14 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Protocol, TextIO, TypeAlias
+from typing import Final, Literal, NoReturn, Protocol, TextIO, TypeAlias
 
+import structlog
 from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
@@ -387,11 +387,7 @@ class Sinks:
         self._console = console
 
     def take(self, event: dict[str, object]) -> None:
-        """Add a line, with the current time."""
-        error = event.pop("exc_info", None)
-        event["ts"] = _now()
-        if isinstance(error, BaseException):
-            event["exception"] = _exception_lines(error, set())
+        """Add a line."""
         self._write([render(event)])
 
     def add(self, events: Iterable[dict[str, object]]) -> None:
@@ -448,104 +444,40 @@ def _note_journal(state: Path) -> None:
     note.touch(mode=0o600)
 
 
-class Log:
-    """A log of events with their keys. What is at its level or above goes to `write`, event and level last."""
+Log: TypeAlias = structlog.typing.FilteringBoundLogger
+"""A log of events with their keys."""
 
-    def __init__(self, write: Callable[[dict[str, object]], None], level: str = "info") -> None:
-        self._write = write
-        self._least = PRIORITIES[level]
 
-    def debug(self, event: str, **keys: object) -> None:
-        """Log what only the search for a fault needs."""
-        self._add("debug", event, keys)
+def log_into(
+    write: Callable[[dict[str, object]], None],
+    level: Literal["debug", "info", "warning"] = "info",
+    *processors: structlog.typing.Processor,
+) -> Log:
+    """A log that gives each line at this level or above to `write`, event and level last, after these processors."""
 
-    def info(self, event: str, **keys: object) -> None:
-        """Log what happened."""
-        self._add("info", event, keys)
+    def hand_over(logger: object, method: str, event: MutableMapping[str, object]) -> NoReturn:
+        write(dict(event))
+        raise structlog.DropEvent
 
-    def warning(self, event: str, **keys: object) -> None:
-        """Log what is not as it should be."""
-        self._add("warning", event, keys)
-
-    def error(self, event: str, **keys: object) -> None:
-        """Log what failed. An exception goes under the key `exc_info`."""
-        self._add("error", event, keys)
-
-    def critical(self, event: str, **keys: object) -> None:
-        """Log what ends the daemon. An exception goes under the key `exc_info`."""
-        self._add("critical", event, keys)
-
-    def _add(self, level: str, event: str, keys: dict[str, object]) -> None:
-        if PRIORITIES[level] <= self._least:
-            self._write({**keys, "event": event, "level": level})
+    log: Log = structlog.wrap_logger(
+        structlog.PrintLogger(),
+        processors=[structlog.processors.add_log_level, *processors, hand_over],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        cache_logger_on_first_use=True,
+    )
+    return log
 
 
 def open_log(sinks: Sinks, level: str = "info") -> Log:
     """A log whose lines go to `sinks`."""
     # aiosqlite logs every statement with its parameters, at a level that nobody wants.
     logging.getLogger("aiosqlite").setLevel(logging.INFO)
-    return Log(sinks.take, "debug" if level == "debug" else "info")
-
-
-_MOST_FRAMES: Final = 50
-"""Frames of a traceback that a line has."""
-
-ExceptionLines: TypeAlias = list[dict[str, object]]
-
-
-def _exception_lines(error: BaseException, seen: set[int]) -> ExceptionLines:
-    """The exception and those that led to it. No local variables: they may hold secrets."""
-    lines: ExceptionLines = []
-    current: BaseException | None = error
-    is_cause = False
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        members = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
-        lines.append(
-            {
-                "exc_type": type(current).__name__,
-                "exc_value": _text_of_error(current),
-                "exc_notes": [_text_of_error(note) for note in getattr(current, "__notes__", ())],
-                "syntax_error": _syntax_of(current) if isinstance(current, SyntaxError) else None,
-                "is_cause": is_cause,
-                "frames": _frames(current.__traceback__),
-                "is_group": isinstance(current, BaseExceptionGroup),
-                "exceptions": [_exception_lines(each, seen) for each in members],
-            }
-        )
-        is_cause = current.__cause__ is not None and current.__cause__.__traceback__ is not None
-        following = current.__cause__ if is_cause else current.__context__
-        is_shown = is_cause or not current.__suppress_context__
-        current = following if is_shown and following is not None and following.__traceback__ else None
-    return lines
-
-
-def _text_of_error(value: object) -> str:
-    try:
-        return str(value)
-    except Exception as error:  # noqa: BLE001 - a line never raises, and any value may
-        return f"<str-error {text_of(str(error))!r}>"
-
-
-def _syntax_of(error: SyntaxError) -> dict[str, object]:
-    return {
-        "offset": error.offset or 0,
-        "filename": error.filename or "?",
-        "line": error.text or "",
-        "lineno": error.lineno or 0,
-        "msg": error.msg,
-    }
-
-
-def _frames(trace: TracebackType | None) -> list[dict[str, object]]:
-    frames: list[dict[str, object]] = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        name = code.co_filename if code.co_filename.startswith("<") else os.path.abspath(code.co_filename)
-        frames.append({"filename": name, "lineno": trace.tb_lineno, "name": code.co_name})
-        trace = trace.tb_next
-    if len(frames) > _MOST_FRAMES:
-        half = _MOST_FRAMES // 2
-        skipped = {"filename": "", "lineno": -1, "name": f"Skipped frames: {len(frames) - 2 * half}"}
-        frames[half:-half] = [skipped]
-    return frames
+    return log_into(
+        sinks.take,
+        "debug" if level == "debug" else "info",
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+        # Without local variables: they may be secrets.
+        structlog.processors.ExceptionRenderer(
+            structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        ),
+    )

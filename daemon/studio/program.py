@@ -10,16 +10,15 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from traceback import format_exception
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import structlog
 
 from runward.config.settings import Settings
-from runward.daemon.log import Log
+from runward.daemon.log import Log, log_into
 from runward.daemon.processes.client_gone import end_with_client
 
 if TYPE_CHECKING:
@@ -44,16 +43,16 @@ def main(state: str, descriptor: int) -> None:
 
 def log_to_stderr() -> Log:
     """Warnings and errors, a line each."""
-    return Log(_write, "warning")
+    return log_into(
+        _write,
+        "warning",
+        structlog.processors.TimeStamper("iso"),
+        structlog.processors.format_exc_info,
+    )
 
 
 def _write(event: dict[str, object]) -> None:
-    error = event.pop("exc_info", None)
-    event["timestamp"] = datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
-    if isinstance(error, BaseException):
-        event["exception"] = "".join(format_exception(error)).rstrip("\n")
-    sys.stderr.write(f"{json.dumps(event, default=repr)}\n")
-    sys.stderr.flush()
+    print(json.dumps(event, default=repr), file=sys.stderr, flush=True)  # noqa: T201  # it is its log
 
 
 async def serve(

@@ -27,7 +27,7 @@ from tests.daemon.in_process import daemon as daemon_in_process
 
 from runward.daemon.engine.queue import Queue
 from runward.daemon.host.upkeep import Upkeep
-from runward.daemon.log import Log
+from runward.daemon.log import log_into
 from runward.daemon.parts.retention import ClockTrust, Packer, Pruner
 from runward.daemon.store.store import Checkpointer, Store, connect
 from runward.daemon.store.transaction import Statement
@@ -47,7 +47,7 @@ _COMMAND: Final = Goal("at most", 2.0)
 _START: Final = Goal("at most", 2.0)
 _WAIT: Final = Goal("at most", 100.0)
 _MEDIAN, _SLOWEST = Goal("at most", 1.5), Goal("at most", 3.0)
-_SILENT = Log(lambda line: None)
+_SILENT = log_into(lambda line: None)
 
 
 class Later(SystemClock):

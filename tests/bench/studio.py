@@ -47,7 +47,9 @@ _PAGES_A_BROWSER: Final = 4
 _STREAMS: Final = 200
 _READERS: Final = 20
 _RATE: Final = 50.0
-_IMPORTS: Final = "starlette.applications, starlette.routing, uvicorn, jinja2, anyio, sqlite3, pydantic"
+_IMPORTS: Final = (
+    "starlette.applications, starlette.routing, uvicorn, jinja2, anyio, structlog, sqlite3, pydantic"
+)
 
 
 class Visitor:

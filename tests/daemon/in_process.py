@@ -16,7 +16,7 @@ from runward.config.root import Root
 from runward.config.settings import Settings
 from runward.daemon.host.assembly import World
 from runward.daemon.host.supervisor import Supervisor
-from runward.daemon.log import Log
+from runward.daemon.log import log_into
 from runward.daemon.parts.actions_with_code import ActionsWithCode, Work, no_sandbox
 from runward.daemon.parts.answering import (
     NO_CHAINS,
@@ -50,7 +50,7 @@ from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, Reco
 from runward.handlers.model.sessions import RunProcesses
 from runward.handlers.sessions.over import Writer
 
-SILENT = Log(lambda line: None)
+SILENT = log_into(lambda line: None)
 """A log for daemons whose record is looked at instead."""
 
 

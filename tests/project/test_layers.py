@@ -14,7 +14,7 @@ LINTER = Path(sys.executable).with_name("lint-imports")
 IMPURE = frozenset(
     {
         "aiosqlite", "anyio", "asyncio", "glob", "http", "io", "logging", "multiprocessing", "os", "pathlib",
-        "random", "secrets", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess",
+        "random", "secrets", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl", "structlog", "subprocess",
         "sys", "tempfile", "threading", "time", "urllib", "uuid", "watchfiles",
     }
 )  # fmt: skip

@@ -29,7 +29,7 @@ from tests.simulation.worktrees import Worktrees
 from runward.config.root import Root
 from runward.config.settings import Scan, Settings
 from runward.daemon.disk.epoch import EpochPassed
-from runward.daemon.log import Log
+from runward.daemon.log import Log, log_into
 from runward.daemon.store.reading_bundles import LastTold, told_actions
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused
 from runward.handlers.calls import Told
@@ -156,7 +156,7 @@ class Universe:
     def logger(self, name: str) -> Log:
         """A daemon's log, which goes into the trace."""
 
-        return Log(lambda line: self._noted(name, str(line.pop("level")), line))
+        return log_into(lambda line: self._noted(name, str(line.pop("level")), line))
 
     def _noted(self, name: str, method: str, event: dict[str, object]) -> None:
         what = str(event.pop("event"))

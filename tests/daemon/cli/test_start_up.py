@@ -46,6 +46,7 @@ def test_reading_the_store_imports_nothing_heavy(recorded: Place, arguments: tup
         "pydantic_core",
         "anyio",
         "asyncio",
+        "structlog",
         "watchfiles",
         "aiosqlite",
     }

@@ -16,7 +16,7 @@ from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.configuration.declared_files import named_chain
 from runward.daemon.configuration.settings_files import Look, look_at, wait_until_quiet
-from runward.daemon.log import Log
+from runward.daemon.log import log_into
 
 T = TypeVar("T")
 HALF = "artifacts:\n  expected:\n    - {id: one, path: one.md}\n"
@@ -226,6 +226,6 @@ async def test_a_change_of_a_playbook_profile_or_chain_is_told_in_the_log(
                 anyio.from_thread.run_sync(tasks.cancel_scope.cancel)
 
         declarer.check = check  # type: ignore[method-assign]  # it is this test's own
-        tasks.start_soon(DeclarationCheck(declarer, Log(lines.append)).run)
+        tasks.start_soon(DeclarationCheck(declarer, log_into(lines.append)).run)
     (line,) = [each for each in lines if each["event"] == "declaration.changed"]
     assert line["files"] == sorted(map(str, files[:3]))

@@ -13,7 +13,7 @@ from tests.daemon.in_process import StillClock
 from tests.daemon.store.uncertain import Uncertain
 
 from runward.daemon.engine.queue import Queue, StoreTrouble
-from runward.daemon.log import Log
+from runward.daemon.log import log_into
 from runward.daemon.parts.notices import FIRST_PAUSE, Notices
 from runward.daemon.store.batch import JobResult, put_back
 from runward.daemon.store.schema import migrate
@@ -224,7 +224,7 @@ async def test_a_notice_is_tried_again_after_its_pause_though_the_clock_was_step
     async with desk_of(tmp_path / "runward.db", clock) as desk:
         notice = SendNotice("nt_1", clock.now(), "session.failed", "s", "ops", "it failed", "")
         await desk.store.run([Statement(INSERT.sql, [row_of(notice)])], "notice")
-        log = Log(lambda line: None)
+        log = log_into(lambda line: None)
         notices = Notices(NobodyIsThere(), list, desk.store, clock, desk.queue.steps, log)
         clock.wall += step  # nobody has noted it yet
         assert await notices.carry_out()

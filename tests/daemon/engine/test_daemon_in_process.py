@@ -14,7 +14,7 @@ from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.daemon.engine.turn import StoppedInTrouble
 from runward.daemon.inbox.spool import dump_request, list_inbox, put
-from runward.daemon.log import Log
+from runward.daemon.log import log_into
 from runward.daemon.store.batch import Batch, Job
 from runward.daemon.store.tables import all as tables
 from runward.daemon.world.files import Files
@@ -379,7 +379,7 @@ async def test_the_log_says_what_to_do_about_a_store_that_is_locked_or_whose_dis
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         worker = running.supervisor.assembly.worker
         lines: list[dict[str, object]] = []
-        worker.log = Log(lines.append)
+        worker.log = log_into(lines.append)
         worker.stopping.set()
 
         async def fail() -> None:

@@ -16,7 +16,7 @@ from runward.daemon.configuration.settings_files import Look, SettingsFiles
 from runward.daemon.host import service
 from runward.daemon.host.service import Obedience
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
-from runward.daemon.log import Log
+from runward.daemon.log import log_into
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.web.child_server import StudioSocket
 
@@ -99,7 +99,7 @@ async def _obey(daemon: Daemon, settings: Settings, files: Written, looks: int) 
     files.look = look  # type: ignore[method-assign]  # it is this test's own
     inotify = Inotify(Path("/nowhere"), 1, 1, 0.5, 1.0)
     lines: list[dict[str, object]] = []
-    log = Log(lines.append)
+    log = log_into(lines.append)
     studio = StudioSocket(Path("/nowhere"), lambda: settings, log)
     obedience = Obedience(cast("Supervisor", daemon), Declarer(settings), None, studio, inotify, log, files)
     async with anyio.create_task_group() as tasks:

@@ -6,7 +6,7 @@ import pytest
 
 from runward.daemon.disk.file_systems import Space, space_of
 from runward.daemon.host.upkeep import Room
-from runward.daemon.log import Log
+from runward.daemon.log import log_into
 
 MB = 1 << 20
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,9 @@ class Disk:
         self.space: Space | OSError = Space(free, total)
         self.told: list[str | None] = []
         self.lines: list[dict[str, object]] = []
-        self.room = Room(Path("/state"), lambda: limit, self.told.append, Log(self.lines.append), self._space)
+        self.room = Room(
+            Path("/state"), lambda: limit, self.told.append, log_into(self.lines.append), self._space
+        )
 
     def _space(self, directory: Path) -> Space:
         assert directory == Path("/state")

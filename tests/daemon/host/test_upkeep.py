@@ -45,7 +45,7 @@ class Kept:
         self.given_back += 1
 
     def __post_init__(self) -> None:
-        logger = log.Log(self.said.append)
+        logger = log.log_into(self.said.append)
         self.upkeep = Upkeep(self.store, self.log, self.give, logger)  # type: ignore[arg-type] # stand-ins
 
 

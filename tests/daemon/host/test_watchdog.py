@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.host import systemd
 from runward.daemon.host.systemd import LEAST_PATIENCE, Watchdog
-from runward.daemon.log import Log
+from runward.daemon.log import log_into
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.watch import notifications
@@ -75,7 +75,7 @@ async def until(fact: Callable[[], bool]) -> None:
             await anyio.sleep(0.005)
 
 
-LOG = Log(lambda line: None)
+LOG = log_into(lambda line: None)
 
 
 async def test_it_is_fed_while_store_and_watcher_get_on(

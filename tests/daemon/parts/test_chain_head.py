@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.daemon.in_process import StillClock
 
-from runward.daemon.log import Log
+from runward.daemon.log import log_into
 from runward.daemon.parts.log_lines import HEAD_PERIOD, ChainHead
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
@@ -29,7 +29,7 @@ def record(path: Path, seq: int, digest: str) -> None:
 def head_part(store: Store, clock: StillClock) -> tuple[ChainHead, list[Line]]:
     """The part over a real store, and what it says."""
     said: list[Line] = []
-    return ChainHead(store, clock, Log(said.append)), said
+    return ChainHead(store, clock, log_into(said.append)), said
 
 
 def lines(said: list[Line]) -> list[tuple[str, object, object]]:

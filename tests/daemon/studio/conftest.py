@@ -19,7 +19,7 @@ from runward.config.settings import Settings
 from runward.config.studio import StudioSettings
 from runward.daemon.configuration.settings import load_settings
 from runward.daemon.disk.credentials import new_cookie, own_name, studio_key
-from runward.daemon.log import Log
+from runward.daemon.log import log_into
 from runward.daemon.studio.app import studio_app
 from runward.daemon.studio.guard import COOKIE
 
@@ -67,7 +67,7 @@ class Studio:
         body: bytes = b"",
     ) -> Answer:
         """An answer; `host` is instead of the Studio's own name."""
-        app = studio_app(self.state, self.in_force, Log(lambda line: None))
+        app = studio_app(self.state, self.in_force, log_into(lambda line: None))
         name = host or f"{own_name(studio_key(self.state))}:8461"
         sent = {"host": name, **headers}
         if self.cookie is not None:

@@ -15,7 +15,7 @@ from tests.daemon.studio.conftest import Studio
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.disk.credentials import own_name, studio_key
-from runward.daemon.log import Log
+from runward.daemon.log import log_into
 from runward.daemon.studio.guard import COOKIE
 from runward.daemon.studio.program import serve
 
@@ -94,7 +94,7 @@ def serving(studio: Studio, idle_s: float | None = None) -> Iterator[Serving]:
     with socket.socket() as listening, start_blocking_portal() as portal:
         listening.bind(("127.0.0.1", 0))
         listening.listen(64)
-        log = Log(lambda line: None)
+        log = log_into(lambda line: None)
         running = portal.start_task_soon(serve, studio.state, studio.in_force, listening, log, idle_s)
         made = Serving(studio, listening.getsockname()[1], running)
         try:

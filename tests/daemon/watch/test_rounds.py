@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runward.config.root import Root
-from runward.daemon.log import Log
+from runward.daemon.log import log_into
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import UNTRUSTED, Listing, mark, signature
 from runward.daemon.watch.hints import Coverage, Hints, Why
@@ -41,7 +41,7 @@ def rounds_over(files: Files, hints: Hints, state: Path, root: WatchedRoot) -> R
         SystemClock(),
         hints,
         Coverage(),
-        Log(lambda line: None),
+        log_into(lambda line: None),
         {root.name: root},
         period=3600.0,
         watch_again=lambda: None,

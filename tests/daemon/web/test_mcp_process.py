@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runward.daemon.log import Log
+from runward.daemon.log import log_into
 from runward.daemon.web import child_server, mcp
 from runward.daemon.web.child_server import MOST_LOG, NoServer
 from runward.daemon.web.mcp import McpProcess, NoAnswer
@@ -20,7 +20,7 @@ class Server:
         self.now = 100.0
         self.errors = state / "log" / "mcp.log"
         self.logged: list[dict[str, object]] = []
-        self.process = McpProcess(state, lambda: True, Log(self.logged.append))
+        self.process = McpProcess(state, lambda: True, log_into(self.logged.append))
 
     @property
     def starts(self) -> int:
