@@ -116,12 +116,13 @@ def list_schedules(context: click.Context, as_json: bool) -> None:
     Example:
       runward schedule list
     """
-    from runward.daemon.store import reading
-    from runward.daemon.views.chains import declared_schedules, schedule_as_json
+    from runward.daemon.store import reading, reading_chains
+    from runward.daemon.views.chains import chain_files, declared_schedules, schedule_as_json
 
     settings, now = settings_in_force(context), time.time()
     with reading.reading(settings.state_dir) as connection:
-        schedules = declared_schedules(connection, settings)
+        known = reading_chains.schedules(connection)
+        schedules = declared_schedules(connection, chain_files(settings), known)
     if as_json:
         print_json([schedule_as_json(each, now) for each in schedules])
     elif not schedules:

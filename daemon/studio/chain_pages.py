@@ -38,7 +38,6 @@ from runward.daemon.views.chains import (
     in_words,
     known_chains,
     schedule_as_json,
-    schedules_of,
     upcoming,
 )
 from runward.daemon.views.text import local
@@ -108,11 +107,12 @@ class ChainPages(Pages):
             connection: sqlite3.Connection, settings: Settings
         ) -> tuple[list[tuple[_Listed, JsonValue]], list[JsonValue], _Runs]:
             known, now = known_chains(connection), time.time()
+            files = list(chain_files(settings))
             chains: list[tuple[_Listed, JsonValue]] = [
-                (_listed(each), chain_summary(each.file, each.parsed, known))
-                for each in chain_files(settings)
+                (_listed(each), chain_summary(each.file, each.parsed, known)) for each in files
             ]
-            due = [schedule_as_json(each, now) for each in declared_schedules(connection, settings)]
+            declared = declared_schedules(connection, files, known.schedules)
+            due = [schedule_as_json(each, now) for each in declared]
             return chains, [*due], _runs(connection, request, given, None)
 
         chains, schedules, runs = await self.read(request, look)
@@ -177,12 +177,11 @@ def _read(
     from runward.handlers.chains.advancing import run_id  # the first page comes sooner without it
 
     file, now = chain_file(settings, name), time.time()
-    chain = None if file is None else file.parsed.value
     called = name if file is None else file.name
     known = known_chains(connection)
     if file is None and called not in known.last_runs and called not in known.statuses:
         return None
-    due = [] if chain is None else schedules_of(connection, chain, known.schedules)
+    due = declared_schedules(connection, [] if file is None else [file], known.schedules)
     asked = request.query_params.get(REQUEST)
     fired = [] if asked is None else chain_runs_called(connection, run_id(f"{called}@{asked}"), 1)
     firings = newest_firings(connection, called, _FIRINGS)

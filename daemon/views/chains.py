@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -12,6 +12,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed
 from runward.config.schedule import Schedule
 from runward.config.settings import Settings
+from runward.config.step import Callables
 from runward.config.trigger import Trigger
 from runward.daemon.configuration.declared_files import NotFound, callables, chain_names, find_chain
 from runward.daemon.store.reading_chains import (
@@ -114,29 +115,21 @@ def upcoming(declared: Sequence[DeclaredSchedule], now: float, count: int) -> li
     return sorted(times)[:count]
 
 
-def declared_schedules(connection: sqlite3.Connection, settings: Settings) -> list[DeclaredSchedule]:
-    """The schedules of all valid chains of the settings."""
-    known = schedules(connection)
-    declared: list[DeclaredSchedule] = []
-    for name in chain_names(settings):
-        chain = find_chain(settings, name).value
-        if chain is not None:
-            declared += schedules_of(connection, chain, known)
-    return declared
-
-
-def schedules_of(
-    connection: sqlite3.Connection, chain: Chain, known: Mapping[str, ScheduleRow]
+def declared_schedules(
+    connection: sqlite3.Connection, chains: "Iterable[ChainFile]", known: Mapping[str, ScheduleRow]
 ) -> list[DeclaredSchedule]:
-    """The schedules of a chain."""
-    if not chain.trigger.schedules:
-        return []
-    last = last_firing(connection, chain.name, is_scheduled=True)
-    return [
-        DeclaredSchedule(chain.name, leaf.schedule, known.get(_called(chain, number)), last)
-        for number, leaf in enumerate(chain.trigger.leaves)
-        if leaf.schedule is not None
-    ]
+    """The schedules of those of the chains that are valid."""
+    declared: list[DeclaredSchedule] = []
+    for chain in (each.parsed.value for each in chains):
+        if chain is None or not chain.trigger.schedules:
+            continue
+        last = last_firing(connection, chain.name, is_scheduled=True)
+        declared += [
+            DeclaredSchedule(chain.name, leaf.schedule, known.get(_called(chain, number)), last)
+            for number, leaf in enumerate(chain.trigger.leaves)
+            if leaf.schedule is not None
+        ]
+    return declared
 
 
 def next_due(chain: Chain, known: Mapping[str, ScheduleRow], now: float) -> float | None:
@@ -207,9 +200,12 @@ class ChainFile(NamedTuple):
 
 def chain_files(settings: Settings) -> Iterator[ChainFile]:
     """All chains in the directories of the settings."""
-    for name in chain_names(settings):
+    names = chain_names(settings)
+    # Once for all of them: it lists the directories of playbooks.
+    given = callables(settings) if names else None
+    for name in names:
         with suppress(NotFound):  # it was removed just now
-            yield _chain_file(settings, name)
+            yield _chain_file(settings, name, given)
 
 
 def chain_file(settings: Settings, name: str) -> ChainFile | None:
@@ -220,12 +216,13 @@ def chain_file(settings: Settings, name: str) -> ChainFile | None:
     return next((each for each in chain_files(settings) if each.name == name), None)
 
 
-def _chain_file(settings: Settings, name: str) -> ChainFile:
+def _chain_file(settings: Settings, name: str, given: Callables | None = None) -> ChainFile:
+    """`given` is what its steps can name, if that is known."""
     texts = [""]
 
     def parse(text: str, path: str) -> Parsed[Chain]:
         texts.append(text)
-        return read_chain(text, path, callables(settings))
+        return read_chain(text, path, given or callables(settings))
 
     parsed = find_chain(settings, name, parse)
     return ChainFile(name, parsed, texts[-1])

@@ -16,7 +16,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed, Severity
 from runward.config.settings import Settings
 from runward.daemon.configuration.complaints import complaints_about, reading_of_names
-from runward.daemon.configuration.declared_files import NotFound, chain_names, find_chain
+from runward.daemon.configuration.declared_files import chain_names
 from runward.daemon.configuration.settings import changed_files
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
 from runward.daemon.store import reading, reading_chains, reading_exchange, reading_queue, reading_sessions
@@ -171,10 +171,14 @@ def _why_no_code_runs(sandbox: str, degraded: JsonValue) -> str | None:
 
 
 def _all_chains(settings: Settings) -> "list[Parsed[Chain]] | None":
-    """What the files of the chains say; None if a directory can't be listed, or one has just been removed."""
+    """What the files of the chains say; None if a directory can't be listed."""
     try:
-        return [find_chain(settings, name) for name in chain_names(settings)]
-    except (OSError, NotFound):
+        if not chain_names(settings):
+            return []
+        from runward.daemon.views.chains import chain_files  # many have no chains
+
+        return [each.parsed for each in chain_files(settings)]
+    except OSError:
         return None
 
 
