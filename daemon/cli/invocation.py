@@ -17,7 +17,7 @@ from runward.daemon.store.reading_chains import ChainStepRow
 from runward.daemon.store.tables.artifacts import ArtifactRow, artifacts_of
 from runward.daemon.store.tables.invocations import InvocationRow, Wanted, invocations, invocations_called
 from runward.daemon.views.chain_runs import (
-    STATUSES,
+    INVOCATION_STATUSES,
     invocation_as_json,
     invocation_summary,
     metadata_of,
@@ -44,7 +44,7 @@ def invocation() -> None:
     shell_complete=completing.playbooks,
     help="Show only those of this playbook or action; `chain`: chain runs.",
 )
-@click.option("--status", type=click.Choice(STATUSES), help="Show only those with this status.")
+@click.option("--status", type=click.Choice(INVOCATION_STATUSES), help="Show only those with this status.")
 @click.option(
     "--chain-run",
     metavar="ID",

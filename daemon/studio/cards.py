@@ -29,7 +29,7 @@ from runward.daemon.store.tables.artifacts import (
     has_artifacts,
     newest_artifacts,
 )
-from runward.daemon.studio.filters import Filters
+from runward.daemon.studio.filters import Filters, place_of
 from runward.daemon.studio.pages import Entry, Pages
 from runward.daemon.studio.rendering import PAGE, address, bounded_json, page, template_at, template_called
 from runward.daemon.views.outcomes import outcomes_as_json
@@ -166,7 +166,7 @@ class OutcomePages(Pages):
             request,
             "outcomes.html",
             {"outcomes": outcomes},
-            older=part.last and address(request, after=f"{part.last[0]!r},{part.last[1]}"),
+            older=part.last and address(request, after=place_of(*part.last)),
             is_searched=part.is_searched,
             chosen=chosen,
             without=[

@@ -23,10 +23,10 @@ from runward.daemon.store.reading_chains import (
     newest_firings,
     search_end,
 )
-from runward.daemon.studio.filters import Filters, Older, older
+from runward.daemon.studio.filters import Filters, Older, later_of, older
 from runward.daemon.studio.pages import Act, Entry, Form, Pages
 from runward.daemon.studio.rendering import PAGE, REQUEST, page
-from runward.daemon.views.chain_runs import RUN_STATUSES
+from runward.daemon.views.chain_runs import CHAIN_RUN_STATUSES
 from runward.daemon.views.chains import (
     ChainFile,
     chain_as_json,
@@ -123,7 +123,7 @@ class ChainPages(Pages):
             listed=chains,
             older=runs.older,
             chosen=dict(request.query_params),
-            statuses=RUN_STATUSES,
+            statuses=CHAIN_RUN_STATUSES,
         )
 
     async def one(self, request: Request) -> Response:
@@ -151,7 +151,7 @@ class ChainPages(Pages):
             problems=() if page_of_chain.file is None else page_of_chain.file.parsed.problems,
             older=page_of_chain.runs.older,
             chosen=dict(request.query_params),
-            statuses=RUN_STATUSES,
+            statuses=CHAIN_RUN_STATUSES,
             longest_note=LONGEST_NOTE,
         )
 
@@ -202,13 +202,17 @@ def _read(
 
 def _runs(connection: sqlite3.Connection, request: Request, given: Filters, chain: str | None) -> _Runs:
     """The runs that the filters in the address want."""
-    status, since, after = given.one("status", RUN_STATUSES), given.moment("since"), given.after("after")
+    status, since, after = (
+        given.one("status", CHAIN_RUN_STATUSES),
+        given.moment("since"),
+        given.after("after"),
+    )
     end = None if status is None else search_end(connection, "chain_runs", after and after[0], chain)
     rows = chain_runs(
         connection=connection,
         chain=chain,
         status=status,
-        since=max((each for each in (since, end) if each is not None), default=None),
+        since=later_of(since, end),
         limit=PAGE + 1,
         after=after,
     )

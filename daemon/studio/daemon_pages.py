@@ -15,7 +15,7 @@ from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.store.reading_queue import JobRow, job, open_jobs
 from runward.daemon.store.tables.notices import notices, notices_called
-from runward.daemon.studio.filters import Filters
+from runward.daemon.studio.filters import Filters, place_of
 from runward.daemon.studio.pages import Act, Entry, Form, Pages
 from runward.daemon.studio.rendering import PAGE, address, page
 from runward.daemon.views.needs import how_to_start
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 
 class Figure(NamedTuple):
-    """A figure: its name, type and help, and where the status object has it.
+    """A figure: its name, help and type, and where the status object has it.
 
     The keys at the end of `at` that `label` names are its samples, by the values of that label. A list counts its
     entries, a time is in Unix seconds, and what is null has no sample.
     """
 
     name: str
-    type: Literal["gauge", "counter"]
     help: str
     at: tuple[str, ...]
     label: str = ""
     keys: Mapping[str, str] | None = None
     """The keys that are samples, and the values of the label for them; None for all keys."""
+    type: Literal["gauge", "counter"] = "gauge"
 
 
 _STATES: Final = {"waiting": "waiting", "running": "running", "held": "held"}
@@ -49,72 +49,59 @@ _VERDICTS: Final = {"event_to_verdict_p50_s": "0.5", "event_to_verdict_p99_s": "
 _AWAITED: Final = {"awaited_p50_s": "0.5", "awaited_p99_s": "0.99"}
 
 FIGURES: Final = (
-    Figure("up", "gauge", "Whether the daemon runs.", ("running",)),
-    Figure("stalled_seconds", "gauge", "Seconds without a response, if there are too many.", ("stalled_s",)),
-    Figure("start_time_seconds", "gauge", "When the daemon started.", ("since",)),
-    Figure("epoch", "gauge", "How many daemons have owned the store so far.", ("epoch",)),
-    Figure("sessions", "gauge", "Sessions by status.", ("sessions",), "status"),
-    Figure("chains", "gauge", "Chains by status.", ("chains",), "status"),
-    Figure("chain_runs", "gauge", "Chain runs by status.", ("chain_runs",), "status"),
-    Figure("steps", "gauge", "Steps of chain runs that are open.", ("steps",), "status"),
-    Figure("approvals_waiting", "gauge", "Steps that wait for a person.", ("approvals",)),
+    Figure("up", "Whether the daemon runs.", ("running",)),
+    Figure("stalled_seconds", "Seconds without a response, if there are too many.", ("stalled_s",)),
+    Figure("start_time_seconds", "When the daemon started.", ("since",)),
+    Figure("epoch", "How many daemons have owned the store so far.", ("epoch",)),
+    Figure("sessions", "Sessions by status.", ("sessions",), label="status"),
+    Figure("chains", "Chains by status.", ("chains",), label="status"),
+    Figure("chain_runs", "Chain runs by status.", ("chain_runs",), label="status"),
+    Figure("steps", "Steps of chain runs that are open.", ("steps",), label="status"),
+    Figure("approvals_waiting", "Steps that wait for a person.", ("approvals",)),
+    Figure("agents_waiting", "Running sessions that wait for an answer.", ("waiting_agents", "count")),
+    Figure("failures_unseen", "Failures of the last day that nobody has seen.", ("failures", "count")),
+    Figure("jobs", "Open jobs by state.", ("queue",), label="state", keys=_STATES),
+    Figure("oldest_job_seconds", "For how long the oldest job waits.", ("queue", "oldest_waiting_s")),
+    Figure("next_due_seconds", "When the next job is due.", ("next_due", "at")),
     Figure(
-        "agents_waiting", "gauge", "Running sessions that wait for an answer.", ("waiting_agents", "count")
+        "requests", "Requests in the inbox, and refused ones.", ("requests",), label="state", keys=_REQUESTS
     ),
+    Figure("notices", "Notices that were not delivered.", ("notices",), label="state"),
     Figure(
-        "failures_unseen", "gauge", "Failures of the last day that nobody has seen.", ("failures", "count")
-    ),
-    Figure(name="jobs", type="gauge", help="Open jobs by state.", at=("queue",), label="state", keys=_STATES),
-    Figure(
-        "oldest_job_seconds", "gauge", "For how long the oldest job waits.", ("queue", "oldest_waiting_s")
-    ),
-    Figure("next_due_seconds", "gauge", "When the next job is due.", ("next_due", "at")),
-    Figure(
-        name="requests",
-        type="gauge",
-        help="Requests in the inbox, and refused ones.",
-        at=("requests",),
-        label="state",
-        keys=_REQUESTS,
-    ),
-    Figure("notices", "gauge", "Notices that were not delivered.", ("notices",), "state"),
-    Figure(
-        name="event_to_verdict_seconds",
-        type="gauge",
-        help="From the end of a run to its verdict, since the daemon started.",
-        at=("lag",),
+        "event_to_verdict_seconds",
+        "From the end of a run to its verdict, since the daemon started.",
+        ("lag",),
         label="quantile",
         keys=_VERDICTS,
     ),
     Figure(
-        name="awaited_event_to_verdict_seconds",
-        type="gauge",
-        help="The same for runs whose files were waited for.",
-        at=("lag",),
+        "awaited_event_to_verdict_seconds",
+        "The same for runs whose files were waited for.",
+        ("lag",),
         label="quantile",
         keys=_AWAITED,
     ),
-    Figure("watched_directories", "gauge", "Directories that are watched.", ("coverage", "watched")),
-    Figure("flat_roots", "gauge", "Roots that are only scanned below the first level.", ("coverage", "flat")),
-    Figure("overflows_total", "counter", "Overflows of the watch.", ("coverage", "overflows")),
-    Figure("found_by_scan_total", "counter", "What only a scan found.", ("coverage", "found_by_scan")),
-    Figure("last_scan_time_seconds", "gauge", "When the last scan ended.", ("coverage", "last_scan_at")),
-    Figure("last_scan_duration_seconds", "gauge", "How long it took.", ("coverage", "last_scan_s")),
-    Figure("unread_places", "gauge", "Places that are still to be looked at.", ("coverage", "unread")),
+    Figure("watched_directories", "Directories that are watched.", ("coverage", "watched")),
+    Figure("flat_roots", "Roots that are only scanned below the first level.", ("coverage", "flat")),
+    Figure("overflows_total", "Overflows of the watch.", ("coverage", "overflows"), type="counter"),
+    Figure("found_by_scan_total", "What only a scan found.", ("coverage", "found_by_scan"), type="counter"),
+    Figure("last_scan_time_seconds", "When the last scan ended.", ("coverage", "last_scan_at")),
+    Figure("last_scan_duration_seconds", "How long it took.", ("coverage", "last_scan_s")),
+    Figure("unread_places", "Places that are still to be looked at.", ("coverage", "unread")),
     Figure(
         "fences_refused_total",
-        "counter",
         "Writes refused because another daemon took over.",
         ("fences_refused",),
+        type="counter",
     ),
-    Figure("degraded", "gauge", "What the daemon can't do as it should.", ("degraded",)),
-    Figure("problems", "gauge", "Wrong configuration and wrong files of runs.", ("problems",)),
-    Figure("exchange_actions_waiting", "gauge", "Actions without a result.", ("exchange", "actions_waiting")),
+    Figure("degraded", "What the daemon can't do as it should.", ("degraded",)),
+    Figure("problems", "Wrong configuration and wrong files of runs.", ("problems",)),
+    Figure("exchange_actions_waiting", "Actions without a result.", ("exchange", "actions_waiting")),
     Figure(
         "exchange_workers_killed_total",
-        "counter",
         "Workers of the sandbox that were killed or crashed.",
         ("exchange", "workers_killed", "count"),
+        type="counter",
     ),
 )
 """All figures, each after `runward_`, in their order."""
@@ -189,7 +176,7 @@ class DaemonPages(Pages):
             rows = notices(connection, None, PAGE + 1, after)
             if len(rows) > PAGE:
                 last = rows[PAGE - 1]
-                older.append(address(request, **{_NOTICES: f"{last.created_at!r},{last.id}"}))
+                older.append(address(request, **{_NOTICES: place_of(last.created_at, last.id)}))
             return {
                 "status": status_in(connection, settings, time.time()).told,
                 "roots": [*roots_as_json(settings)],

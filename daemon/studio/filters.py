@@ -67,6 +67,16 @@ class Filters:
         return int(text)
 
 
+def place_of(at: float, key: str) -> str:
+    """The last row of a page as the address of the next one names it; `Filters.after` reads it."""
+    return f"{at!r},{key}"
+
+
+def later_of(*moments: float | None) -> float | None:
+    """The last of the times that are given; None if none is."""
+    return max((each for each in moments if each is not None), default=None)
+
+
 class Older(NamedTuple):
     """The address behind a part of a list; a search stopped there if `is_search`."""
 
@@ -82,8 +92,8 @@ def older(
     Else older ones may be found behind `searched_until`, the time at which the search stopped, if it was not `since` then.
     """
     if last is not None:
-        return Older(address(request, after=f"{last[0]!r},{last[1]}"))
+        return Older(address(request, after=place_of(*last)))
     if searched_until is None or (since is not None and since >= searched_until):
         return Older()
     # Behind every id of that time, because the search has looked at all of them.
-    return Older(address(request, after=f"{searched_until!r},~"), is_search=True)
+    return Older(address(request, after=place_of(searched_until, "~")), is_search=True)

@@ -14,11 +14,11 @@ from runward.daemon.store.reading_chains import ChainStepRow, name_of_cause, sea
 from runward.daemon.store.tables.artifacts import artifacts_of
 from runward.daemon.store.tables.invocations import InvocationRow, Wanted, invocations, invocations_called
 from runward.daemon.studio.cards import card
-from runward.daemon.studio.filters import Filters, Older, older
+from runward.daemon.studio.filters import Filters, Older, later_of, older
 from runward.daemon.studio.pages import Entry, Pages
 from runward.daemon.studio.rendering import PAGE, page
 from runward.daemon.views.chain_runs import (
-    STATUSES,
+    INVOCATION_STATUSES,
     OutcomeInWords,
     invocation_as_json,
     invocation_summary,
@@ -57,17 +57,15 @@ class InvocationPages(Pages):
     async def listing(self, request: Request) -> Response:
         """The newest invocations that the filters in the address want."""
         given = Filters(request, _FILTERS)
-        skill, status = given.one("skill"), given.one("status", STATUSES)
+        skill, status = given.one("skill"), given.one("status", INVOCATION_STATUSES)
         since, after = given.moment("since"), given.after("after")
 
         def look(connection: sqlite3.Connection, settings: Settings) -> tuple[list[InvocationRow], Older]:
             is_search = skill is not None or status is not None
             end = search_end(connection, "invocations", after and after[0]) if is_search else None
-            until = max((each for each in (since, end) if each is not None), default=None)
-            rows = invocations(
-                connection,
-                Wanted(skill=skill, status=status, chain_run=None, since=until, limit=PAGE + 1, after=after),
-            )
+            until = later_of(since, end)
+            wanted = Wanted(skill=skill, status=status, since=until, limit=PAGE + 1, after=after)
+            rows = invocations(connection, wanted)
             last = (rows[PAGE - 1].created_at, rows[PAGE - 1].id) if len(rows) > PAGE else None
             return rows[:PAGE], older(request, last, end, since)
 
@@ -78,7 +76,7 @@ class InvocationPages(Pages):
             {"invocations": [invocation_summary(each) for each in rows]},
             older=behind,
             chosen=dict(request.query_params),
-            statuses=STATUSES,
+            statuses=INVOCATION_STATUSES,
         )
 
     async def one(self, request: Request) -> Response:

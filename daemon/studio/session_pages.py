@@ -19,7 +19,7 @@ from runward.daemon.store.reading_chains import search_end
 from runward.daemon.store.reading_sessions import EVERY, Wanted, is_unseen_failure
 from runward.daemon.store.tables.sessions import SessionRow, verification_of
 from runward.daemon.studio.cards import card
-from runward.daemon.studio.filters import Filters, Older, older
+from runward.daemon.studio.filters import Filters, Older, later_of, older
 from runward.daemon.studio.pages import DOWNLOAD, Entry, Form, Opened, Pages, file_page, opened_file
 from runward.daemon.studio.rendering import PAGE, address, in_address, page
 from runward.daemon.views.outcomes import disagreement, expected_artifacts, not_delivered
@@ -35,13 +35,13 @@ from runward.daemon.views.session_files import (
     part_file,
 )
 from runward.daemon.views.sessions import (
-    STATUSES,
+    SESSION_STATUSES,
     newest_sessions,
     session_as_json,
     session_with_key,
     sessions_as_json,
 )
-from runward.daemon.views.text import duration
+from runward.daemon.views.text import duration, tokens
 from runward.handlers.model.reasons import FAILURES
 from runward.handlers.secrets import json_without_secrets
 
@@ -186,8 +186,7 @@ def _files_by_entry(session: dict[str, JsonValue]) -> dict[str, list[str]]:
 
 def _facts(session: dict[str, JsonValue], receipt: JsonValue) -> list[Fact]:
     """What is known of a session; without what is not known."""
-    usage, command, took = session["usage"], session["command"], session["duration_s"]
-    tokens = f"{usage['input_tokens']} in, {usage['output_tokens']} out" if isinstance(usage, dict) else None
+    command, took, spent = session["command"], session["duration_s"], tokens(session["usage"])
     linked = session["linked"] if isinstance(session["linked"], list) else []
     invocation = session["invocation_id"]
     return [
@@ -199,7 +198,7 @@ def _facts(session: dict[str, JsonValue], receipt: JsonValue) -> list[Fact]:
         *_said(session, {"Evidence of the end": "ended_by", "Activity": "activity"}),
         *([Fact("Contract", f"fixed ({session['contract_basis']})")] if session["contract_basis"] else []),
         *_said(session, {"Problem of the contract": "contract_problem", "Containment": "containment"}),
-        *([Fact("Tokens", tokens)] if tokens else []),
+        *([Fact("Tokens", spent)] if spent else []),
         *([Fact("Linked", links=_links("/sessions/", linked))] if linked else []),
         *([Fact("Invocation", links=_links("/invocations/", [invocation]))] if invocation else []),
         *([Fact("Command", shlex.join(map(str, command)), True)] if isinstance(command, list) else []),
@@ -279,8 +278,8 @@ class SessionPages(Pages):
             connection: sqlite3.Connection, settings: Settings
         ) -> tuple[list[JsonValue], dict[str, list[str]], Older]:
             end = search_end(connection, "sessions", wanted.after and wanted.after[0]) if is_search else None
-            until = max((each for each in (wanted.since, end) if each is not None), default=None)
-            rows, is_cut = newest_sessions(connection, settings, wanted._replace(since=until), PAGE)
+            looked_at = wanted._replace(since=later_of(wanted.since, end))
+            rows, is_cut = newest_sessions(connection, settings, looked_at, PAGE)
             lacking = {each.key: _missing_optional(each) for each in rows}
             last = (rows[-1].started_at, rows[-1].key) if is_cut else None
             behind = older(request, last, end, wanted.since)
@@ -294,7 +293,7 @@ class SessionPages(Pages):
             lacking=lacking,
             older=behind,
             chosen=dict(request.query_params),
-            statuses=STATUSES,
+            statuses=SESSION_STATUSES,
         )
 
     async def one(self, request: Request) -> Response:
@@ -433,7 +432,7 @@ def _wanted(request: Request) -> Wanted:
     given = Filters(request, _FILTERS)
     failed = FAILURES if given.one("failed") else ()
     return Wanted(
-        statuses=(*given.all("status", STATUSES), *failed),
+        statuses=(*given.all("status", SESSION_STATUSES), *failed),
         layouts=given.all("layout"),
         roots=given.all("root"),
         playbooks=given.all("playbook"),

@@ -25,7 +25,7 @@ from runward.daemon.store.tables.shows import (
     shows_called,
 )
 from runward.daemon.studio.cards import card
-from runward.daemon.studio.filters import Filters
+from runward.daemon.studio.filters import Filters, place_of
 from runward.daemon.studio.pages import DOWNLOAD, Entry, Opened, Pages, file_page, opened_file
 from runward.daemon.studio.rendering import PAGE, address, bounded_json, page
 from runward.daemon.views.outcomes import outcomes_as_json
@@ -58,7 +58,7 @@ class ShowPages(Pages):
             request,
             "shows.html",
             {"shows": [each.as_json() for each in rows[:PAGE]]},
-            older=None if last is None else address(request, after=f"{last.created_at!r},{last.path}"),
+            older=None if last is None else address(request, after=place_of(last.created_at, last.path)),
             topic=None,
         )
 

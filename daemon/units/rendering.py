@@ -49,16 +49,6 @@ def render(unit: Unit, command: str = "", state: str = "", writable: Sequence[st
     return f"{text}\n"
 
 
-def shipped() -> dict[str, str]:
-    """The units for packagers of Runward, by their path below `systemd/`."""
-    return {
-        f"user/{USER.name}": render(USER, "%h/.local/bin/runward daemon", "%h/.local/state/runward"),
-        f"system/{SYSTEM.name}": render(SYSTEM, "/usr/bin/runward daemon", SYSTEM_STATE),
-        f"system/{NAMED.name}": render(NAMED, "/usr/bin/runward daemon"),
-        f"sysusers.d/{SYSUSERS.name}": render(SYSUSERS),
-    }
-
-
 def word(text: str) -> str:
     """One word of a unit's command line or list, whatever is in it but line breaks (systemd.syntax(7))."""
     return f'"{escaped(text)}"' if set(text) & set(" \t\"'\\;$") else escaped(text)

@@ -17,7 +17,7 @@ from runward.daemon.views.outcomes import outcomes_as_json
 from runward.handlers.secrets import json_without_secrets
 from runward.handlers.times import iso
 
-RUN_STATUSES: Final = (
+CHAIN_RUN_STATUSES: Final = (
     *("running", "completed", "failed", "timed_out", "aborted", "cancelled", "waiting_approval"),
 )
 _BEGINNING: Final = "cr_"
@@ -183,7 +183,15 @@ def outcome_in_words(text: str | None, redact: tuple[str, ...]) -> OutcomeInWord
     return OutcomeInWords(state, word, kind, summary if isinstance(summary, str) else "")
 
 
-STATUSES: Final = ("running", "waiting_approval", "completed", "failed", "timed_out", "aborted", "cancelled")
+INVOCATION_STATUSES: Final = (
+    "running",
+    "waiting_approval",
+    "completed",
+    "failed",
+    "timed_out",
+    "aborted",
+    "cancelled",
+)
 
 
 def invocation_summary(row: InvocationRow) -> dict[str, JsonValue]:

@@ -70,7 +70,7 @@ def _words(command: JsonValue) -> list[str] | None:
     return [each for each in command if isinstance(each, str)] or None
 
 
-STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
+SESSION_STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
 
 
 def details_of(

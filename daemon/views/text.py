@@ -61,6 +61,11 @@ def size(count: int) -> str:
     return f"{amount:.1f} {unit}"
 
 
+def tokens(usage: JsonValue) -> str | None:
+    """The tokens of a session, if they are known: `1200 in, 85 out`."""
+    return f"{usage['input_tokens']} in, {usage['output_tokens']} out" if isinstance(usage, dict) else None
+
+
 def json_text(value: JsonValue, indent: int | None = None) -> str:
     """The value as JSON in which everything that a terminal might obey is escaped, as JSON may escape it.
 

@@ -9,15 +9,16 @@ from runward.handlers.ctcp.rules import Report
 
 
 class Contract(NamedTuple):
-    """One contract. `path` is its first file.
+    """One contract. `needs` are the files to read, with the most bytes of each; 0 means that only its existence counts."""
 
-    `needs` are the files to read, with the most bytes of each; 0 means that only its existence counts.
-    """
-
-    path: str
     check: Callable[[Documents, Report], object]
     needs: Mapping[str, int]
     reads_bundle: bool = False
+
+    @property
+    def path(self) -> str:
+        """The file that the contract is about: the first of those that it needs."""
+        return next(iter(self.needs))
 
 
 def _small(*paths: str) -> dict[str, int]:
@@ -25,40 +26,20 @@ def _small(*paths: str) -> dict[str, int]:
 
 
 CONTRACTS: Final[Mapping[str, Contract]] = {
-    "A": Contract(searching.GUARDRAILS, searching.check_guardrails, _small(searching.GUARDRAILS)),
-    "B": Contract(searching.FILE_REQUEST, searching.check_file_request, _small(searching.FILE_REQUEST)),
-    "C": Contract(
-        searching.CONTEXT_PACK,
-        searching.check_context_pack,
-        _small(searching.CONTEXT_PACK, searching.FILE_REQUEST),
-    ),
-    "D": Contract(searching.FIND_RESULT, searching.check_find_result, _small(searching.FIND_RESULT)),
-    "E": Contract(
-        searching.WEB_FINDINGS,
-        searching.check_web_findings,
-        _small(searching.WEB_FINDINGS, searching.GUARDRAILS),
-    ),
-    "F": Contract(
-        changing.PLAN_DRAFT, changing.check_plan, {changing.PLAN_DRAFT: MOST_BYTES, changing.PLAN: MOST_BYTES}
-    ),
-    "G": Contract(
-        changing.REVIEW_OF_CONTRACT,
-        changing.check_reviews,
-        _small(changing.REVIEW_OF_CONTRACT, changing.REVIEW_OF_COST),
-    ),
-    "H": Contract(
-        changing.PATCH, changing.check_patch, {changing.PATCH: MOST_OF_LINES, changing.PLAN: MOST_BYTES}
-    ),
+    "A": Contract(searching.check_guardrails, _small(searching.GUARDRAILS)),
+    "B": Contract(searching.check_file_request, _small(searching.FILE_REQUEST)),
+    "C": Contract(searching.check_context_pack, _small(searching.CONTEXT_PACK, searching.FILE_REQUEST)),
+    "D": Contract(searching.check_find_result, _small(searching.FIND_RESULT)),
+    "E": Contract(searching.check_web_findings, _small(searching.WEB_FINDINGS, searching.GUARDRAILS)),
+    "F": Contract(changing.check_plan, _small(changing.PLAN_DRAFT, changing.PLAN)),
+    "G": Contract(changing.check_reviews, _small(changing.REVIEW_OF_CONTRACT, changing.REVIEW_OF_COST)),
+    "H": Contract(changing.check_patch, {changing.PATCH: MOST_OF_LINES, **_small(changing.PLAN)}),
     "I": Contract(
-        changing.VERIFY_REPORT,
-        changing.check_verify_report,
-        {changing.VERIFY_REPORT: MOST_BYTES, changing.TRACE: 0},
-        reads_bundle=True,
+        changing.check_verify_report, {**_small(changing.VERIFY_REPORT), changing.TRACE: 0}, reads_bundle=True
     ),
     "J": Contract(
-        changing.EVENTS,
         changing.check_events,
-        {changing.EVENTS: MOST_OF_LINES, changing.RUN: MOST_BYTES, changing.VERIFY_REPORT: MOST_BYTES},
+        {changing.EVENTS: MOST_OF_LINES, **_small(changing.RUN, changing.VERIFY_REPORT)},
     ),
 }
 

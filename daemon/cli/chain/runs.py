@@ -38,14 +38,14 @@ from runward.daemon.store import reading_chains
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow, ChainStepRow
 from runward.daemon.store.reading_queue import why_refused
-from runward.daemon.views.chain_runs import RUN_STATUSES, AskedRun, defined_steps, session_id_of
+from runward.daemon.views.chain_runs import CHAIN_RUN_STATUSES, AskedRun, defined_steps, session_id_of
 from runward.daemon.views.text import ago, local
 from runward.handlers.left_files import ELSEWHERE, as_lines, paths_in, unbound, why_not_without
 
 
 @click.command()
 @click.argument("name", required=False, shell_complete=completing.chains)
-@click.option("--status", type=click.Choice(RUN_STATUSES), help="Show only those with this status.")
+@click.option("--status", type=click.Choice(CHAIN_RUN_STATUSES), help="Show only those with this status.")
 @click.option("--since", type=Moment(), help="Show only those that were fired since then.")
 @limit_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -23,16 +23,16 @@ from runward.daemon.cli.terminal.output import (
     wrapped,
 )
 from runward.daemon.store import reading_sessions
-from runward.daemon.store.tables.sessions import SessionRow, about_of, tokens_of, verification_of
+from runward.daemon.store.tables.sessions import SessionRow, about_of, verification_of
 from runward.daemon.views.sessions import (
     NOT_KNOWN,
-    STATUSES,
+    SESSION_STATUSES,
     is_unknown,
     newest_sessions,
     sessions_as_json,
     silence,
 )
-from runward.daemon.views.text import ago, duration
+from runward.daemon.views.text import ago, duration, tokens
 from runward.daemon.views.unjudged import NOT_JUDGED
 from runward.handlers.model.reasons import FAILURES
 
@@ -53,7 +53,7 @@ _SPARE: Final = (
     "--status",
     "statuses",
     multiple=True,
-    type=click.Choice(STATUSES),
+    type=click.Choice(SESSION_STATUSES),
     help="Show only those with this status.",
 )
 @click.option("--failed", is_flag=True, help="Show only those that failed, timed out or were aborted.")
@@ -210,7 +210,7 @@ def _about(row: SessionRow) -> tuple[str, ...]:
     return (
         safe(cwd if len(cwd) <= _SHOWN else "/".join(("…", *cwd.rsplit("/", 2)[1:]))),
         safe(about.model or "-"),
-        tokens_of(about) or "-",
+        tokens(about.usage) or "-",
         safe(prompt if len(prompt) <= _SHOWN else f"{prompt[: _SHOWN - 1]}…"),
     )
 

@@ -18,13 +18,12 @@ from runward.daemon.store.tables.sessions import (
     about_of,
     contract_of,
     files_of,
-    tokens_of,
     verification_of,
 )
 from runward.daemon.views.outcomes import ExpectedArtifact, disagreement, expected_artifacts
 from runward.daemon.views.session_files import last_lines
 from runward.daemon.views.sessions import activity_in_full, fix_of_unknown, is_unknown, launched_command
-from runward.daemon.views.text import ago, duration, local, size
+from runward.daemon.views.text import ago, duration, local, size, tokens
 from runward.daemon.views.unjudged import NOT_JUDGED
 from runward.handlers.model.files import MEANINGS
 
@@ -148,7 +147,7 @@ def _facts(row: SessionRow, journal: str, now: float, bundle: str | None) -> lis
         ("Cwd", cwd and safe(cwd)),
         ("Prompt", about.prompt and safe(about.prompt)),
         ("Model", about.model and safe(about.model)),
-        ("Tokens", tokens_of(about)),
+        ("Tokens", tokens(about.usage)),
         ("Invocation", row.invocation_id and safe(row.invocation_id)),
         ("Containment", row.containment and safe(row.containment)),
         ("Contract", _contract(row)),

@@ -195,12 +195,6 @@ def about_of(row: SessionRow) -> About:
     return About(cwd, prompt, model, usage)
 
 
-def tokens_of(about: About) -> str | None:
-    """The tokens of a foreign session, if they are known."""
-    usage = about.usage
-    return f"{usage['input_tokens']} in, {usage['output_tokens']} out" if isinstance(usage, dict) else None
-
-
 def contract_of(row: SessionRow) -> JsonValue:
     """The snapshot of the session's contract; None if it has no contract."""
     return None if row.artifact_contract_json is None else json.loads(row.artifact_contract_json)

@@ -8,31 +8,48 @@ from pathlib import Path
 import pytest
 from tests.project.repository import ROOT
 
-from runward.daemon.units.rendering import SYSTEM, SYSTEM_STATE, USER, escaped, render, shipped, word
+from runward.daemon.units.rendering import (
+    NAMED,
+    SYSTEM,
+    SYSTEM_STATE,
+    SYSUSERS,
+    USER,
+    escaped,
+    render,
+    word,
+)
+
+SHIPPED = {
+    f"user/{USER.name}": render(USER, "%h/.local/bin/runward daemon", "%h/.local/state/runward"),
+    f"system/{SYSTEM.name}": render(SYSTEM, "/usr/bin/runward daemon", SYSTEM_STATE),
+    f"system/{NAMED.name}": render(NAMED, "/usr/bin/runward daemon"),
+    f"sysusers.d/{SYSUSERS.name}": render(SYSUSERS),
+}
+"""The units for packagers of Runward, by their path below `systemd/`."""
 
 
 def test_the_checkout_has_what_is_rendered() -> None:
     top = ROOT / "systemd"
     there = {str(path.relative_to(top)): path.read_text() for path in top.rglob("*") if path.is_file()}
-    assert there == shipped()
+    assert there == SHIPPED
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", SHIPPED)
 def test_nothing_is_left_to_be_put_in(name: str) -> None:
-    assert re.findall(r"@[A-Z]+@", shipped()[name]) == []
+    assert re.findall(r"@[A-Z]+@", SHIPPED[name]) == []
 
 
-@pytest.mark.parametrize("name", [name for name in shipped() if name.endswith(".service")])
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name.endswith(".service")])
 def test_a_stop_ends_no_run_and_empties_nothing_of_it(name: str) -> None:
-    text = shipped()[name]
+    text = SHIPPED[name]
     assert "\nKillMode=process\n" in text
     for emptied in ("PrivateTmp=yes", "RemoveIPC=yes", "RuntimeDirectory="):
         assert f"\n{emptied}" not in text
 
 
-@pytest.mark.parametrize("name", [name for name in shipped() if name.endswith(".service")])
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name.endswith(".service")])
 def test_what_breaks_runs_is_left_out(name: str) -> None:
-    text = shipped()[name]
+    text = SHIPPED[name]
     for breaking in (
         "MemoryDenyWriteExecute=",
         "ProcSubset=",
