@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -12,9 +12,6 @@ from runward.config.problem import nearest, quoted
 from runward.daemon import __version__
 from runward.daemon.cli.terminal.options import LEADS_NOWHERE, NamedPath, leads_nowhere
 from runward.daemon.cli.terminal.output import safe, wants_colour
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 
 class Group(click.Group):
@@ -94,19 +91,12 @@ class LateGroup(Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-def _files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from runward.daemon.cli.shell.completing import files
-
-    return files(context, parameter, incomplete)
-
-
 @click.group(cls=LateGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="runward", message="%(prog)s %(version)s")
 @click.option(
     "--config",
     metavar="FILE",
     type=NamedPath(),
-    shell_complete=_files,
     help="The settings file (default: runward.toml in the usual places).",
 )
 @click.option("--debug", is_flag=True, help="Show tracebacks, and log more.")

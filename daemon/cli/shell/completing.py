@@ -1,13 +1,15 @@
-"""What the shell completes ids and names with: the store read-only, and never a word on the terminal."""
+"""What the shell completes ids and names with: the store read-only, and never a word on the terminal.
+
+Every command names its completers, so what only they need is imported when a shell asks.
+"""
 
 import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
-from click.shell_completion import CompletionItem
 
 from runward.config.settings import Settings
 from runward.daemon.configuration.declared_files import (
@@ -20,251 +22,246 @@ from runward.daemon.configuration.declared_files import (
 from runward.daemon.configuration.settings import load_settings, working_directory
 from runward.daemon.store import reading, reading_queue, reading_sessions
 
-_OFFERED = 200
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_OFFERED: Final = 200
 _NEWEST: Final = 100
 _PLAIN: Final = re.compile(r"[\w@%+=:,./-]+")
 """Text that a shell takes literally: a run may call itself `x;sh`, and what is offered is put on the command line."""
 
-
-def sessions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Session ids that begin so, the newest first, with their status."""
-    settings = _settings(context)
-    if settings is None:
-        return []
-    try:
-        with reading.reading(settings.state_dir) as connection:
-            rows = reading_sessions.sessions_beginning(connection, incomplete, _OFFERED)
-    except reading.StoreUnreadable:
-        return []
-    words = [
-        (identifier if identifier.startswith(incomplete) else key, status) for key, identifier, status in rows
-    ]
-    return [CompletionItem(word, help=status) for word, status in words if _PLAIN.fullmatch(word)]
+Completer: TypeAlias = "Callable[[click.Context, click.Parameter, str], list[CompletionItem]]"
+Words: TypeAlias = Iterable[str | tuple[str, str]]
+"""Words that may be offered, alone or each with what is said about it."""
 
 
-def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The numbers of open jobs, with what they are."""
-    settings = _settings(context)
-    if settings is None:
-        return []
-    try:
-        with reading.reading(settings.state_dir) as connection:
-            rows = reading_queue.open_jobs(connection)
-    except reading.StoreUnreadable:
-        return []
+def _beginning(words: Words, incomplete: str) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
+    explained = ((each, None) if isinstance(each, str) else each for each in words)
     return [
-        CompletionItem(str(job.id), help=f"{job.state} {job.handler}")
-        for job in rows[:_OFFERED]
-        if str(job.id).startswith(incomplete)
+        CompletionItem(word, help=about)
+        for word, about in explained
+        if word.startswith(incomplete) and _PLAIN.fullmatch(word)
     ]
 
 
-def playbooks(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of playbooks; a file's name once it looks like one."""
-    if "/" in incomplete:
-        return [CompletionItem(incomplete, type="file")]
-    settings = _settings(context)
-    names = playbook_names(settings) if settings is not None else ()
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+def _always(words: Callable[[], Words]) -> Completer:
+    """Completes with the same words everywhere."""
+    return lambda context, parameter, incomplete: _beginning(words(), incomplete)
 
 
-def chains(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of chains; a file's name once it looks like one."""
-    if "/" in incomplete:
-        return [CompletionItem(incomplete, type="file")]
-    settings = _settings(context)
-    return _beginning(chain_names(settings) if settings is not None else (), incomplete)
+def _from_settings(words: Callable[[Settings], Words]) -> Completer:
+    """Completes with words of the settings in force; with none if they are invalid."""
+
+    def complete(
+        context: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        settings = _settings(context)
+        return [] if settings is None else _beginning(words(settings), incomplete)
+
+    return complete
 
 
-def agents(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of agent profiles; a file's name once it looks like one."""
-    if "/" in incomplete:
-        return [CompletionItem(incomplete, type="file")]
-    settings = _settings(context)
-    return _beginning(agent_names(settings) if settings is not None else (), incomplete)
+def _from_store(words: Callable[[sqlite3.Connection], Words]) -> Completer:
+    """Completes with words of the store; with none if it can't be read."""
+
+    @_from_settings
+    def stored(settings: Settings) -> Words:
+        try:
+            with reading.reading(settings.state_dir) as connection:
+                return list(words(connection))
+        except reading.StoreUnreadable:
+            return []
+
+    return stored
 
 
-def roots(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of the roots of the settings."""
-    settings = _settings(context)
-    return _beginning([root.name for root in settings.roots] if settings is not None else (), incomplete)
+def _or_file(complete: Completer) -> Completer:
+    """Completes with files once the word looks like one."""
+
+    def with_files(
+        context: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        return (files if "/" in incomplete else complete)(context, parameter, incomplete)
+
+    return with_files
 
 
-def layouts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of all layouts."""
-    from runward.handlers.layouts import native, registry
+def _settings(context: click.Context) -> Settings | None:
+    # Completion begins before the command, so `--config` is only a parameter yet.
+    config = context.find_root().params.get("config")
+    return load_settings(config, os.environ, working_directory()).value
 
-    return _beginning([native.LAYOUT, *registry.LAYOUTS.names()], incomplete)
 
-
-def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """Files, which the shell knows."""
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(incomplete, type="file")]
 
 
-def directories(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def directories(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> "list[CompletionItem]":
     """Directories, which the shell knows."""
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(incomplete, type="dir")]
 
 
-def outcome_kinds(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+def sessions(context: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """Session ids that begin so, the newest first, with their status."""
+
+    def beginning(store: sqlite3.Connection) -> Words:
+        rows = reading_sessions.sessions_beginning(store, incomplete, _OFFERED)
+        return [
+            (session_id if session_id.startswith(incomplete) else key, status)
+            for key, session_id, status in rows
+        ]
+
+    return _from_store(beginning)(context, parameter, incomplete)
+
+
+@_from_store
+def jobs(store: sqlite3.Connection) -> Words:
+    """The numbers of open jobs, with what they are."""
+    rows = reading_queue.open_jobs(store)[:_OFFERED]
+    return ((str(job.id), f"{job.state} {job.handler}") for job in rows)
+
+
+playbooks: Final = _or_file(_from_settings(playbook_names))
+chains: Final = _or_file(_from_settings(chain_names))
+agents: Final = _or_file(_from_settings(agent_names))
+roots: Final = _from_settings(lambda settings: [root.name for root in settings.roots])
+
+
+@_always
+def layouts() -> Words:
+    """The names of all layouts."""
+    from runward.handlers.layouts import native, registry
+
+    return [native.LAYOUT, *registry.LAYOUTS.names()]
+
+
+@_always
+def outcome_kinds() -> Words:
     """The kinds of outcomes that are registered."""
     from runward.config.outcome import kinds
 
-    return _beginning(sorted(kinds()), incomplete)
+    return sorted(kinds())
 
 
-def chain_runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+@_from_store
+def chain_runs(store: sqlite3.Connection) -> Words:
     """The newest chain runs."""
     from runward.daemon.store import reading_chains
 
-    return _of_store(
-        context,
-        incomplete,
-        lambda store: (each.id for each in reading_chains.chain_runs(store, None, None, None, _NEWEST)),
-    )
+    return (each.id for each in reading_chains.chain_runs(store, None, None, None, _NEWEST))
 
 
-def approvals(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+@_from_store
+def approvals(store: sqlite3.Connection) -> Words:
     """The approvals that are asked for."""
-    from runward.daemon.store import reading_chains
+    from runward.daemon.store.reading_chains import open_approvals
 
-    return _of_store(
-        context, incomplete, lambda store: (each.id for each in reading_chains.open_approvals(store))
-    )
+    return (each.id for each in open_approvals(store))
 
 
-def invocations(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+@_from_store
+def invocations(store: sqlite3.Connection) -> Words:
     """The newest invocations."""
-    from runward.daemon.store.tables.invocations import Wanted, invocations
+    from runward.daemon.store.tables import invocations as table
 
-    wanted = Wanted(limit=_NEWEST)
-    return _of_store(
-        context,
-        incomplete,
-        lambda store: (each.id for each in invocations(store, wanted)),
-    )
+    return (each.id for each in table.invocations(store, table.Wanted(limit=_NEWEST)))
 
 
-def outcomes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+@_from_store
+def outcomes(store: sqlite3.Connection) -> Words:
     """The newest outcomes of sessions."""
     from runward.daemon.store.tables import artifacts
 
-    wanted = artifacts.Wanted(limit=_NEWEST)
-    return _of_store(
-        context, incomplete, lambda store: (each.id for each in artifacts.artifacts(store, wanted))
-    )
+    return (each.id for each in artifacts.artifacts(store, artifacts.Wanted(limit=_NEWEST)))
 
 
-def shows(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+@_from_store
+def shows(store: sqlite3.Connection) -> Words:
     """The topics of shows."""
-    from runward.daemon.store.tables.shows import shows
+    from runward.daemon.store.tables import shows as table
 
-    return _of_store(context, incomplete, lambda store: (each.topic for each in shows(store)))
+    return (each.topic for each in table.shows(store))
 
 
-def principals(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+@_from_store
+def principals(store: sqlite3.Connection) -> Words:
     """The principals of the exchange."""
     from runward.daemon.store import reading_exchange
 
-    return _of_store(
-        context, incomplete, lambda store: (each.id for each in reading_exchange.principals(store))
-    )
+    return (each.id for each in reading_exchange.principals(store))
 
 
-def tokens(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+@_from_settings
+def tokens(settings: Settings) -> Words:
     """The tokens for HTTP."""
     from pathlib import Path
 
     from runward.daemon.disk.credentials import list_tokens
 
-    settings = _settings(context)
-    if settings is None:
-        return []
-    return _beginning([each.id for each in list_tokens(Path(settings.state_dir))], incomplete)
+    return (each.id for each in list_tokens(Path(settings.state_dir)))
 
 
 def shared_artifacts(
     context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """The artifacts of the exchange."""
-    from runward.daemon.store import reading_exchange
+) -> "list[CompletionItem]":
+    """The artifacts of the exchange; those that everyone has are offered without a store, too."""
     from runward.handlers.exchange.contracts import CONTRACTS
     from runward.handlers.exchange.genesis import METHODS
 
-    written = _of_store(
-        context, incomplete, lambda store: (each.id for each in reading_exchange.shared_artifacts(store))
-    )
+    written = _written_artifacts(context, parameter, incomplete)
     return written + _beginning([*METHODS, *CONTRACTS], incomplete)
 
 
-def shared_types(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+@_from_store
+def _written_artifacts(store: sqlite3.Connection) -> Words:
+    from runward.daemon.store import reading_exchange
+
+    return (each.id for each in reading_exchange.shared_artifacts(store))
+
+
+@_from_store
+def shared_types(store: sqlite3.Connection) -> Words:
     """The types of the artifacts of the exchange."""
     from runward.daemon.store import reading_exchange
 
-    return _of_store(
-        context,
-        incomplete,
-        lambda store: sorted({each.type for each in reading_exchange.shared_artifacts(store)}),
-    )
+    return sorted({each.type for each in reading_exchange.shared_artifacts(store)})
 
 
-def dead_notices(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+@_from_store
+def dead_notices(store: sqlite3.Connection) -> Words:
     """The notices that were given up."""
     from runward.daemon.store.tables import notices
 
-    return _of_store(
-        context,
-        incomplete,
-        lambda store: (each.id for each in notices.notices(store, "dead", _NEWEST)),
-    )
+    return (each.id for each in notices.notices(store, "dead", _NEWEST))
 
 
-def zones(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+@_always
+def zones() -> Words:
     """The names of time zones."""
     from zoneinfo import available_timezones
 
-    return _beginning(sorted(available_timezones()), incomplete)
+    return sorted(available_timezones())
 
 
-def events(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The events that lines of the log are about, as far as they are often asked for."""
-    return _beginning(_EVENTS, incomplete)
-
-
-_EVENTS: Final = (
-    "ready",
-    "session.finished",
-    "settings.refused",
-    "job.held",
-    "root.problem",
-    "started",
-    "stopped",
+events: Final = _always(
+    lambda: (
+        *("ready", "session.finished", "settings.refused", "job.held"),
+        *("root.problem", "started", "stopped"),
+    )
 )
+"""The events that lines of the log are about, as far as they are often asked for."""
 
 
-def _of_store(
-    context: click.Context, incomplete: str, words: Callable[[sqlite3.Connection], Iterable[str]]
-) -> list[CompletionItem]:
-    """Those of the store's words that begin so; none if it can't be read."""
-    settings = _settings(context)
-    if settings is None:
-        return []
-    try:
-        with reading.reading(settings.state_dir) as connection:
-            return _beginning(words(connection), incomplete)
-    except reading.StoreUnreadable:
-        return []
-
-
-def _beginning(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    matching = [word for word in words if word.startswith(incomplete)]
-    return [CompletionItem(word) for word in matching if _PLAIN.fullmatch(word)]
-
-
-def values(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def values(context: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """The values that the named playbook's command takes and that aren't given yet, each with its `=`."""
     settings, name = _settings(context), context.params.get("playbook")
     if settings is None or not isinstance(name, str) or "/" in name:
@@ -274,11 +271,5 @@ def values(context: click.Context, parameter: click.Parameter, incomplete: str) 
     except NotFound:
         return []
     given = {word.partition("=")[0].rstrip(":") for word in context.params.get("values") or ()}
-    words = [f"{each}=" for each in playbook.takes if each not in given] if playbook is not None else []
-    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
-
-
-def _settings(context: click.Context) -> Settings | None:
-    """The settings in force; completion begins before the command, so `--config` is only a parameter yet."""
-    config = context.find_root().params.get("config")
-    return load_settings(config, os.environ, working_directory()).value
+    takes = () if playbook is None else playbook.takes
+    return _beginning((f"{each}=" for each in takes if each not in given), incomplete)

@@ -19,8 +19,6 @@ from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.terminal.output import complain, fail, safe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from click.shell_completion import CompletionItem
 
     _Seconds = click.ParamType[float]
@@ -56,21 +54,24 @@ def parse_moment(text: str, now: float) -> float:
         raise MomentError(f"{text!r} is not a time: {FIX}") from None
 
 
-def _beginning(words: "Iterable[str]", incomplete: str) -> "list[CompletionItem]":
-    from click.shell_completion import CompletionItem
+class _Time(_Seconds):
+    """An option's value in seconds; some values that people often write are offered."""
 
-    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
-
-
-class Moment(_Seconds):
-    """An option's value that is a moment, as Unix seconds."""
-
-    name = "time"
+    offered: tuple[str, ...] = ()
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        return _beginning(("today", "yesterday", "1h", "2h", "1d", "7d", "30d"), incomplete)
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(word) for word in self.offered if word.startswith(incomplete)]
+
+
+class Moment(_Time):
+    """An option's value that is a moment, as Unix seconds."""
+
+    name = "time"
+    offered = ("today", "yesterday", "1h", "2h", "1d", "7d", "30d")
 
     def convert(
         self, value: str | float, parameter: click.Parameter | None, context: click.Context | None
@@ -83,15 +84,11 @@ class Moment(_Seconds):
             self.fail(str(error), parameter, context)
 
 
-class Length(_Seconds):
+class Length(_Time):
     """An option's value that is a duration, in seconds; at most `longest`."""
 
     name = "duration"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        return _beginning(("10s", "30s", "1min", "5min", "1h", "90d"), incomplete)
+    offered = ("10s", "30s", "1min", "5min", "1h", "90d")
 
     def __init__(self, longest: float = MAX_DURATION_S) -> None:
         self._longest = longest
@@ -107,16 +104,12 @@ class Length(_Seconds):
             self.fail(f"{error}; {error.fix}", parameter, context)
 
 
-class Period(_Seconds):
+class Period(_Time):
     """An option's value that says how often, in seconds or as a duration; at least a tenth of a second."""
 
     name = "seconds"
+    offered = ("1", "2", "5", "10")
     SHORTEST = 0.1
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        return _beginning(("1", "2", "5", "10"), incomplete)
 
     def convert(
         self, value: str | float, parameter: click.Parameter | None, context: click.Context | None
