@@ -11,9 +11,10 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import counted
+from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
-from runward.daemon.cli.shell.context import own_settings, settings_in_force
-from runward.daemon.cli.terminal.options import NamedPath
+from runward.daemon.cli.shell.context import own_settings, pass_settings
+from runward.daemon.cli.terminal.options import NamedPath, json_option
 from runward.daemon.cli.terminal.output import fail, note, print_json, safe
 from runward.daemon.store.reading import STORE, exists
 from runward.daemon.views.text import local, size
@@ -30,9 +31,9 @@ _EVERY: Final = 0.2
 @click.command()
 @click.argument("file", type=NamedPath(path_type=Path, dir_okay=False, readable=False))
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def backup(settings: Settings, file: Path, force: bool, as_json: bool) -> None:
     """Write a consistent, checked copy of the store to FILE, even while the daemon runs.
 
     The copy contains the record: sessions, events, verdicts, pending work. It does not contain run directories.
@@ -45,7 +46,7 @@ def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> No
     from runward.daemon.store.reading import StoreRefused
     from runward.daemon.store.transaction import StoreMalformed, malformed_is_told
 
-    state = Path(settings_in_force(context).state_dir)
+    state = Path(settings.state_dir)
     store, target = state / STORE, Path(os.path.abspath(file))
     if not exists(str(state)):
         fail(f"there is no store in {state}: no daemon has run there yet", NOT_FOUND)
@@ -122,7 +123,7 @@ class _Shown:
 @click.command()
 @click.argument("file", type=NamedPath(path_type=Path, readable=False))
 @click.option("--dry-run", is_flag=True, help="Only check FILE and show what would be done.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.pass_context
 def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) -> None:
     """Replace the store with the backup FILE. The old store is kept in the same directory.

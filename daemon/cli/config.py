@@ -13,6 +13,7 @@ from runward.config.schema import schema as schema_called
 from runward.config.settings import SETTINGS, Settings, settings_to_json
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.shell.context import own_settings
+from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import align, print_json, safe
 from runward.daemon.configuration.settings import settings_files, working_directory
 
@@ -29,7 +30,7 @@ def config() -> None:
 
 @config.command()
 @click.option("--origin", is_flag=True, help="Also show where each setting was set.")
-@click.option("--json", "as_json", is_flag=True, help='Print JSON; with --origin also "origin" and "files".')
+@json_option('Print JSON; with --origin also "origin" and "files".')
 @click.pass_context
 def show(context: click.Context, origin: bool, as_json: bool) -> None:
     """Show all settings, including defaults. In JSON, durations are seconds and sizes are bytes.
@@ -97,7 +98,7 @@ def _origin(settings: Settings, key: str) -> str:
 
 @click.command()
 @click.argument("name", type=click.Choice(SCHEMAS))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (always on).")
+@json_option("Print JSON (always on).")
 def schema(name: str, as_json: bool) -> None:
     """Print the JSON Schema of a file that people or programs write; `replay` is one line of a REPLAY.jsonl.
 

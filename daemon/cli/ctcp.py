@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from runward.config.problem import counted
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
-from runward.daemon.cli.terminal.options import NamedPath
+from runward.daemon.cli.terminal.options import NamedPath, json_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 from runward.handlers.ctcp.documents import Documents
 from runward.handlers.ctcp.rules import LETTERS, Finding, Report
@@ -54,7 +54,7 @@ def ctcp() -> None:
     type=NamedPath(readable=False),
     help="A work tree to which the patch must apply ('git apply --check').",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: the result and its findings.")
+@json_option("Print JSON: the result and its findings.")
 def check(directory: str, only: str | None, allow_missing: bool, tree: str | None, as_json: bool) -> None:
     """Check a run directory against the CTCP contracts A to J.
 

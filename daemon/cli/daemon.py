@@ -32,8 +32,8 @@ from runward.daemon.cli.shell.context import (
     ask_daemon,
     new_request,
     own_settings,
+    pass_settings,
     read_settings_of,
-    settings_in_force,
 )
 from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import complain, fail, print_json, safe, to_stderr
@@ -202,8 +202,8 @@ def _check(context: click.Context) -> int:
 
 @daemon.command()
 @timeout_option()
-@click.pass_context
-def stop(context: click.Context, timeout: float) -> None:
+@pass_settings
+def stop(settings: Settings, timeout: float) -> None:
     """Stop the daemon, and wait until it has ended. Runs continue.
 
     Exit code 3: no daemon is running. 124: it took too long.
@@ -212,7 +212,7 @@ def stop(context: click.Context, timeout: float) -> None:
     Example:
       runward daemon stop
     """
-    state = settings_in_force(context).state_dir
+    state = settings.state_dir
     pid = _daemon_of(state)
     _signal(pid, signal.SIGTERM)
     if _wait(lambda: True if holder(Path(state)) != pid else None, timeout) is None:
@@ -222,8 +222,8 @@ def stop(context: click.Context, timeout: float) -> None:
 
 @daemon.command()
 @timeout_option()
-@click.pass_context
-def reload(context: click.Context, timeout: float) -> None:
+@pass_settings
+def reload(settings: Settings, timeout: float) -> None:
     """Have the daemon read its settings again.
 
     Prints whether they are in force, and every problem with any configuration.
@@ -234,7 +234,7 @@ def reload(context: click.Context, timeout: float) -> None:
     Example:
       runward daemon reload
     """
-    state = settings_in_force(context).state_dir
+    state = settings.state_dir
     pid = _daemon_of(state)
     before = _settings_told(state, pid)
     _signal(pid, signal.SIGHUP)
@@ -242,8 +242,8 @@ def reload(context: click.Context, timeout: float) -> None:
     if after is None:
         fail(f"daemon {pid} has not reported the result yet; `runward status` will show it", TIMED_OUT)
     if after.get("refused_at") is None:
-        settings = settings_in_report(report_of(state, pid))
-        complain(each.problem for each in complaints_about(Parsed(settings)))
+        now_in_force = settings_in_report(report_of(state, pid))
+        complain(each.problem for each in complaints_about(Parsed(now_in_force)))
         click.echo("the settings are in force")
         return
     refused = after.get("refused")

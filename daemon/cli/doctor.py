@@ -13,6 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import counted
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.context import read_settings_of
+from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import (
     coloured,
     cut,
@@ -69,7 +70,7 @@ class CheckName(click.ParamType[str]):
     "--only", type=CheckName(), multiple=True, help="Run only this check; may be given several times."
 )
 @click.option("--rebuild", is_flag=True, help="Instead, compare the store with the journals of all sessions.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.pass_context
 def doctor(context: click.Context, only: tuple[str, ...], rebuild: bool, as_json: bool) -> None:
     """Check whether this installation works.

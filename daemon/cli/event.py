@@ -14,7 +14,7 @@ from runward.daemon.cli.shell.context import (
     once_taken_up,
     settings_in_force,
 )
-from runward.daemon.cli.terminal.options import own_chain_run, values_of
+from runward.daemon.cli.terminal.options import json_option, own_chain_run, values_of
 from runward.daemon.cli.terminal.output import fail, print_json, safe
 
 
@@ -34,7 +34,7 @@ def event() -> None:
 @click.option(
     "--id", "identifier", metavar="KEY", help="The event's id: the same name and id are the same event."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.pass_context
 def emit(
     context: click.Context, name: str, values: tuple[str, ...], identifier: str | None, as_json: bool

@@ -11,7 +11,7 @@ from runward.config.root import AUTO
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.terminal.live import Progress, progress
-from runward.daemon.cli.terminal.options import NamedPath
+from runward.daemon.cli.terminal.options import NamedPath, json_option
 from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, safe
 from runward.daemon.rundir.liveness import NOBODY_KNOWS, Writers
 from runward.daemon.rundir.session_places import CannotList, Obstacle, Place, sessions_under
@@ -126,7 +126,7 @@ def _layouts() -> tuple[str, ...]:
     shell_complete=completing.layouts,
     help=f"One of {', '.join(_layouts())}.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list with one object for each session.")
+@json_option("Print JSON: a list with one object for each session.")
 def inspect(path: str, layout: str, as_json: bool) -> None:
     """Read the files of a session (a run directory or a transcript), or of all sessions under a directory.
 

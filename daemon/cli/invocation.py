@@ -6,12 +6,13 @@ import time
 
 import click
 
+from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import LAST, one_of
-from runward.daemon.cli.terminal.options import Moment, limit_option
+from runward.daemon.cli.terminal.options import json_option, limit_option, since_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.store.reading_chains import ChainStepRow
 from runward.daemon.store.tables.artifacts import ArtifactRow, artifacts_of
@@ -51,12 +52,12 @@ def invocation() -> None:
     shell_complete=completing.chain_runs,
     help="Show only those of this chain run.",
 )
-@click.option("--since", type=Moment(), help="Show only those since then: 2h, today, a date.")
+@since_option
 @limit_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
+@json_option()
+@pass_settings
 def list_invocations(
-    context: click.Context,
+    settings: Settings,
     skill: str | None,
     status: str | None,
     chain_run: str | None,
@@ -72,7 +73,7 @@ def list_invocations(
     """
     from runward.daemon.cli.chain.runs import find_run
 
-    with store_to_read(settings_in_force(context)) as connection:
+    with store_to_read(settings) as connection:
         run = None if chain_run is None else find_run(connection, chain_run).id
         rows = invocations(connection, Wanted(skill, status, run, since, limit or -1))
     if as_json:
@@ -86,16 +87,15 @@ def list_invocations(
 
 @invocation.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.invocations)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def show(context: click.Context, identifier: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def show(settings: Settings, identifier: str, as_json: bool) -> None:
     """Show an invocation, its inputs, and its outcomes. ID is its id, a prefix of it, or @last.
 
     \b
     Example:
       runward invocation show @last
     """
-    settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = _find(connection, identifier)
         outcomes, steps = artifacts_of(connection, row.id), steps_of(connection, row)

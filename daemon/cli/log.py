@@ -16,12 +16,13 @@ from typing import IO, Final, NamedTuple
 import click
 
 from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.terminal import live
-from runward.daemon.cli.terminal.options import Moment
+from runward.daemon.cli.terminal.options import Moment, json_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_json_line
 from runward.daemon.disk.state_rights import naming_its_user
 from runward.daemon.log import (
@@ -273,10 +274,10 @@ _Line = dict[str, JsonValue]
     metavar="N",
     help="Show only the last N lines (default: all; with -f the last 10).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list, or with -f one value a line.")
-@click.pass_context
+@json_option("Print JSON: a list, or with -f one value a line.")
+@pass_settings
 def log(
-    context: click.Context,
+    settings: Settings,
     follow: bool,
     session: str | None,
     level: str | None,
@@ -291,7 +292,6 @@ def log(
     Example:
       runward log --level warning --since 2h
     """
-    settings = settings_in_force(context)
     key = None
     if session is not None:
         with store_to_read(settings) as connection:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell import completing
@@ -15,11 +16,12 @@ from runward.daemon.cli.shell.context import (
     ask_daemon,
     new_request,
     note_without_daemon,
+    pass_settings,
     settings_in_force,
     store_to_read,
 )
 from runward.daemon.cli.shell.finding import LAST, one_of
-from runward.daemon.cli.terminal.options import limit_option
+from runward.daemon.cli.terminal.options import json_option, limit_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.store.tables.notices import NoticeRow, notices, notices_called
 from runward.daemon.views.text import ago
@@ -43,9 +45,9 @@ def notify() -> None:
 @notify.command("list")
 @click.option("--state", type=click.Choice(STATES), help="Show only those in this state.")
 @limit_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def list_notices(context: click.Context, state: str | None, limit: int, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def list_notices(settings: Settings, state: str | None, limit: int, as_json: bool) -> None:
     """List notices, the newest first.
 
     A notice is pending, delivered, or given up (dead).
@@ -54,7 +56,7 @@ def list_notices(context: click.Context, state: str | None, limit: int, as_json:
     Example:
       runward notify list --state dead
     """
-    with store_to_read(settings_in_force(context)) as connection:
+    with store_to_read(settings) as connection:
         listed = notices(connection, state, limit or -1)
     if as_json:
         print_json([each.as_json() for each in listed])
@@ -79,7 +81,7 @@ def list_notices(context: click.Context, state: str | None, limit: int, as_json:
 
 
 @notify.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.pass_context
 def test(context: click.Context, as_json: bool) -> None:
     """Send a notice to every recipient of the settings, now. Exit code 1 if any was not delivered.
@@ -119,9 +121,9 @@ def _example(recipient: str, now: float) -> "PendingNotice":
 
 @notify.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.dead_notices)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def retry(context: click.Context, identifier: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def retry(settings: Settings, identifier: str, as_json: bool) -> None:
     """Retry a notice that was given up. It is durable when this returns, whether or not a daemon runs.
 
     \b
@@ -130,7 +132,6 @@ def retry(context: click.Context, identifier: str, as_json: bool) -> None:
     """
     from runward.handlers.model.notices import NoticeRetryRequested
 
-    settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = _find(connection, identifier)
     if row.state != "dead":

@@ -9,11 +9,12 @@ import click
 from runward.config.contract import Contract, contract_to_json
 from runward.config.json_value import JsonValue
 from runward.config.problem import Problem
+from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import own_settings, settings_in_force
-from runward.daemon.cli.terminal.options import NamedPath
+from runward.daemon.cli.shell.context import own_settings, pass_settings
+from runward.daemon.cli.terminal.options import NamedPath, json_option
 from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, print_table, safe
 from runward.daemon.configuration.declared_contract import Declared, declared
 from runward.daemon.configuration.declared_files import (
@@ -35,16 +36,15 @@ def play() -> None:
 
 
 @play.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def list_playbooks(context: click.Context, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def list_playbooks(settings: Settings, as_json: bool) -> None:
     """List the playbooks of the settings, with what they expect.
 
     \b
     Example:
       runward play list
     """
-    settings = settings_in_force(context)
     playbooks = [(name, declared(settings, name, None)) for name in playbook_names(settings)]
     if as_json:
         print_json([_playbook_as_json(name, each) for name, each in playbooks])
@@ -86,10 +86,10 @@ def _playbook_as_json(name: str, declaration: Declared) -> JsonValue:
 @click.argument("values", metavar="[KEY=VALUE]...", nargs=-1, shell_complete=completing.values)
 @click.option("--wait", is_flag=True, help="Wait until it is over, and exit with its status.")
 @click.option("-f", "--follow", is_flag=True, help="Like --wait, but also show its output and its journal.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --follow one value a line.")
-@click.pass_context
+@json_option("Print JSON; with --follow one value a line.")
+@pass_settings
 def run(
-    context: click.Context, playbook: str, values: tuple[str, ...], wait: bool, follow: bool, as_json: bool
+    settings: Settings, playbook: str, values: tuple[str, ...], wait: bool, follow: bool, as_json: bool
 ) -> None:
     """Have the daemon start a playbook's command. Prints its session.
 
@@ -107,7 +107,7 @@ def run(
     """
     from runward.daemon.cli.play_run import run_and_end
 
-    run_and_end(settings_in_force(context), playbook, values, wait, follow, as_json)
+    run_and_end(settings, playbook, values, wait, follow, as_json)
 
 
 @play.command()
@@ -118,9 +118,9 @@ def run(
     shell_complete=completing.agents,
     help="The agent whose defaults apply (default: the playbook's).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def check(context: click.Context, playbook: str, agent: str | None, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def check(settings: Settings, playbook: str, agent: str | None, as_json: bool) -> None:
     """Check a playbook, and show its contract with the agent's defaults.
 
     Exit code 0: valid. 2: invalid. 3: no such playbook or agent.
@@ -130,7 +130,7 @@ def check(context: click.Context, playbook: str, agent: str | None, as_json: boo
       runward play check review --agent reviewer
     """
     try:
-        declaration = declared(settings_in_force(context), playbook, agent)
+        declaration = declared(settings, playbook, agent)
     except NotFound as error:
         fail(str(error), NOT_FOUND)
     if as_json:
@@ -218,9 +218,7 @@ def contract() -> None:
     metavar="DIR",
     help="The directory that paths are relative to.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the verification as JSON, null without a contract."
-)
+@json_option("Print the verification as JSON, null without a contract.")
 @click.pass_context
 def verify(context: click.Context, playbook: str | None, agent: str | None, root: str, as_json: bool) -> None:
     """Verify a directory against a contract.

@@ -15,11 +15,11 @@ from runward.daemon.cli.shell.context import (
     need_daemon,
     new_request,
     note_without_daemon,
-    settings_in_force,
+    pass_settings,
     store_to_read,
     wait_for,
 )
-from runward.daemon.cli.terminal.options import Length, timeout_option
+from runward.daemon.cli.terminal.options import Length, json_option, timeout_option
 from runward.daemon.cli.terminal.output import print_json
 from runward.daemon.store.tables import prunings
 from runward.daemon.views.text import local
@@ -40,10 +40,10 @@ _SHORTEST: Final = 1.0
 @click.option("--dry-run", is_flag=True, help="Only say how many sessions would be pruned.")
 @click.option("--wait", is_flag=True, help="Wait for the result.")
 @timeout_option("1h")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
+@json_option()
+@pass_settings
 def prune(
-    context: click.Context, older_than: float, dry_run: bool, wait: bool, timeout: float, as_json: bool
+    settings: Settings, older_than: float, dry_run: bool, wait: bool, timeout: float, as_json: bool
 ) -> None:
     """Remove the record of sessions that ended long ago.
 
@@ -56,7 +56,6 @@ def prune(
       runward prune --older-than 90d --dry-run
       runward prune --older-than 90d --wait
     """
-    settings = settings_in_force(context)
     if older_than < _SHORTEST:
         raise click.UsageError(f"--older-than must be at least {render_duration(_SHORTEST)}")
     if dry_run:

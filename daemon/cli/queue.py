@@ -19,12 +19,13 @@ from runward.daemon.cli.shell.context import (
     need_daemon,
     new_request,
     note_without_daemon,
+    pass_settings,
     settings_in_force,
     store_to_read,
     wait_for,
 )
 from runward.daemon.cli.shell.finding import find_job
-from runward.daemon.cli.terminal.options import timeout_option
+from runward.daemon.cli.terminal.options import json_option, timeout_option
 from runward.daemon.cli.terminal.output import align, coloured, fail, print_json, print_table, safe
 from runward.daemon.store import reading_queue
 from runward.daemon.store.reading_queue import JobRow
@@ -37,7 +38,7 @@ _STATES: Final = ("waiting", "running", "held", "done", "discarded")
 
 
 @click.group(cls=Group, invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.pass_context
 def queue(context: click.Context, as_json: bool) -> None:
     """Show the daemon's open jobs; retry or discard held ones. Without a command: list them.
@@ -58,16 +59,16 @@ def queue(context: click.Context, as_json: bool) -> None:
     "--state", type=click.Choice(_STATES), help="Show only those in this state (default: all open ones)."
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show at most N.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def list_jobs(context: click.Context, state: str | None, limit: int | None, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def list_jobs(settings: Settings, state: str | None, limit: int | None, as_json: bool) -> None:
     """List jobs that wait, run or are held; the held ones first.
 
     \b
     Example:
       runward queue list --state held
     """
-    with store_to_read(settings_in_force(context)) as connection:
+    with store_to_read(settings) as connection:
         if state is None:
             jobs = reading_queue.open_jobs(connection, limit)
         else:
@@ -102,16 +103,16 @@ def _why(job: JobRow, now: float) -> str:
 
 @queue.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.jobs)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def show(context: click.Context, identifier: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def show(settings: Settings, identifier: str, as_json: bool) -> None:
     """Show one job: its event, its state and its last error. `runward why job:ID` shows its history.
 
     \b
     Example:
       runward queue show @last
     """
-    with store_to_read(settings_in_force(context)) as connection:
+    with store_to_read(settings) as connection:
         job = find_job(connection, identifier)
     if as_json:
         print_json(job.as_json())
@@ -137,9 +138,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say which jobs would be retried.")
 @click.option("--wait", is_flag=True, help="Wait for the result.")
 @timeout_option()
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the requests as JSON; with --wait, their results."
-)
+@json_option("Print the requests as JSON; with --wait, their results.")
 @click.pass_context
 def retry(
     context: click.Context,
@@ -175,9 +174,7 @@ def retry(
 @click.option("--dry-run", is_flag=True, help="Only say which jobs would be discarded.")
 @click.option("--wait", is_flag=True, help="Wait for the result.")
 @timeout_option()
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the requests as JSON; with --wait, their results."
-)
+@json_option("Print the requests as JSON; with --wait, their results.")
 @click.pass_context
 def discard(
     context: click.Context,

@@ -20,12 +20,19 @@ from runward.daemon.cli.shell.context import (
     new_request,
     note_without_daemon,
     own_settings,
+    pass_settings,
     settings_in_force,
     store_to_read,
     wait_for,
 )
 from runward.daemon.cli.shell.finding import find_session
-from runward.daemon.cli.terminal.options import NamedPath, content_of, timeout_option
+from runward.daemon.cli.terminal.options import (
+    NamedPath,
+    attempt_option,
+    content_of,
+    json_option,
+    timeout_option,
+)
 from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe
 from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.durable import write_durably
@@ -70,7 +77,7 @@ def receipt() -> None:
     help="The canonical form.",
 )
 @click.option("--canonical", "as_text", is_flag=True, help="Print the canonical text instead of its hash.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: the form and the hash.")
+@json_option("Print JSON: the form and the hash.")
 def hash_file(file: str, form: str, as_text: bool, as_json: bool) -> None:
     """Print the canonical hash of the JSON in FILE, as in receipts.
 
@@ -103,7 +110,7 @@ def hash_file(file: str, form: str, as_text: bool, as_json: bool) -> None:
 
 @receipt.command()
 @click.argument("target", metavar="ID|DIR", shell_complete=completing.sessions)
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
+@attempt_option
 @click.option("--require-signature", is_flag=True, help="Fail unless an authorized key signed it.")
 @click.option(
     "--authorized-key",
@@ -112,7 +119,7 @@ def hash_file(file: str, form: str, as_text: bool, as_json: bool) -> None:
     metavar="KEY",
     help="A key whose signatures count, in addition to the daemon's own: ed25519:HEX or nostr:HEX.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.pass_context
 def verify(
     context: click.Context,
@@ -145,7 +152,7 @@ def verify(
     type=click.Choice(["ed25519", "nostr"]),
     help="Create the key of this kind if there is none yet.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.pass_context
 def key(context: click.Context, create: str | None, as_json: bool) -> None:
     """Show the daemon's public keys for receipts, and where the keys are stored.
@@ -168,15 +175,10 @@ def key(context: click.Context, create: str | None, as_json: bool) -> None:
     show_default=True,
     help="The kind of signature.",
 )
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
+@attempt_option
 @click.option("--wait", is_flag=True, help="Wait until it is signed.")
 @timeout_option()
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print the result as JSON; with nostr, wait and print the NIP-01 event.",
-)
+@json_option("Print the result as JSON; with nostr, wait and print the NIP-01 event.")
 @click.pass_context
 def sign_receipt(
     context: click.Context,
@@ -205,9 +207,9 @@ def sign_receipt(
 
 @receipt.command()
 @click.argument("target", metavar="ID|DIR", shell_complete=completing.sessions)
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
+@attempt_option
 @click.option("--output", type=NamedPath(), metavar="FILE", help="The file to write (default: stdout).")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (always on).")
+@json_option("Print JSON (always on).")
 @click.pass_context
 def attest(
     context: click.Context, target: str, attempt: int | None, output: str | None, as_json: bool
@@ -227,9 +229,9 @@ def attest(
 
 
 @receipt.command("chain")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def follow_chain(context: click.Context, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def follow_chain(settings: Settings, as_json: bool) -> None:
     """Check that each receipt follows from the one before it.
 
     Exit code 1: the chain is broken.
@@ -239,9 +241,9 @@ def follow_chain(context: click.Context, as_json: bool) -> None:
       runward receipt chain
     """
     from runward.daemon.cli.receipt_verify import print_chain
-    from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+    from runward.daemon.cli.shell.context import store_to_read
 
-    with store_to_read(settings_in_force(context)) as connection:
+    with store_to_read(settings) as connection:
         sys.exit(print_chain(connection, as_json))
 
 

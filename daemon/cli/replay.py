@@ -8,7 +8,7 @@ import click
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.terminal.options import NamedPath
+from runward.daemon.cli.terminal.options import NamedPath, attempt_option, json_option
 
 SHOW: Final = "show"
 
@@ -37,7 +37,7 @@ def replay() -> None:
 
 @replay.command()
 @click.argument("target", metavar="ID|FILE", shell_complete=completing.sessions)
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
+@attempt_option
 @click.option(
     "--speed",
     type=click.FloatRange(0, min_open=True),
@@ -47,7 +47,7 @@ def replay() -> None:
     help="The speed: 8 is eight times as fast as it was.",
 )
 @click.option("--step", is_flag=True, help="Wait for a key before each event.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one event per line.")
+@json_option("Print JSON, one event per line.")
 @click.pass_context
 def show(
     context: click.Context, target: str, attempt: int | None, speed: float, step: bool, as_json: bool
@@ -77,7 +77,7 @@ def show(
     help="The form: a replay (REPLAY.jsonl), or the older bundle in one JSON file.",
 )
 @click.option("--output", type=NamedPath(), required=True, metavar="FILE", help="The file to write.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def convert(file: str, to: str, output: str, as_json: bool) -> None:
     """Convert a replay to the older format, or back.
 
@@ -96,8 +96,8 @@ def convert(file: str, to: str, output: str, as_json: bool) -> None:
 
 @replay.command()
 @click.argument("target", metavar="ID|FILE", shell_complete=completing.sessions)
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@attempt_option
+@json_option()
 @click.pass_context
 def check(context: click.Context, target: str, attempt: int | None, as_json: bool) -> None:
     """Check that the lines of a replay are consistent.

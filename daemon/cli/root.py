@@ -3,9 +3,11 @@
 import click
 
 from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import ask_daemon, new_request, settings_in_force
+from runward.daemon.cli.shell.context import ask_daemon, new_request, pass_settings
+from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import coloured, print_json, print_table, safe
 from runward.daemon.views.status import roots_as_json
 
@@ -22,9 +24,9 @@ def root() -> None:
 
 
 @root.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def list_roots(context: click.Context, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def list_roots(settings: Settings, as_json: bool) -> None:
     """List the roots, their layouts and their health.
 
     The health is what the running daemon reports; without a daemon it is unknown.
@@ -33,7 +35,7 @@ def list_roots(context: click.Context, as_json: bool) -> None:
     Example:
       runward root list
     """
-    roots = roots_as_json(settings_in_force(context))
+    roots = roots_as_json(settings)
     if as_json:
         print_json(list(roots))
     elif not roots:
@@ -44,9 +46,9 @@ def list_roots(context: click.Context, as_json: bool) -> None:
 
 @root.command("accept")
 @click.argument("name", shell_complete=completing.roots)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def accept(context: click.Context, name: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def accept(settings: Settings, name: str, as_json: bool) -> None:
     """Accept the directory that is now at a root's path as that root.
 
     While a different directory is there (for example, because a file system is not mounted), nothing in
@@ -60,7 +62,6 @@ def accept(context: click.Context, name: str, as_json: bool) -> None:
     from runward.daemon.rundir.run_directories import standing
     from runward.handlers.model.requests import RootAcceptRequested
 
-    settings = settings_in_force(context)
     accepted = next((each for each in settings.roots if each.name == name), None)
     if accepted is None:
         names = ", ".join(each.name for each in settings.roots) or "none"

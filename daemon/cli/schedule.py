@@ -9,11 +9,12 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import printable
+from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import settings_in_force
-from runward.daemon.cli.terminal.options import Moment
+from runward.daemon.cli.shell.context import pass_settings
+from runward.daemon.cli.terminal.options import Moment, json_option
 from runward.daemon.cli.terminal.output import fail, print_json, print_table, safe
 from runward.daemon.views.text import ago, local
 
@@ -49,7 +50,7 @@ def schedule() -> None:
     metavar="N",
     help="How many times to show.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def next_times(expression: str, timezone: str | None, begin: float | None, count: int, as_json: bool) -> None:
     """Show when an expression is due.
 
@@ -105,9 +106,9 @@ def _marked(at: datetime) -> str:
 
 
 @schedule.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def list_schedules(context: click.Context, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def list_schedules(settings: Settings, as_json: bool) -> None:
     """List the chains with schedules, and when each is due next. Also works without a daemon.
 
     A day on which the clock changes is marked.
@@ -119,7 +120,7 @@ def list_schedules(context: click.Context, as_json: bool) -> None:
     from runward.daemon.store import reading, reading_chains
     from runward.daemon.views.chains import chain_files, declared_schedules, schedule_as_json
 
-    settings, now = settings_in_force(context), time.time()
+    now = time.time()
     with reading.reading(settings.state_dir) as connection:
         known = reading_chains.schedules(connection)
         schedules = declared_schedules(connection, chain_files(settings), known)

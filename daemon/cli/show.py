@@ -10,7 +10,8 @@ from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import pass_settings, store_to_read
+from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.store.tables.shows import (
     PlayRow,
@@ -38,16 +39,16 @@ def show() -> None:
 
 
 @show.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def list_shows(context: click.Context, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def list_shows(settings: Settings, as_json: bool) -> None:
     """List all shows, the newest first.
 
     \b
     Example:
       runward show list
     """
-    with store_to_read(settings_in_force(context)) as connection:
+    with store_to_read(settings) as connection:
         rows = shows(connection)
     if as_json:
         print_json([each.as_json() for each in rows])
@@ -61,16 +62,15 @@ def list_shows(context: click.Context, as_json: bool) -> None:
 
 @show.command("show")
 @click.argument("topic", metavar="TOPIC", shell_complete=completing.shows)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def show_one(context: click.Context, topic: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def show_one(settings: Settings, topic: str, as_json: bool) -> None:
     """Show a show's plays and its plan. TOPIC is the name of its directory, or the whole path.
 
     \b
     Example:
       runward show show retry-queue
     """
-    settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = _find(connection, topic)
         plays, plan = plays_of(connection, row.path), plan_of(connection, row.path)

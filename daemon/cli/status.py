@@ -12,8 +12,8 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import counted
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
-from runward.daemon.cli.shell.context import settings_in_force
-from runward.daemon.cli.terminal.options import Period
+from runward.daemon.cli.shell.context import pass_settings
+from runward.daemon.cli.terminal.options import Period, json_option
 from runward.daemon.cli.terminal.output import align, coloured, print_json, room, safe, wrapped
 from runward.daemon.store import reading
 from runward.daemon.store.reading_sessions import RunningRow
@@ -28,7 +28,7 @@ USUAL_PERIOD: Final = "2"
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.option(
     "--watch",
     "every",
@@ -38,8 +38,8 @@ USUAL_PERIOD: Final = "2"
     metavar="[SECONDS]",
     help="Redraw it every SECONDS (default: 2) until Ctrl-C; needs a terminal.",
 )
-@click.pass_context
-def status(context: click.Context, as_json: bool, every: float | None) -> None:
+@pass_settings
+def status(settings: Settings, as_json: bool, every: float | None) -> None:
     """Show whether the daemon is well, what needs you, and what is running, waiting, held and due.
 
     Exit code 0: it is running. 1: it is running but does not respond. 3: it is not running.
@@ -49,7 +49,6 @@ def status(context: click.Context, as_json: bool, every: float | None) -> None:
       runward status
       runward status --watch
     """
-    settings = settings_in_force(context)
     if every is not None:
         _watch(settings, every, as_json)
     figures = status_of(settings, time.time())

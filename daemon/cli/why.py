@@ -12,7 +12,7 @@ import click
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import (
     LAST,
     find_job,
@@ -22,6 +22,7 @@ from runward.daemon.cli.shell.finding import (
     session_called,
     session_names,
 )
+from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 from runward.daemon.store import reading_chains, reading_queue, reading_sessions, reading_starts
 from runward.daemon.store.ownership import holder
@@ -60,9 +61,9 @@ _TIMERS: Final = ("TimerSet", "TimerRang")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Also show timers, and where in the journals each line is."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def why(settings: Settings, identifier: str, verbose: bool, as_json: bool) -> None:
     """Explain why something happened: every event, decision and evidence in order, the first cause first.
 
     ID names a session, a run that was asked for, a run directory that is not a session yet, a job (its number, or
@@ -74,7 +75,6 @@ def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -
     Example:
       runward why @last
     """
-    settings = settings_in_force(context)
     story, redact = story_of(settings, identifier), settings.bundle.rules.redact
     if as_json:
         print_json(json_without_secrets(story.as_json(), redact))

@@ -20,10 +20,10 @@ from runward.daemon.cli.shell.context import (
     new_request,
     note_if_late,
     once_taken_up,
-    settings_in_force,
+    pass_settings,
     store_to_read,
 )
-from runward.daemon.cli.terminal.options import NamedPath, content_of
+from runward.daemon.cli.terminal.options import NamedPath, content_of, json_option
 from runward.daemon.cli.terminal.output import (
     coloured,
     complain,
@@ -67,9 +67,9 @@ chain.add_command(chain_run)
 
 
 @chain.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def approvals(context: click.Context, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def approvals(settings: Settings, as_json: bool) -> None:
     """List the steps that wait for approval.
 
     Each is shown with the command that it would run, the oldest first.
@@ -81,7 +81,7 @@ def approvals(context: click.Context, as_json: bool) -> None:
     from runward.daemon.cli.chain.runs import print_approvals
     from runward.daemon.store.reading_chains import open_approvals
 
-    with store_to_read(settings_in_force(context)) as connection:
+    with store_to_read(settings) as connection:
         rows = open_approvals(connection)
     print_approvals(rows, as_json=as_json)
 
@@ -96,11 +96,9 @@ def approvals(context: click.Context, as_json: bool) -> None:
     shell_complete=completing.files,
     help="A file, as it was shown, that the approval does not cover. Repeatable.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def approve(
-    context: click.Context, identifier: str, note: str, without: tuple[str, ...], as_json: bool
-) -> None:
+@json_option()
+@pass_settings
+def approve(settings: Settings, identifier: str, note: str, without: tuple[str, ...], as_json: bool) -> None:
     """Approve a waiting step: it runs exactly as it was shown.
 
     An approval covers every file that the earlier steps left. One that can't be read, or keeps changing, is named; approve
@@ -115,15 +113,15 @@ def approve(
     """
     from runward.daemon.cli.chain.runs import answer
 
-    answer(settings_in_force(context), identifier, "approved", note, without, as_json=as_json)
+    answer(settings, identifier, "approved", note, without, as_json=as_json)
 
 
 @chain.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.approvals)
 @click.option("--reason", default="", metavar="TEXT", help="The reason, for the record.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def deny(context: click.Context, identifier: str, reason: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def deny(settings: Settings, identifier: str, reason: str, as_json: bool) -> None:
     """Deny a waiting step: its chain run is aborted.
 
     \b
@@ -132,7 +130,7 @@ def deny(context: click.Context, identifier: str, reason: str, as_json: bool) ->
     """
     from runward.daemon.cli.chain.runs import answer
 
-    answer(settings_in_force(context), identifier, "denied", reason, as_json=as_json)
+    answer(settings, identifier, "denied", reason, as_json=as_json)
 
 
 def found_chain(settings: Settings, name: str) -> Parsed[Chain]:
@@ -153,9 +151,9 @@ def right_chain(settings: Settings, name: str, code: int = WRONG_USAGE) -> Chain
 
 @chain.command()
 @click.argument("file", type=NamedPath(readable=False))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def define(context: click.Context, file: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def define(settings: Settings, file: str, as_json: bool) -> None:
     """Check a chain, and copy it to the directory of chains.
 
     FILE is copied to the first directory of chains as NAME.yaml.
@@ -166,7 +164,6 @@ def define(context: click.Context, file: str, as_json: bool) -> None:
     Example:
       runward chain define pr-review.yaml
     """
-    settings = settings_in_force(context)
     parsed = right_chain(settings, file if "/" in file else f"./{file}")
     if not settings.chains:
         fail("the settings have no directory of chains: set chains = [DIRECTORY]", WRONG_SETTINGS)
@@ -197,16 +194,15 @@ def _refuse_used_name(settings: Settings, name: str) -> None:
 
 
 @chain.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def list_chains(context: click.Context, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def list_chains(settings: Settings, as_json: bool) -> None:
     """List the chains of the settings, and whether they are valid.
 
     \b
     Example:
       runward chain list
     """
-    settings = settings_in_force(context)
     chains = [(name, find_chain(settings, name)) for name in chain_names(settings)]
     with reading(settings.state_dir) as connection:
         known = known_chains(connection)
@@ -241,9 +237,9 @@ def _last(row: ChainRunRow | None) -> str:
 
 @chain.command()
 @click.argument("name", metavar="NAME|FILE", shell_complete=completing.chains)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def show(context: click.Context, name: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def show(settings: Settings, name: str, as_json: bool) -> None:
     """Show a chain's trigger and steps, or what is wrong with it.
 
     Exit code 0: valid. 2: invalid. 3: no such chain.
@@ -252,7 +248,6 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
     Example:
       runward chain show pr-review
     """
-    settings = settings_in_force(context)
     parsed = found_chain(settings, name)
     with reading(settings.state_dir) as connection:
         if as_json:
@@ -285,46 +280,46 @@ def _lines(declared: Chain, status: str, held: Sequence[HeldRow]) -> list[str]:
 @chain.command()
 @click.argument("name", shell_complete=completing.chains)
 @click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def pause(context: click.Context, name: str, note: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def pause(settings: Settings, name: str, note: str, as_json: bool) -> None:
     """Pause a chain until it is resumed. Events that would fire it are skipped; runs in progress continue.
 
     \b
     Example:
       runward chain pause pr-review --note "release freeze"
     """
-    _set_status(settings_in_force(context), name, "paused", note, as_json=as_json)
+    _set_status(settings, name, "paused", note, as_json=as_json)
 
 
 @chain.command()
 @click.argument("name", shell_complete=completing.chains)
 @click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def resume(context: click.Context, name: str, note: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def resume(settings: Settings, name: str, note: str, as_json: bool) -> None:
     """Resume a paused or disabled chain. Events that were skipped in the meantime do not fire it later.
 
     \b
     Example:
       runward chain resume pr-review
     """
-    _set_status(settings_in_force(context), name, "active", note, as_json=as_json)
+    _set_status(settings, name, "active", note, as_json=as_json)
 
 
 @chain.command()
 @click.argument("name", shell_complete=completing.chains)
 @click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def disable(context: click.Context, name: str, note: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def disable(settings: Settings, name: str, note: str, as_json: bool) -> None:
     """Disable a chain permanently. `resume` enables it again.
 
     \b
     Example:
       runward chain disable pr-review --note "replaced by pr-gate"
     """
-    _set_status(settings_in_force(context), name, "disabled", note, as_json=as_json)
+    _set_status(settings, name, "disabled", note, as_json=as_json)
 
 
 def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *, as_json: bool) -> None:
@@ -373,10 +368,10 @@ def _wait_for_status(settings: Settings, name: str, at: float) -> None:
     shell_complete=completing.sessions,
     help="Sessions whose recorded outcomes count, in the order of the steps; - for none.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
+@json_option()
+@pass_settings
 def fire(
-    context: click.Context,
+    settings: Settings,
     name: str,
     values: tuple[str, ...],
     dry_run: bool,
@@ -408,7 +403,6 @@ def fire(
         try_out,
     )
 
-    settings = settings_in_force(context)
     if not dry_run:
         for option, is_given in (("--outcomes", outcomes is not None), ("--against", bool(against))):
             if is_given:

@@ -20,11 +20,11 @@ from runward.daemon.cli.shell.context import (
     note_if_late,
     note_without_daemon,
     once_taken_up,
-    settings_in_force,
+    pass_settings,
     store_to_read,
 )
 from runward.daemon.cli.shell.finding import LAST, one_of, refuse_ambiguous, refuse_empty, refuse_unknown
-from runward.daemon.cli.terminal.options import Moment, limit_option
+from runward.daemon.cli.terminal.options import Moment, json_option, limit_option
 from runward.daemon.cli.terminal.output import (
     align,
     coloured,
@@ -48,10 +48,10 @@ from runward.handlers.left_files import ELSEWHERE, as_lines, paths_in, unbound, 
 @click.option("--status", type=click.Choice(CHAIN_RUN_STATUSES), help="Show only those with this status.")
 @click.option("--since", type=Moment(), help="Show only those that were fired since then.")
 @limit_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
+@json_option()
+@pass_settings
 def runs(
-    context: click.Context,
+    settings: Settings,
     name: str | None,
     status: str | None,
     since: float | None,
@@ -67,7 +67,7 @@ def runs(
 
     from runward.daemon.store.reading_chains import chain_runs
 
-    with store_to_read(settings_in_force(context)) as connection:
+    with store_to_read(settings) as connection:
         rows = chain_runs(connection, name, status, since, limit or -1)
     if as_json:
         print_json([each.as_json() for each in rows])
@@ -89,9 +89,9 @@ def chain_run() -> None:
 
 @chain_run.command("show")
 @click.argument("identifier", metavar="ID", shell_complete=completing.chain_runs)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def show_run(settings: Settings, identifier: str, as_json: bool) -> None:
     """Show the status of a chain run and of each step. ID is its id, a prefix of it, or @last.
 
     \b
@@ -104,7 +104,6 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
     from runward.daemon.store.tables.invocations import invocations_of
     from runward.daemon.views.chain_runs import asked_as_json, asked_run, details_as_json, newest_asked_run
 
-    settings = settings_in_force(context)
     state = Path(settings.state_dir)
     asked = newest_asked_run(state) if identifier == LAST else asked_run(state, identifier)
     if asked is not None:
@@ -128,9 +127,9 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
 @chain_run.command("cancel")
 @click.argument("identifier", metavar="ID", shell_complete=completing.chain_runs)
 @click.option("--reason", default="", metavar="TEXT", help="The reason, for the record.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def cancel_run(context: click.Context, identifier: str, reason: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def cancel_run(settings: Settings, identifier: str, reason: str, as_json: bool) -> None:
     """Cancel a chain run, and end the process tree of its step.
 
     It is durable when this returns, whether or not a daemon runs. If one runs, this waits until the request is accepted,
@@ -143,7 +142,6 @@ def cancel_run(context: click.Context, identifier: str, reason: str, as_json: bo
 
     from runward.daemon.views.chain_runs import asked_run, newest_asked_run
 
-    settings = settings_in_force(context)
     state = Path(settings.state_dir)
     asked = newest_asked_run(state) if identifier == LAST else asked_run(state, identifier)
     if asked is not None:

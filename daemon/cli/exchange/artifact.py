@@ -6,12 +6,13 @@ import time
 import click
 
 from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exchange.acting import act, json_of, text_of
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
-from runward.daemon.cli.terminal.options import NamedPath
+from runward.daemon.cli.shell.context import pass_settings, store_to_read
+from runward.daemon.cli.terminal.options import NamedPath, json_option
 from runward.daemon.cli.terminal.output import fail, print_json, print_table, safe
 from runward.daemon.store.reading_exchange import shared_artifacts
 from runward.daemon.views.exchange import artifact_with_id, listed_artifact, shown_artifact
@@ -57,10 +58,10 @@ def artifact() -> None:
     help="Show only those of this type.",
 )
 @click.option("--deleted", is_flag=True, help="Also show deleted ones.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
+@json_option()
+@pass_settings
 def list_artifacts(
-    context: click.Context, owner: str | None, kind: str | None, deleted: bool, as_json: bool
+    settings: Settings, owner: str | None, kind: str | None, deleted: bool, as_json: bool
 ) -> None:
     """List the artifacts.
 
@@ -68,7 +69,7 @@ def list_artifacts(
     Example:
       runward exchange artifact list --type code
     """
-    with store_to_read(settings_in_force(context)) as connection:
+    with store_to_read(settings) as connection:
         shared = shared_artifacts(connection, owner, kind, with_deleted=deleted)
         listed = [listed_artifact(connection, each) for each in shared]
     if as_json:
@@ -102,16 +103,16 @@ def _row(shared: SharedArtifact, is_broken: bool) -> tuple[str, ...]:
 
 @artifact.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.shared_artifacts)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def show(context: click.Context, identifier: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def show(settings: Settings, identifier: str, as_json: bool) -> None:
     """Show an artifact without its content.
 
     \b
     Example:
       runward exchange artifact show counter
     """
-    with store_to_read(settings_in_force(context)) as connection:
+    with store_to_read(settings) as connection:
         shared = artifact_with_id(connection, identifier)
         shown = None if shared is None else shown_artifact(connection, shared)
     if shared is None or shown is None:

@@ -9,6 +9,7 @@ import click
 from runward.config.exchange import LONGEST_TIMEOUT_S
 from runward.config.intent import DEFAULT_METHOD, NotAnIntent
 from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exchange.acting import Acting, act, argument_of, text_of
 from runward.daemon.cli.exchange.artifact import AS, AS_JSON, NO_WAIT, REASON, artifact
@@ -16,8 +17,15 @@ from runward.daemon.cli.exchange.contract import contract
 from runward.daemon.cli.exchange.principal import mint, principal, token
 from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import own_settings, settings_in_force, store_to_read
-from runward.daemon.cli.terminal.options import Length, Moment, NamedPath, content_of, limit_option
+from runward.daemon.cli.shell.context import own_settings, pass_settings, store_to_read
+from runward.daemon.cli.terminal.options import (
+    Length,
+    NamedPath,
+    content_of,
+    json_option,
+    limit_option,
+    since_option,
+)
 from runward.daemon.cli.terminal.output import (
     align,
     coloured,
@@ -72,12 +80,12 @@ exchange.add_command(token)
 
 @exchange.command()
 @click.option("--principal", metavar="P", shell_complete=completing.principals, help="Show only its entries.")
-@click.option("--since", type=Moment(), help="Show only those since then: 2h, today, a date.")
+@since_option
 @click.option("--check", is_flag=True, help="Verify all sums. Exit code 1: something does not add up.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
-@click.pass_context
+@pass_settings
 def ledger(
-    context: click.Context, principal: str | None, since: float | None, check: bool, json_wanted: bool
+    settings: Settings, principal: str | None, since: float | None, check: bool, json_wanted: bool
 ) -> None:
     """List the entries of the ledger, the oldest first.
 
@@ -86,7 +94,7 @@ def ledger(
       runward exchange ledger --principal writer
       runward exchange ledger --check
     """
-    with store_to_read(settings_in_force(context)) as connection:
+    with store_to_read(settings) as connection:
         entries = ledger_entries(connection, principal, since)
         wrong = list(wrong_balances(connection)) if check else []
         circulating = scrip_in_circulation(connection)
@@ -129,13 +137,13 @@ def _entry(row: LedgerRow) -> tuple[str, ...]:
     shell_complete=completing.shared_artifacts,
     help="Show only actions on this artifact.",
 )
-@click.option("--since", type=Moment(), help="Show only those since then: 2h, today, a date.")
+@since_option
 @limit_option
 @click.option("-f", "--follow", is_flag=True, help="Print new actions as they come.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON: a list; with -f, one object per line.")
-@click.pass_context
+@pass_settings
 def log(
-    context: click.Context,
+    settings: Settings,
     principal: str | None,
     artifact: str | None,
     since: float | None,
@@ -149,7 +157,6 @@ def log(
     Example:
       runward exchange log -f
     """
-    settings = settings_in_force(context)
     wanted = WantedActions(principal, artifact, since, limit=limit or -1)
     with store_to_read(settings) as connection:
         taken = latest_actions(connection, wanted)
@@ -258,9 +265,9 @@ def invoke(
     help="The principal who acts (default: the principal_id of each line).",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing, and print each intent as it was understood.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (always on).")
-@click.pass_context
-def submit(context: click.Context, file: str, principal: str | None, dry_run: bool, as_json: bool) -> None:
+@json_option("Print JSON (always on).")
+@pass_settings
+def submit(settings: Settings, file: str, principal: str | None, dry_run: bool, as_json: bool) -> None:
     """Carry out the intents of FILE, one after another.
 
     FILE (`-`: stdin) has one JSON object per line.
@@ -272,7 +279,7 @@ def submit(context: click.Context, file: str, principal: str | None, dry_run: bo
       runward exchange submit intents.jsonl --as writer
       runward exchange submit intents.jsonl --dry-run
     """
-    acting = Acting(settings_in_force(context))
+    acting = Acting(settings)
     if not dry_run:
         acting.refuse_without_daemon()
     lines = _lines(file)
@@ -330,7 +337,7 @@ def _refused(message: str, code: str) -> bool:
     type=Length(LONGEST_TIMEOUT_S),
     help="The most time that it may take (default: from the settings).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON in one line.")
+@json_option("Print JSON in one line.")
 @click.pass_context
 def execute_file(
     context: click.Context, file: str, arguments: tuple[str, ...], timeout: float | None, as_json: bool

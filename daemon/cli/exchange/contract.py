@@ -12,6 +12,7 @@ from runward.daemon.cli.exchange.acting import json_of, text_of
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings, settings_in_force
+from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import fail, print_json, safe, to_stderr
 from runward.daemon.store.reading import STORE
 from runward.handlers.exchange.accounts import Accounts
@@ -63,7 +64,7 @@ def contract() -> None:
     metavar="JSON",
     help="A JSON object to use as the context instead of the target's.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.pass_context
 def check(
     context: click.Context,

@@ -21,10 +21,11 @@ from runward.daemon.cli.shell.context import (
     note_if_late,
     note_without_daemon,
     once_taken_up,
+    pass_settings,
     settings_in_force,
     store_to_read,
 )
-from runward.daemon.cli.terminal.options import NamedPath
+from runward.daemon.cli.terminal.options import NamedPath, json_option
 from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe
 from runward.daemon.disk.credentials import Token, create_token, list_tokens, revoke_token
 from runward.daemon.store.ownership import prepare
@@ -86,7 +87,7 @@ def principal() -> None:
     metavar="FILE",
     help="With --agent: a file with the content of its artifact.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.pass_context
 def create(
     context: click.Context,
@@ -134,16 +135,15 @@ def create(
 
 
 @principal.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def list_principals(context: click.Context, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def list_principals(settings: Settings, as_json: bool) -> None:
     """List all principals.
 
     \b
     Example:
       runward exchange principal list
     """
-    settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         rows = principals(connection)
         shown: list[JsonValue] = [shown_principal(connection, each, settings) for each in rows]
@@ -158,16 +158,15 @@ def list_principals(context: click.Context, as_json: bool) -> None:
 
 @principal.command()
 @click.argument("name", shell_complete=completing.principals)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def show(context: click.Context, name: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def show(settings: Settings, name: str, as_json: bool) -> None:
     """Show a principal: its scrip, quotas and artifacts.
 
     \b
     Example:
       runward exchange principal show writer
     """
-    settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         rows = principals(connection, name)
         shown = shown_principal(connection, rows[0], settings) if rows else None
@@ -213,7 +212,7 @@ def _row(row: PrincipalRow) -> tuple[str, ...]:
 @click.argument("amount")
 @click.option("--resource", default=SCRIP, show_default=True, metavar="NAME", help="What to create.")
 @click.option("--reason", default="", metavar="TEXT", help="The reason, for the ledger.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.pass_context
 def mint(
     context: click.Context, principal: str, amount: str, resource: str, reason: str, as_json: bool
@@ -288,9 +287,9 @@ def token() -> None:
 
 @token.command("create")
 @AS
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def create_for(context: click.Context, principal: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def create_for(settings: Settings, principal: str, as_json: bool) -> None:
     """Make a token and print it. It is shown only once, because only its hash is kept.
 
     Exit code 3: there is no such principal.
@@ -299,7 +298,6 @@ def create_for(context: click.Context, principal: str, as_json: bool) -> None:
     Example:
       runward exchange token create --as writer
     """
-    settings = settings_in_force(context)
     Acting(settings).check(principal)
     with store_to_read(settings) as connection:
         if not principals(connection, principal):
@@ -319,16 +317,16 @@ def create_for(context: click.Context, principal: str, as_json: bool) -> None:
 
 
 @token.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def list_all(context: click.Context, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def list_all(settings: Settings, as_json: bool) -> None:
     """List the tokens, without their secrets.
 
     \b
     Example:
       runward exchange token list
     """
-    tokens = list_tokens(Path(settings_in_force(context).state_dir))
+    tokens = list_tokens(Path(settings.state_dir))
     if as_json:
         print_json([_as_json(each) for each in tokens])
         return
@@ -344,9 +342,9 @@ def list_all(context: click.Context, as_json: bool) -> None:
 
 @token.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.tokens)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def revoke(context: click.Context, identifier: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def revoke(settings: Settings, identifier: str, as_json: bool) -> None:
     """Revoke a token: the next request with it is refused.
 
     Exit code 3: there is no such token.
@@ -355,7 +353,7 @@ def revoke(context: click.Context, identifier: str, as_json: bool) -> None:
     Example:
       runward exchange token revoke 5c0ffee5c0ffee00
     """
-    state = Path(settings_in_force(context).state_dir)
+    state = Path(settings.state_dir)
     prepare(state)
     try:
         was_there = revoke_token(state, identifier)

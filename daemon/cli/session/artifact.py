@@ -20,11 +20,17 @@ from runward.daemon.cli.shell.context import (
     note_if_late,
     note_without_daemon,
     once_taken_up,
-    settings_in_force,
+    pass_settings,
     store_to_read,
 )
 from runward.daemon.cli.shell.finding import LAST, find_session, one_of
-from runward.daemon.cli.terminal.options import Moment, NamedPath, limit_option, opened
+from runward.daemon.cli.terminal.options import (
+    NamedPath,
+    json_option,
+    limit_option,
+    opened,
+    since_option,
+)
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.store.tables.artifacts import ArtifactRow, Wanted, artifacts, artifacts_called, is_decided
 from runward.daemon.views.outcomes import outcomes_as_json, shown_outcomes
@@ -58,12 +64,12 @@ def artifact() -> None:
     shell_complete=completing.chain_runs,
     help="Show only those of the steps of this chain run.",
 )
-@click.option("--since", type=Moment(), help="Show only those since then: 2h, today, a date.")
+@since_option
 @limit_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
+@json_option()
+@pass_settings
 def list_artifacts(
-    context: click.Context,
+    settings: Settings,
     kind: str | None,
     passed: str | None,
     session: str | None,
@@ -80,7 +86,6 @@ def list_artifacts(
     """
     from runward.daemon.cli.chain.runs import find_run
 
-    settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         key = None if session is None else find_session(connection, settings, session).key
         run = None if chain_run is None else find_run(connection, chain_run).id
@@ -135,10 +140,10 @@ def passed_text(row: ArtifactRow) -> str:
     shell_complete=completing.files,
     help="A file that belongs to it, below the session's artifacts.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
+@json_option()
+@pass_settings
 def add(
-    context: click.Context,
+    settings: Settings,
     kind: str,
     name: str,
     session: str | None,
@@ -155,21 +160,20 @@ def add(
       runward artifact add --kind ci_result --name ci --content ci.json
     """
 
-    add_artifact(settings_in_force(context), kind, name, session, content, path, as_json=as_json)
+    add_artifact(settings, kind, name, session, content, path, as_json=as_json)
 
 
 @artifact.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.outcomes)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def show(context: click.Context, identifier: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def show(settings: Settings, identifier: str, as_json: bool) -> None:
     """Show an outcome with all its fields. ID is its id, a prefix of it, or @last.
 
     \b
     Example:
       runward artifact show @last
     """
-    settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = _find(connection, identifier)
     if as_json:
@@ -287,7 +291,7 @@ def outcome() -> None:
     shell_complete=completing.outcome_kinds,
     help="The kind that the file must have; the file need not name it.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def check(file: str, kind: str | None, as_json: bool) -> None:
     """Check the outcome in FILE.
 

@@ -14,9 +14,9 @@ from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import recorded_session
-from runward.daemon.cli.terminal.options import Moment, NamedPath
+from runward.daemon.cli.terminal.options import Moment, NamedPath, json_option
 from runward.daemon.cli.terminal.output import fail, print_json, safe
 from runward.daemon.rundir.bundle_parts import (
     CannotMake,
@@ -244,11 +244,9 @@ def training() -> None:
     type=NamedPath(),
     help="The file to write; - is stdout.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the numbers of calls and sessions as JSON.")
-@click.pass_context
-def export(
-    context: click.Context, since: float | None, identifier: str | None, file: str, as_json: bool
-) -> None:
+@json_option("Print the numbers of calls and sessions as JSON.")
+@pass_settings
+def export(settings: Settings, since: float | None, identifier: str | None, file: str, as_json: bool) -> None:
     """Export each call of each finished session.
 
     Each becomes one line of JSON, with its label.
@@ -259,7 +257,6 @@ def export(
     Example:
       runward training export --session @last --output calls.jsonl
     """
-    settings = settings_in_force(context)
     calls = 0
     with store_to_read(settings) as connection:
         if identifier is not None:

@@ -22,12 +22,13 @@ from runward.daemon.cli.shell.context import (
     need_daemon,
     new_request,
     note_without_daemon,
+    pass_settings,
     settings_in_force,
     store_to_read,
     wait_for,
 )
 from runward.daemon.cli.shell.finding import find_session, recorded_session, refuse_pruned
-from runward.daemon.cli.terminal.options import Length, NamedPath, timeout_option
+from runward.daemon.cli.terminal.options import Length, NamedPath, attempt_option, json_option, timeout_option
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
 from runward.daemon.store import reading_queue, reading_sessions
 from runward.daemon.store.ownership import holder
@@ -56,16 +57,15 @@ session.add_command(list_sessions)
 
 @session.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def show(context: click.Context, identifier: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def show(settings: Settings, identifier: str, as_json: bool) -> None:
     """Show one session: status, contract, verification and files.
 
     \b
     Example:
       runward session show @last
     """
-    settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = find_session(connection, settings, identifier)
         if as_json:
@@ -101,9 +101,9 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
 
 @session.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def verify(context: click.Context, identifier: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def verify(settings: Settings, identifier: str, as_json: bool) -> None:
     """Verify a session again, and show what changed.
 
     The contract is the one in the store.
@@ -117,7 +117,6 @@ def verify(context: click.Context, identifier: str, as_json: bool) -> None:
     Example:
       runward session verify @last
     """
-    settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = recorded_session(connection, settings, identifier)
         kept = kept_files(connection, [row.key]).get(row.key, [])
@@ -130,9 +129,9 @@ def verify(context: click.Context, identifier: str, as_json: bool) -> None:
 @session.command()
 @click.argument("left", metavar="ID", shell_complete=completing.sessions)
 @click.argument("right", metavar="ID", shell_complete=completing.sessions)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def diff(context: click.Context, left: str, right: str, as_json: bool) -> None:
+@json_option()
+@pass_settings
+def diff(settings: Settings, left: str, right: str, as_json: bool) -> None:
     """Compare what two sessions did.
 
     They are identical if they made the same calls (tool, params, output) in the same order and ended in the same way;
@@ -142,7 +141,6 @@ def diff(context: click.Context, left: str, right: str, as_json: bool) -> None:
     Example:
       runward session diff one two
     """
-    settings = settings_in_force(context)
     from runward.daemon.cli.session.calls import print_difference
 
     with store_to_read(settings) as connection:
@@ -161,17 +159,12 @@ def diff(context: click.Context, left: str, right: str, as_json: bool) -> None:
     shell_complete=completing.directories,
     help="The directory for the parts; it is created if it doesn't exist.",
 )
-@click.option(
-    "--attempt",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="The attempt (default: the last one).",
-)
+@attempt_option
 @click.option("--force", is_flag=True, help="Replace existing parts that differ.")
-@click.option("--json", "as_json", is_flag=True, help="Print the parts with their sizes and hashes.")
-@click.pass_context
+@json_option("Print the parts with their sizes and hashes.")
+@pass_settings
 def export(
-    context: click.Context, identifier: str, directory: str, attempt: int | None, force: bool, as_json: bool
+    settings: Settings, identifier: str, directory: str, attempt: int | None, force: bool, as_json: bool
 ) -> None:
     """Write the bundle of a session into a directory.
 
@@ -184,7 +177,6 @@ def export(
     Example:
       runward session export @last --output ./bundle
     """
-    settings = settings_in_force(context)
     from runward.daemon.cli.session.calls import export_bundle
 
     with store_to_read(settings) as connection:
@@ -197,9 +189,9 @@ def export(
 @click.option(
     "--timeout", type=Length(), metavar="DURATION", help="Wait at most this long (default: no limit)."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the session as JSON, as in `session list`.")
-@click.pass_context
-def wait(context: click.Context, identifier: str, timeout: float | None, as_json: bool) -> None:
+@json_option("Print the session as JSON, as in `session list`.")
+@pass_settings
+def wait(settings: Settings, identifier: str, timeout: float | None, as_json: bool) -> None:
     """Wait until a session is over and judged, and exit with its status.
 
     Exit code 0: completed. 1: failed. 124: timed out. 130: aborted. 143: cancelled. Also 75: it is not judged
@@ -209,7 +201,6 @@ def wait(context: click.Context, identifier: str, timeout: float | None, as_json
     Example:
       runward session wait @last --timeout 1h
     """
-    settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = find_session(connection, settings, identifier)
     from runward.daemon.cli.session.watching import wait_until_over
@@ -225,7 +216,7 @@ def wait(context: click.Context, identifier: str, timeout: float | None, as_json
     "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines."
 )
 @click.option("--raw", is_flag=True, help="Print the bytes unchanged, including terminal control characters.")
-@click.option("--json", "as_json", is_flag=True, help="Print each line as a JSON object with its text.")
+@json_option("Print each line as a JSON object with its text.")
 @click.pass_context
 def logs(
     context: click.Context,
@@ -264,9 +255,9 @@ def logs(
 @click.option(
     "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list, or with -f one value a line.")
-@click.pass_context
-def tail(context: click.Context, identifier: str, follow: bool, count: int | None, as_json: bool) -> None:
+@json_option("Print JSON: a list, or with -f one value a line.")
+@pass_settings
+def tail(settings: Settings, identifier: str, follow: bool, count: int | None, as_json: bool) -> None:
     """Show the journal of a session, as it is in its run directory.
 
     A line that is not JSON is shown as it is; with --json, it is reported on stderr.
@@ -275,7 +266,6 @@ def tail(context: click.Context, identifier: str, follow: bool, count: int | Non
     Example:
       runward session tail @last -f
     """
-    settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = find_session(connection, settings, identifier)
     from runward.daemon.cli.session.watching import print_journal
@@ -288,10 +278,10 @@ def tail(context: click.Context, identifier: str, follow: bool, count: int | Non
 @click.option("--reason", default="", metavar="TEXT", help="The reason; it is kept with the session.")
 @click.option("--wait", is_flag=True, help="Wait until the session is over.")
 @timeout_option()
-@click.option("--json", "as_json", is_flag=True, help="Print the request as JSON, or with --wait its result.")
-@click.pass_context
+@json_option("Print the request as JSON, or with --wait its result.")
+@pass_settings
 def cancel(
-    context: click.Context, identifier: str, reason: str, wait: bool, timeout: float, as_json: bool
+    settings: Settings, identifier: str, reason: str, wait: bool, timeout: float, as_json: bool
 ) -> None:
     """Cancel a running session.
 
@@ -304,7 +294,6 @@ def cancel(
     Example:
       runward session cancel @last --reason "wrong branch" --wait
     """
-    settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = recorded_session(connection, settings, identifier)
 
@@ -316,7 +305,7 @@ def cancel(
 @click.option("--all", "all_of_them", is_flag=True, help="Mark all failures that `runward status` shows.")
 @click.option("--wait", is_flag=True, help="Wait until this is recorded.")
 @timeout_option()
-@click.option("--json", "as_json", is_flag=True, help="Print the requests as JSON.")
+@json_option("Print the requests as JSON.")
 @click.pass_context
 def seen(
     context: click.Context,

@@ -9,9 +9,9 @@ import click
 
 from runward.config.settings import Settings
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import how_to_judge
-from runward.daemon.cli.terminal.options import Moment, NamedPath
+from runward.daemon.cli.terminal.options import Moment, NamedPath, json_option
 from runward.daemon.cli.terminal.output import (
     coloured,
     columns_there,
@@ -118,10 +118,10 @@ _SPARE: Final = (
     metavar="N",
     help="Show at most the N newest; 0: all.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
+@json_option()
+@pass_settings
 def list_sessions(
-    context: click.Context,
+    settings: Settings,
     statuses: tuple[str, ...],
     failed: bool,
     layouts: tuple[str, ...],
@@ -143,7 +143,6 @@ def list_sessions(
       runward session list --failed --since 2h
       runward session list --json --limit 1
     """
-    settings = settings_in_force(context)
     if failed:
         statuses = (*statuses, *FAILURES)
     directory = None if cwd is None else os.path.abspath(cwd)

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
@@ -21,6 +22,9 @@ from runward.daemon.store.ownership import holder
 
 if TYPE_CHECKING:
     from runward.handlers.model.events import Request
+
+
+Given = ParamSpec("Given")
 
 
 def read_settings_of(config: str | None) -> Parsed[Settings]:
@@ -55,11 +59,18 @@ def settings_in_force(context: click.Context) -> Settings:
     return settings
 
 
+def pass_settings(command: Callable[Concatenate[Settings, Given], None]) -> Callable[Given, None]:
+    """Give a command the settings in force as its first argument."""
+
+    @wraps(command)
+    def with_settings(*args: Given.args, **given: Given.kwargs) -> None:
+        command(settings_in_force(click.get_current_context()), *args, **given)
+
+    return with_settings
+
+
 def _settings_of_daemon(config: str | None) -> Settings | None:
     """The settings that the daemon of this state directory uses; None if none runs."""
-    from pathlib import Path
-
-    from runward.daemon.store.ownership import holder
     from runward.daemon.views.daemon_report import report_of, settings_in_report
 
     state = state_dir_of_broken(config, os.environ, working_directory())
@@ -88,12 +99,11 @@ _AWAY_S: Final = 30.0
 """Seconds for which there may be no daemon: one that is started again takes less."""
 
 Answer = TypeVar("Answer")
-Facts = ParamSpec("Facts")
 Made = TypeVar("Made", bound="Request")
 
 
 def new_request(
-    kind: Callable[Concatenate[str, float, Facts], Made], *facts: Facts.args, **further: Facts.kwargs
+    kind: Callable[Concatenate[str, float, Given], Made], *facts: Given.args, **further: Given.kwargs
 ) -> Made:
     """A request of this kind, made now, under a name that no other has."""
     import uuid  # commands that only read don't need it

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import wraps
 from os import PathLike
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
@@ -132,6 +133,20 @@ class Period(_Time):
 
 _Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+
+def json_option(help: str = "Print JSON.") -> _Option:  # noqa: A002  # as click calls it
+    """Whether the command prints JSON, as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+since_option: Final[_Option] = click.option(
+    "--since", type=Moment(), help="Show only those since then: 2h, today, a date."
+)
+
+attempt_option: Final[_Option] = click.option(
+    "--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one)."
+)
+
 limit_option: Final[_Option] = click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -153,6 +168,19 @@ def timeout_option(default: str = "30s") -> _Option:
         metavar="DURATION",
         help="Wait at most this long.",
     )
+
+
+def patience_options(what: str, default: str = "30s") -> _Option:
+    """`--wait` and `--timeout`, as one `patience`: how many seconds to wait, None without `--wait`."""
+
+    def declare(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def with_patience(*args: object, wait: bool, timeout: float, **given: object) -> object:
+            return command(*args, patience=timeout if wait else None, **given)
+
+        return click.option("--wait", is_flag=True, help=what)(timeout_option(default)(with_patience))
+
+    return declare
 
 
 LEADS_NOWHERE: Final = "the working directory is gone: cd to one that exists, or write an absolute path"

@@ -5,9 +5,9 @@ Whatever comes from a run is made safe for a terminal first.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NoReturn, TextIO
+from typing import Final, NoReturn, TextIO, TypeAlias, TypeVar
 from unicodedata import combining, east_asian_width
 
 import click
@@ -75,6 +75,36 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     click.secho(aligned[0], bold=True)
     for line in aligned[1:]:
         click.echo(line)
+
+
+Row = TypeVar("Row")
+Columns: TypeAlias = Mapping[str, Callable[[Row], str]]
+"""The columns of a table: the head of each, and how a row fills its cell."""
+
+
+def print_list(
+    rows: Sequence[Row],
+    columns: Columns[Row],
+    as_json: bool,
+    *,
+    value: Callable[[Row], JsonValue],
+    nothing: str,
+) -> None:
+    """The rows as JSON, by `value`, or as a table; `nothing` is what a person reads if there are none."""
+    if as_json:
+        print_json([value(row) for row in rows])
+    elif not rows:
+        click.echo(nothing)
+    else:
+        print_table(tuple(columns), [[cell(row) for cell in columns.values()] for row in rows])
+
+
+def print_one(as_json: bool, value: JsonValue, text: str) -> None:
+    """The value as JSON for a program, or the text for a person."""
+    if as_json:
+        print_json(value)
+    else:
+        click.echo(text)
 
 
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
