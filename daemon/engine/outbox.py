@@ -34,7 +34,7 @@ from runward.daemon.store import journals
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import journal_lines
 from runward.daemon.store.tables.journal_lines import LinePlace, OwedLine
-from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+from runward.daemon.store.transaction import CommitUnknown, Fenced, Row, Statement
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 
@@ -464,8 +464,6 @@ class Outbox:
             self.settled = late - 1
         try:
             await self.store.run(statements, "outbox")
-        except EpochRefused:
-            raise
         except (CommitUnknown, Fenced):
             # A refused row was marked before, by a commit that seemed to have failed.
             return await self._marked(numbers)

@@ -26,6 +26,10 @@ class Part(ABC):
     """The kinds of effects that wake this part once they are durable."""
     is_owed: ClassVar[bool] = True
     """Whether `daemon --once` does this work before it ends."""
+    concern: ClassVar[str] = ""
+    """What its trouble concerns, for `status`."""
+    trouble: str | None = field(default=None, kw_only=True)
+    """Why some of its work can't be done now."""
     _wake: anyio.Event = field(default_factory=anyio.Event, kw_only=True)
 
     def wake(self) -> None:
@@ -38,7 +42,7 @@ class Part(ABC):
 
     def degraded(self) -> list[str]:
         """What keeps it from its work, for `status`."""
-        return []
+        return [] if self.trouble is None else [f"{self.concern}: {self.trouble}"]
 
     async def begin(self) -> None:
         """Load what the previous daemon left, before doing anything. Raises `sqlite3.Error`."""

@@ -22,7 +22,7 @@ from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import jobs
-from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
+from runward.daemon.store.transaction import CommitUnknown, Fenced, Statement
 from runward.daemon.world.clock import Clock, Randomness
 from runward.handlers.model.effects import Emit
 from runward.handlers.route import in_background
@@ -290,8 +290,6 @@ class Queue:
             return
         try:
             await self._attempt(statements, "put", lambda: self._was_put(batch, due, token))
-        except EpochRefused:
-            raise
         except REFUSALS as error:
             await self._put_apart(observed, due, token, mine, error)
             return
@@ -367,8 +365,6 @@ class Queue:
         await _gently(add, len(results))
         try:
             await self._attempt(tables.statements(batch), "apply", lambda: self._was_applied(results, token))
-        except EpochRefused:
-            raise
         except REFUSALS as error:
             await self._complete_apart(token, results, completed, error)
             return
@@ -458,8 +454,6 @@ class Queue:
         """Run a transaction, resolve an uncertain commit, and raise `StoreTrouble` if the store can't write."""
         try:
             await self._store.run(statements, name)
-        except EpochRefused:
-            raise
         except CommitUnknown as error:
             if not await self._find_out(happened):
                 raise StoreTrouble(str(error)) from error

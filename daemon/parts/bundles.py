@@ -36,7 +36,7 @@ from runward.daemon.store.reading_bundles import NOTHING, LastTold
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import bundles
 from runward.daemon.store.tables.bundles import UnplacedBundle
-from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+from runward.daemon.store.transaction import NOT_STORED, Row, Statement
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.orders import MOVED
@@ -127,6 +127,7 @@ class Bundles(Part):
     """The bundles that this daemon makes. One task puts them in place."""
 
     wakes_on: ClassVar = (RecordReceipt,)
+    concern: ClassVar = "bundles"
 
     files: Files
     store: Store
@@ -141,8 +142,6 @@ class Bundles(Part):
     """Awaited before each step: verdicts go first."""
     low_disk: Callable[[], str | None] = lambda: None
     """Why nothing can be written now; None if there is enough space."""
-    trouble: str | None = None
-    """What keeps bundles from being put in place."""
     _bodies: dict[tuple[str, int], dict[str, JsonValue]] = field(default_factory=dict)
     """The receipts of drafts, by session and attempt.
 
@@ -153,10 +152,6 @@ class Bundles(Part):
     """Held while parts get their names: a replay that grows is not written to meanwhile."""
     _seen: int = 0
     """The last bundle that this pass reached, so that refused ones don't hold up others."""
-
-    def degraded(self) -> list[str]:
-        """What keeps bundles from their places, for `status`."""
-        return [] if self.trouble is None else [f"bundles: {self.trouble}"]
 
     def draft(self, asked: DraftOf) -> Draft | NoDraft | Unreadable:
         """Write a bundle without its receipt under temporary names. Runs in a thread."""
@@ -347,9 +342,7 @@ class Bundles(Part):
             if placed:
                 await self.give_way()
                 await self.store.run([Statement(bundles.RECEIPT_PLACED, placed)], "place")
-        except EpochRefused:
-            raise
-        except (CommitUnknown, Fenced, sqlite3.Error) as error:
+        except NOT_STORED as error:
             self.trouble = str(error)
             self.log.error("bundles.not_marked", why=str(error))
             self._seen = 0
@@ -539,13 +532,14 @@ RESTORED_PERIOD: Final = 60.0
 class RestoredBundles(Part):
     """The bundles that a restored store had in place. One task looks for their parts."""
 
+    concern: ClassVar = "bundles of the restored store"
+
     bundles: Bundles
     store: Store
     clock: Clock
     log: Log
     busy: Callable[[], bool]
     """Whether verdicts, or their journals, are on their way."""
-    _trouble: str | None = None
     _seen: int = 0
     """The last bundle that this pass reached, so that refused ones don't hold up others."""
     _slices: Slices = field(init=False)
@@ -553,17 +547,13 @@ class RestoredBundles(Part):
     def __post_init__(self) -> None:
         self._slices = Slices(self.clock, self.busy, RESTORED_BATCH)
 
-    def degraded(self) -> list[str]:
-        """What keeps parts from being made again, for `status`."""
-        return [] if self._trouble is None else [f"bundles of the restored store: {self._trouble}"]
-
     def pause(self) -> float | None:
-        return RESTORED_PERIOD if self._trouble is not None else None
+        return RESTORED_PERIOD if self.trouble is not None else None
 
     async def carry_out(self) -> bool:
         """Look for the next ones; returns whether there were any that this pass had not reached."""
         if self._seen == 0:
-            self._trouble = None
+            self.trouble = None
         try:
             unplaced = await bundles.unplaced(self.store, self._seen, self._slices.size, was_placed=True)
             self._seen = unplaced[-1].seq if unplaced else 0
@@ -573,10 +563,8 @@ class RestoredBundles(Part):
                 if looked_for:
                     await self.store.run([Statement(bundles.RECEIPT_PLACED, looked_for)], "place")
                 await self._slices.end()
-        except EpochRefused:
-            raise
-        except (CommitUnknown, Fenced, sqlite3.Error) as error:
-            self._trouble = str(error)
+        except NOT_STORED as error:
+            self.trouble = str(error)
             self.log.error("bundles.not_marked", why=str(error))
             self._seen = 0
             return False
@@ -587,7 +575,7 @@ class RestoredBundles(Part):
         with anyio.CancelScope(shield=True):
             answer = await anyio.to_thread.run_sync(self.bundles.place_missing, bundle)
         if isinstance(answer, Unreadable):
-            self._trouble = f"{bundle.directory}: {answer.why}"
+            self.trouble = f"{bundle.directory}: {answer.why}"
             self.log.warning("bundle.delayed", session=bundle.key, why=answer.why)
             return None
         if answer.why_never is not None:

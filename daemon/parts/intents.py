@@ -73,6 +73,7 @@ class Intents(Part):
     """The files that are read, by session. `roots` is by name; `uid` is the daemon's user."""
 
     wakes_on: ClassVar = (RecordAction,)
+    concern: ClassVar = "intents"
 
     files: Files
     store: Store
@@ -82,7 +83,6 @@ class Intents(Part):
     record: Record
     most_waiting: Callable[[], int]
     uid: int
-    trouble: str | None = None
     _reading: dict[str, _Reading] = field(default_factory=dict)
     _unknown: dict[str, str] = field(default_factory=dict)
     """The directories of runs that were looked at, and may or may not write intents."""
@@ -90,10 +90,6 @@ class Intents(Part):
     """The directories of runs with intents whose end was just seen."""
     _recorded: dict[RunName, str] = field(default_factory=dict)
     """Names of runs that were recorded, and whether they are in the store is not known yet, with their sessions."""
-
-    def degraded(self) -> list[str]:
-        """What keeps intents from being read, for `status`."""
-        return [] if self.trouble is None else [f"intents: {self.trouble}"]
 
     async def begin(self) -> None:
         """Resume reading where the previous daemon stopped."""

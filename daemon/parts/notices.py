@@ -5,7 +5,6 @@ have delivered a notice without marking it. So each notice is delivered at least
 failed delivery is retried with backoff for a day. After that the notice is dead: `runward notify list` shows it.
 """
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
@@ -21,7 +20,7 @@ from runward.daemon.log import Log
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import HeldJob, held_jobs
 from runward.daemon.store.tables.notices import DELAY, INSERT, SETTLE, PendingNotice, pending, row_of
-from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+from runward.daemon.store.transaction import NOT_STORED, Row, Statement
 from runward.daemon.world.clock import Clock
 from runward.handlers.model.notices import ResendNotice, SendNotice
 from runward.handlers.notices import notice_id
@@ -120,6 +119,7 @@ class Notices(Part):
     """The notices that this daemon has to deliver. One task delivers them."""
 
     wakes_on: ClassVar = (SendNotice, ResendNotice)
+    concern: ClassVar = "notices"
 
     messenger: Messenger
     quarantined: Callable[[], list[tuple[str, str]]]
@@ -128,18 +128,13 @@ class Notices(Part):
     clock: Clock
     steps: ClockSteps
     log: Log
-    _trouble: str | None = None
     _next: float | None = None
     """When the next notice is due (Unix seconds); None where none is pending."""
     _recorded: frozenset[str] = field(default=frozenset())
     """The recorded notices of troubles that still exist."""
 
-    def degraded(self) -> list[str]:
-        """What keeps notices from being delivered, for `status`."""
-        return [] if self._trouble is None else [f"notices: {self._trouble}"]
-
     def pause(self) -> float | None:
-        if self._trouble is not None:
+        if self.trouble is not None:
             return _PERIOD
         due = self._until_due()
         if any(self.messenger.recipients(kind) for kind in KINDS):
@@ -160,13 +155,11 @@ class Notices(Part):
             if due:
                 await self._deliver(due, ahead)
             self._next = min((each.next_at for each in waiting), default=None)
-        except EpochRefused:
-            raise
-        except (CommitUnknown, Fenced, StoreTrouble, sqlite3.Error) as error:
-            self._trouble = str(error)
+        except (*NOT_STORED, StoreTrouble) as error:
+            self.trouble = str(error)
             self.log.error("notices.not_marked", why=str(error))
             return False
-        self._trouble = None
+        self.trouble = None
         return bool(due)
 
     async def _record_troubles(self) -> None:

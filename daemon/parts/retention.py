@@ -1,7 +1,6 @@
 """Retention: the records of sessions that ended long ago are packed into one row each, later pruned, in slices that never delay a verdict."""
 
 import math
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from runward.daemon.store.packing import FIRST_TO_PACK, PackPlace
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import bundles, prunings
-from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
+from runward.daemon.store.transaction import NOT_STORED
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.model.requests import PruneSessions
@@ -41,6 +40,7 @@ class Packer(Part):
     """One task that packs what is old enough."""
 
     is_owed: ClassVar = False
+    concern: ClassVar = "packing is postponed"
 
     store: Store
     queue: Queue
@@ -50,11 +50,6 @@ class Packer(Part):
     """Whether verdicts, or their journals, are on their way."""
     packed: int = 0
     """Sessions that this daemon has packed."""
-    _trouble: str | None = None
-
-    def degraded(self) -> list[str]:
-        """What delays the packing, for `status`."""
-        return [] if self._trouble is None else [f"packing is postponed: {self._trouble}"]
 
     def pause(self) -> float | None:
         return PACKING_PERIOD
@@ -64,14 +59,12 @@ class Packer(Part):
         before = self.packed
         try:
             await self._pack(self.clock.now() - AFTER)
-        except EpochRefused:
-            raise
-        except (CommitUnknown, Fenced, sqlite3.Error) as error:
-            if self._trouble != str(error):
+        except NOT_STORED as error:
+            if self.trouble != str(error):
                 self.log.warning("packing.put_off", why=str(error))
-            self._trouble = str(error)
+            self.trouble = str(error)
         else:
-            self._trouble = None
+            self.trouble = None
         if self.packed > before:
             self.log.info("sessions.packed", sessions=self.packed - before)
         return self.packed > before
@@ -203,6 +196,7 @@ class Pruner(Part):
     """One task that prunes what is due."""
 
     wakes_on: ClassVar = (PruneSessions,)
+    concern: ClassVar = "pruning is postponed"
 
     store: Store
     files: Files
@@ -216,7 +210,6 @@ class Pruner(Part):
     trust: ClockTrust
     _doubt: Doubt | None = None
     _kept_at: float = -math.inf
-    _trouble: str | None = None
 
     def use(self, settings: Settings) -> None:
         self.keep(settings.retention)
@@ -230,7 +223,7 @@ class Pruner(Part):
 
     def degraded(self) -> list[str]:
         """What delays the pruning, for `status`."""
-        problems = [] if self._trouble is None else [f"pruning is postponed: {self._trouble}"]
+        problems = Part.degraded(self)
         if self._doubt is not None and self._doubt.leapt_from is not None:
             problems.append(
                 f"pruning is paused: the clock is far ahead of {moment(self._doubt.leapt_from)}, when it was last looked at;"
@@ -239,7 +232,7 @@ class Pruner(Part):
         return problems
 
     def pause(self) -> float | None:
-        if self._trouble is not None:
+        if self.trouble is not None:
             return TROUBLED
         return max(TROUBLED, self._kept_at + self._period - self.clock.monotonic())
 
@@ -254,14 +247,12 @@ class Pruner(Part):
                 if await self._believes_clock(self.retention):
                     did = await self._prune(self.clock.now() - self.retention, None) > 0 or did
                 self._kept_at = self.clock.monotonic()
-        except EpochRefused:
-            raise
-        except (CommitUnknown, Fenced, sqlite3.Error, ValueError, OSError) as error:
-            if self._trouble != str(error):
+        except (*NOT_STORED, ValueError, OSError) as error:
+            if self.trouble != str(error):
                 self.log.warning("prune.put_off", why=str(error))
-            self._trouble = str(error)
+            self.trouble = str(error)
             return False
-        self._trouble = None
+        self.trouble = None
         return did
 
     @property

@@ -7,10 +7,9 @@ documents differ from those of the last look. So no call appears in an attempt t
 """
 
 import math
-import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -30,7 +29,7 @@ from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import bundles
 from runward.daemon.store.tables.bundles import GROW_REPLAY, RunningReplay, grown_row
-from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
+from runward.daemon.store.transaction import NOT_STORED, Statement
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.remembered import read_remembered
 from runward.daemon.watch.roots import WatchedRoot
@@ -170,6 +169,8 @@ class _Step(NamedTuple):
 class RunningReplays(Part):
     """The replays of running sessions. `roots` is keyed by name."""
 
+    concern: ClassVar = "replays of running sessions"
+
     files: Files
     store: Store
     clock: Clock
@@ -186,7 +187,6 @@ class RunningReplays(Part):
     patience: float = PERIOD
     """Seconds from a session's first look until its replay is begun."""
     share: int = SHARE
-    trouble: str | None = None
     _due: dict[Target, float] = field(default_factory=dict)
     """When each session is looked at again, by the monotonic clock."""
     _folds: dict[tuple[str, int], GrowingReplay] = field(default_factory=dict)
@@ -218,10 +218,6 @@ class RunningReplays(Part):
         self._due.pop(target, None)
         self._quiet.disturb([target])
 
-    def degraded(self) -> list[str]:
-        """What keeps replays from growing, for `status`."""
-        return [] if self.trouble is None else [f"replays of running sessions: {self.trouble}"]
-
     def pause(self) -> float | None:
         due = min(self._due.values(), default=math.inf)
         return None if due == math.inf else max(0.0, max(due, self._not_before) - self.clock.monotonic())
@@ -248,9 +244,7 @@ class RunningReplays(Part):
             if loud := [target for target in due if target not in self._quiet][:AT_ONCE]:
                 await self._grow(loud)
             self.trouble = None
-        except EpochRefused:
-            raise
-        except (CommitUnknown, Fenced, StoreUnreadable, sqlite3.Error) as error:
+        except (*NOT_STORED, StoreUnreadable) as error:
             self.trouble = str(error)
             # It is unknown what was recorded. So each replay is rendered again, and compared with what the
             # store has.

@@ -37,7 +37,7 @@ from runward.daemon.store.tables.starts import (
     seen_sessions,
     unseen_runs,
 )
-from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+from runward.daemon.store.transaction import NOT_STORED, CommitUnknown, Fenced, Row, Statement
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Begun, NotBegun, NotRemoved, Processes
@@ -69,6 +69,7 @@ class Starts(Part):
     """The runs that this daemon has to start. One task carries it out."""
 
     wakes_on: ClassVar = (StartRun,)
+    concern: ClassVar = "starts"
 
     processes: Processes
     files: Files
@@ -83,7 +84,6 @@ class Starts(Part):
     _unseen: dict[str, UnseenRun] = field(default_factory=dict)
     """Runs that have begun and are not sessions yet, by the keys of their starts."""
     _delayed: dict[str, Delayed] = field(default_factory=dict)
-    _trouble: str | None = None
 
     async def begin(self) -> None:
         """Continue where an earlier daemon stopped, before anything is started. Raises `sqlite3.Error`."""
@@ -99,7 +99,7 @@ class Starts(Part):
     def degraded(self) -> list[str]:
         """What keeps runs from beginning, for `status`."""
         problems = [f"start {key}: {each.why}" for key, each in self._delayed.items() if each.lasts]
-        return sorted(problems) + ([f"starts: {self._trouble}"] if self._trouble is not None else [])
+        return sorted(problems) + Part.degraded(self)
 
     async def drain(self) -> bool:
         """Begin all runs that are due; returns whether there were any."""
@@ -125,7 +125,7 @@ class Starts(Part):
     def next_try(self, within: float | None = None) -> float | None:
         """Seconds until a refused start is retried, if that is at most `within`; else None."""
         times = [each.at - self.clock.monotonic() for each in self._delayed.values()]
-        times += [_STARTS_PERIOD] if self._trouble is not None else []
+        times += [_STARTS_PERIOD] if self.trouble is not None else []
         wait = max(0.05, min(times)) if times else None
         return None if wait is None or (within is not None and wait > within) else wait
 
@@ -134,7 +134,7 @@ class Starts(Part):
         try:
             owed, hopeless = await owed_starts(self.store)
         except sqlite3.Error as error:
-            self._trouble = str(error)
+            self.trouble = str(error)
             return False
         for each in hopeless:
             self._fail(*each)
@@ -145,12 +145,12 @@ class Starts(Part):
         # A hopeless start stays open until a handler gives it up. It is reported once and not tried again.
         due = [order for order in due if order.key not in self._failed][:AT_ONCE]
         if not due:
-            self._trouble = None
+            self.trouble = None
             return False
         with anyio.CancelScope(shield=True):
             # Shielded, because a thread can't be cancelled and what it started must be known.
             await self._note(await self._perform(due))
-        return self._trouble is None
+        return self.trouble is None
 
     async def look_for_unseen(self) -> None:
         """Report runs that vanished before anyone saw them, and runs that were seen before their orders were recorded.
@@ -163,7 +163,7 @@ class Starts(Part):
             seen = await seen_sessions(self.store, (each.session for each in self._unseen.values()))
             begun = await begun_starts(self.store, self._unseen)
         except sqlite3.Error as error:
-            self._trouble = str(error)
+            self.trouble = str(error)
             return
         for key, each in list(self._unseen.items()):
             if key not in begun and each.session not in seen:
@@ -227,8 +227,8 @@ class Starts(Part):
                     self._fail(order.key, order.session, why)
                 case NotBegun(why=why):
                     self._delay(order, why)
-        self._trouble = await self._mark(settled) if settled else None
-        if self._trouble is not None:
+        self.trouble = await self._mark(settled) if settled else None
+        if self.trouble is not None:
             return
         for order, answer in results:
             if isinstance(answer, Begun):
@@ -245,9 +245,7 @@ class Starts(Part):
         """Mark these starts; if that may have failed, returns why. Then they are requested again."""
         try:
             await self.store.run([Statement(START_BEGUN, rows)], "start")
-        except EpochRefused:
-            raise
-        except (CommitUnknown, Fenced, sqlite3.Error) as error:
+        except NOT_STORED as error:
             self.log.error("starts.not_marked", why=str(error))
             return str(error)
         return None
@@ -315,8 +313,6 @@ class CancelOrders(Part):
     """The results of orders that could not be marked as carried out, by their events."""
     inherited: frozenset[int] = frozenset()
     """The open orders of earlier daemons, by their events: they may have been given."""
-    trouble: str | None = None
-    """Why an order could not be carried out yet."""
 
     def degraded(self) -> list[str]:
         """What keeps orders from being carried out, for `status`."""
@@ -362,8 +358,6 @@ class CancelOrders(Part):
         row = (self.clock.now(), reached, outcome, owed.event)
         try:
             await self.store.run([Statement(starts.CANCELLATION_DONE, [row], exact=True)], "cancel")
-        except EpochRefused:
-            raise
         except Fenced:
             pass  # marked already, by a commit that seemed to have failed
         self.log.info("cancel.carried_out", session=owed.key, told=reached, outcome=outcome)
@@ -432,8 +426,6 @@ class Worktrees(Part):
                 did = did or why is None
                 if why is not None:
                     troubles[owed.name] = why
-        except EpochRefused:
-            raise
         except (sqlite3.Error, CommitUnknown) as error:
             troubles["of all"] = str(error)
             did = False
@@ -452,8 +444,6 @@ class Worktrees(Part):
         try:
             row = (self.clock.now(), removed, owed.session_key)
             await self.store.run([Statement(WORKTREE_REMOVED, [row], exact=True)], "worktree")
-        except EpochRefused:
-            raise
         except Fenced:
             pass  # marked already, by a commit that seemed to have failed
         if removed is None:

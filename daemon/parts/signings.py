@@ -5,7 +5,6 @@ makes the same signature. So if a daemon is killed in between, its successor doe
 never be signed is settled with the reason; what the world refuses is retried, and shown.
 """
 
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
@@ -23,7 +22,7 @@ from runward.daemon.log import Log
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.bundles import SIGNING_SETTLED, OwedSigning, owed_signings
-from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+from runward.daemon.store.transaction import NOT_STORED, Row, Statement
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.canonical import FORMS, NotCanonical
@@ -56,6 +55,7 @@ class Signings(Part):
     """The signatures that this daemon still has to make."""
 
     wakes_on: ClassVar = (SignReceipt,)
+    concern: ClassVar = "signatures"
 
     files: Files
     store: Store
@@ -63,15 +63,9 @@ class Signings(Part):
     log: Log
     own_key: Callable[[Scheme], SecretKey]
     """Our key of this kind, which is made on first use. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
-    trouble: str | None = None
-    """What keeps receipts from being signed."""
     _seen: int = 0
     _waits: bool = False
     """Whether a receipt to sign is still being made."""
-
-    def degraded(self) -> list[str]:
-        """What keeps receipts from being signed, for `status`."""
-        return [] if self.trouble is None else [f"signatures: {self.trouble}"]
 
     def pause(self) -> float | None:
         if self._waits:
@@ -99,9 +93,7 @@ class Signings(Part):
                     settled.append(self._settled(owed, answer))
             if settled:
                 await self.store.run([Statement(SIGNING_SETTLED, settled)], "sign")
-        except EpochRefused:
-            raise
-        except (CommitUnknown, Fenced, sqlite3.Error) as error:
+        except NOT_STORED as error:
             self.trouble = str(error)
             self.log.error("receipts.not_marked", why=str(error))
             self._seen = 0

@@ -183,7 +183,7 @@ class Store:
             self._check_epoch(epoch)
             self._check(statements, done)
         except BaseException as error:
-            if isinstance(error, Fenced):
+            if isinstance(error, Fenced | EpochRefused):
                 self.fences_refused += 1
             await self._roll_back()
             raise

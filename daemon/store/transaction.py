@@ -26,12 +26,18 @@ class Fenced(Exception):
     """A guard of the transaction failed: another writer was faster, or an assumption is wrong."""
 
 
-class EpochRefused(Fenced):
+class EpochRefused(Exception):
     """Another daemon has taken the state directory over since this one started."""
+
+    # Not a kind of `Fenced`: those who try again what was fenced must not try to outlive their successor.
 
 
 class CommitUnknown(Exception):
     """The commit itself failed, so whether it happened must be found out."""
+
+
+NOT_STORED: Final = (CommitUnknown, Fenced, sqlite3.Error)
+"""After these nothing may be taken for stored. Whatever is still owed is tried again."""
 
 
 class StoreMalformed(Exception):
