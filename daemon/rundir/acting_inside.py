@@ -11,7 +11,7 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir.intents import INTENTS
-from runward.daemon.rundir.opening import DIRECTORY, NotRegular, open_in_run, opened
+from runward.daemon.rundir.opening import DIRECTORY, NotRegular, held, open_in_run, opened
 from runward.daemon.rundir.session_logs import UNREAD, Growing
 from runward.handlers.exchange.results import RESULTS
 
@@ -27,7 +27,7 @@ def append_intent(directory: str, line: bytes) -> None:
     """
     with opened(directory, DIRECTORY) as within:
         descriptor = os.open(INTENTS, _APPEND, 0o600, dir_fd=within)
-    try:
+    with held(descriptor):
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise NotRegular(f"{directory}/{INTENTS} is not a regular file")
@@ -36,8 +36,6 @@ def append_intent(directory: str, line: bytes) -> None:
         left = memoryview((b"\n" if is_torn else b"") + line + b"\n")
         while left:
             left = left[os.write(descriptor, left) :]
-    finally:
-        os.close(descriptor)
 
 
 class ResultsOfRun:
@@ -70,15 +68,13 @@ class ResultsOfRun:
             descriptor = open_in_run(self._directory, RESULTS)
         except FileNotFoundError:
             return  # the daemon creates it with the first result
-        try:
+        with held(descriptor):
             results = Growing(descriptor, self._cursor)
             more = True
             while more:
                 lines, self._cursor, _, more, _ = results.portion()
                 for line in lines:
                     self._keep(line.content)
-        finally:
-            os.close(descriptor)
 
     def _keep(self, content: bytes) -> None:
         try:

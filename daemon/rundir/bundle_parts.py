@@ -24,6 +24,7 @@ from runward.daemon.rundir.opening import (
     REFUSED,
     REGULAR,
     Gone,
+    held,
     opened,
     unreadable,
 )
@@ -108,7 +109,7 @@ def write_part(directory: str, name: str, chunks: Iterable[bytes]) -> Part | Unr
         descriptor = os.open(directory, DIRECTORY)
     except OSError as error:
         return _no_place(error)
-    try:
+    with held(descriptor):
         temporary = f".{name}.{os.urandom(6).hex()}.tmp"
         try:
             file = os.open(temporary, _NEW, 0o600, dir_fd=descriptor)
@@ -127,8 +128,6 @@ def write_part(directory: str, name: str, chunks: Iterable[bytes]) -> Part | Unr
         finally:
             os.close(file)
         return Part(name, size, digest, temporary)
-    finally:
-        os.close(descriptor)
 
 
 def place_parts(
@@ -396,7 +395,7 @@ def write_lines(directory: str, name: str, at: int, lines: bytes) -> KeptAside |
                 if error.errno != LINK and not isinstance(error, FileExistsError | IsADirectoryError):
                     raise
                 return KeptAside(keep_aside(within, name))
-            try:
+            with held(descriptor):
                 if not _fits(descriptor, at, lines):
                     return KeptAside(keep_aside(within, name))
                 point("replay.write.before")
@@ -405,8 +404,6 @@ def write_lines(directory: str, name: str, at: int, lines: bytes) -> KeptAside |
                     written = os.pwrite(descriptor, rest, position)
                     rest, position = rest[written:], position + written
                 point("replay.write.after")
-            finally:
-                os.close(descriptor)
     except OSError as error:
         return Gone() if error.errno in ABSENT else unreadable(error)
     return None

@@ -5,18 +5,17 @@ Items go to the caller one by one, so no transcript is ever held whole.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LASTING, NotRegular, open_regular, opened
-from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead, SessionFiles
+from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead, Gathered, SessionFiles
 from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, Cursor, PlacedLines, TooLong
 from runward.daemon.rundir.session_places import log_at
 from runward.handlers.calls import Place, Told, Unusable
 from runward.handlers.layouts.call_readers import LONGEST_LINE, CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.places import PACKED, unpacked_name
 from runward.handlers.layouts.registry import CALLS
-from runward.handlers.layouts.transcript import LogLine
-from runward.handlers.model.sessions import Complaint, Document
+from runward.handlers.model.sessions import Complaint
 
 
 class CannotReadNow(Exception):
@@ -74,14 +73,14 @@ class CallReading:
     def _documents(self, within: int) -> Iterator[Told]:
         if not self._layout.documents:
             return
-        new_documents = _NewDocuments()
-        files = SessionFiles(within, self._files, time.time(), new_documents)
+        gathered = Gathered()
+        files = SessionFiles(within, self._files, time.time(), gathered)
         files.documents(self._layout.documents)
         self.obstacles += files.obstacles
         for name, error in files.refused:
             self._may_pass(name, error)
         self._files = files.read()
-        for document in new_documents.documents:
+        for document in gathered.documents:
             yield from self._reader.see(document)
 
     def _log(self, within: int, file: str, name: str, most_bytes: int | None) -> Iterator[Told]:
@@ -148,23 +147,6 @@ def _passed_over(name: str, too_long: list[TooLong]) -> Iterator[Told]:
         line = too_long.pop(0)
         problem = f"a line of {line.length} bytes is not read: {LONGEST_LINE} are the most"
         yield Unusable(Place(name, line.number, line.start, line.length), problem)
-
-
-class _NewDocuments:
-    """Collects the new documents."""
-
-    def __init__(self) -> None:
-        self.documents: list[Document] = []
-
-    def take(self, name: str, lines: Sequence[LogLine]) -> None:
-        """Does nothing: logs are read elsewhere."""
-
-    def see(self, document: Document) -> None:
-        """A document that is new or was rewritten."""
-        self.documents.append(document)
-
-    def was_read(self, count: int) -> None:
-        """Does nothing: the bytes aren't counted here."""
 
 
 def told_by(layout: str, path: str, go_on: Callable[[int], bool], *, waits: bool = False) -> Iterator[Told]:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from runward.daemon.rundir.opening import NotRegular, open_in_run
+from runward.daemon.rundir.opening import NotRegular, held, open_in_run
 
 RECOGNISED_BY: Final = 64
 """Bytes before a position by which it is recognised in its file."""
@@ -343,11 +343,9 @@ def ends_with(directory: str, name: str, content: bytes) -> bool:
         descriptor = open_in_run(directory, name)
     except (OSError, NotRegular):
         return False
-    try:
+    with held(descriptor):
         length = len(content) + MAXIMUM_LINE
         return content in os.pread(descriptor, length, max(0, os.fstat(descriptor).st_size - length))
-    finally:
-        os.close(descriptor)
 
 
 def _identity(descriptor: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from runward.config.path_rule import names_in
 from runward.daemon.rundir.growing import data_after
-from runward.daemon.rundir.opening import REGULAR, Halted, unreadable
+from runward.daemon.rundir.opening import REGULAR, Halted, held, unreadable
 from runward.daemon.rundir.resolving import modified_ns, open_artifacts, refusal, resolve
 from runward.handlers.model.files import MOST_GIB, FileFact, FileHash, RootHashes, Unreadable
 
@@ -47,7 +47,7 @@ def file_hashes(
         return unreadable(error)
     if descriptor is None:
         return RootHashes(exists=False)
-    try:
+    with held(descriptor):
         left = MOST if most is None else most
 
         def counted(count: int) -> bool:
@@ -56,8 +56,6 @@ def file_hashes(
             return go_on(count)
 
         return RootHashes(True, tuple([_hash(descriptor, path, left, counted) for path in paths]))
-    finally:
-        os.close(descriptor)
 
 
 def _hash(root: int, path: str, most: int, go_on: Callable[[int], bool]) -> FileHash:
@@ -65,10 +63,8 @@ def _hash(root: int, path: str, most: int, go_on: Callable[[int], bool]) -> File
         descriptor = _open(root, names_in(path))
         if isinstance(descriptor, FileHash):
             return descriptor
-        try:
+        with held(descriptor):
             return digest(descriptor, most, go_on)
-        finally:
-            os.close(descriptor)
     except OSError:
         return _UNREADABLE
 

@@ -6,7 +6,7 @@ import stat
 from typing import Final, NamedTuple
 
 from runward.daemon.rundir.growing import RECOGNISED_BY, FileBytes, Lines, Position
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, opened
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, held, opened
 from runward.daemon.rundir.run_directories import document_at
 from runward.handlers.exchange.intent import LONGEST_LINE
 from runward.handlers.layouts.native import RUN, RunSays, who_it_is
@@ -88,7 +88,7 @@ def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool)
                 if error.errno in ABSENT and cursor.line:
                     return refused("was taken away")
                 raise
-            try:
+            with held(descriptor):
                 status = os.fstat(descriptor)
                 if not stat.S_ISREG(status.st_mode):
                     return refused("is not a regular file")
@@ -98,8 +98,6 @@ def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool)
                     return refused(_REWRITTEN)
                 read = _read(descriptor, cursor._replace(identity=now), most, is_over, owner)
                 return refused(_ENDLESS) if read is None else read._replace(says=says)
-            finally:
-                os.close(descriptor)
     except OSError as error:
         if error.errno in ABSENT:
             return None

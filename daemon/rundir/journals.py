@@ -20,7 +20,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.faults import point
 from runward.daemon.rundir.growing import data_after, is_empty, whole_lines
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED, held
 from runward.handlers.foreign_json import read_json
 from runward.handlers.journal.place import ADDED_FIELDS
 
@@ -132,7 +132,7 @@ def append(
     except OSError as error:
         gone = error.errno in ABSENT or error.errno == errno.ELOOP
         return [NotAppended(error.strerror or str(error), gone and os.path.isdir(os.path.dirname(path)))]
-    try:
+    with held(directory):
         try:
             descriptor = os.open(name, APPEND, 0o600, dir_fd=directory)
         except OSError as error:
@@ -147,8 +147,6 @@ def append(
             return [NotAppended(f"{name}: {error.strerror}")]
         finally:
             os.close(descriptor)
-    finally:
-        os.close(directory)
 
 
 def _lock(descriptor: int, epoch: int, current_epoch: Callable[[], int]) -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from runward.daemon.rundir.opening import ABSENT, LINK, LISTED, REFUSED, open_below, unreadable
+from runward.daemon.rundir.opening import ABSENT, LINK, LISTED, REFUSED, held, open_below, unreadable
 from runward.daemon.rundir.resolving import open_artifacts
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.model.contracts import EarlyLegs, LegsBefore
@@ -71,10 +71,8 @@ def _filled(artifacts: str, within: str) -> tuple[str, ...]:
     root = open_artifacts(artifacts, within)
     if root is None:
         return ()
-    try:
+    with held(root):
         names = {name.rpartition("/")[0] for name, _ in _things(root, "", MAXIMUM_ENTRIES)}
-    finally:
-        os.close(root)
     return tuple(sorted(name for name in names if name and _shown(name) == name))  # a leg's name is text
 
 
@@ -86,31 +84,25 @@ def _things(top: int, within: str, most: int) -> Iterator[tuple[str, os.stat_res
         directory = _listed(top, way)
         if directory is None:
             continue
-        try:
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    if most <= 0:
-                        return
-                    most -= 1
-                    name = f"{way}/{entry.name}" if way else entry.name
-                    if not entry.is_dir(follow_symlinks=False):
-                        status = _status(entry)
-                        if status is not None:
-                            yield name, status
-                    elif depth < MAXIMUM_DEPTH:
-                        waiting.append((name, depth + 1))
-        finally:
-            os.close(directory)
+        with held(directory), os.scandir(directory) as entries:
+            for entry in entries:
+                if most <= 0:
+                    return
+                most -= 1
+                name = f"{way}/{entry.name}" if way else entry.name
+                if not entry.is_dir(follow_symlinks=False):
+                    status = _status(entry)
+                    if status is not None:
+                        yield name, status
+                elif depth < MAXIMUM_DEPTH:
+                    waiting.append((name, depth + 1))
 
 
 def _listed(top: int, way: str) -> int | None:
     """A descriptor to list the directory with; None if there is none, or it can't be listed."""
     try:
-        place = open_below(top, way.split("/") if way else ["."])
-        try:
+        with held(open_below(top, way.split("/") if way else ["."])) as place:
             return os.open(".", LISTED, dir_fd=place)
-        finally:
-            os.close(place)
     except OSError as error:
         if error.errno in ABSENT | REFUSED or error.errno in (LINK, errno.ENAMETOOLONG):
             return None

@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, NamedTuple
 
 from runward.handlers.model.files import Unreadable
@@ -53,13 +53,17 @@ def open_root(path: str) -> int:
 
 
 @contextmanager
-def opened(path: str, flags: int, within: int | None = None) -> Iterator[int]:
-    """A descriptor of `path`, relative to the descriptor `within` if there is one, closed afterwards."""
-    descriptor = os.open(path, flags, dir_fd=within)
+def held(descriptor: int) -> Iterator[int]:
+    """The descriptor, closed afterwards."""
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def opened(path: str, flags: int, within: int | None = None) -> AbstractContextManager[int]:
+    """A descriptor of `path`, relative to the descriptor `within` if there is one, closed afterwards."""
+    return held(os.open(path, flags, dir_fd=within))
 
 
 @contextmanager
@@ -68,11 +72,8 @@ def opened_below(within: int, parts: list[str]) -> Iterator[int]:
     if not parts:
         yield within
         return
-    descriptor = open_below(within, parts)
-    try:
+    with held(open_below(within, parts)) as descriptor:
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def open_place(root: str, parts: list[str]) -> int:
@@ -85,10 +86,8 @@ def open_place(root: str, parts: list[str]) -> int:
     first = os.open(f"{root}/{parts[0]}", DIRECTORY)
     if len(parts) == 1:
         return first
-    try:
+    with held(first):
         return open_below(first, parts[1:])
-    finally:
-        os.close(first)
 
 
 def open_below(within: int, parts: list[str]) -> int:
@@ -109,13 +108,11 @@ def open_below(within: int, parts: list[str]) -> int:
 
 def open_in_run(directory: str, name: str) -> int:
     """A descriptor of the regular file `name` in a run directory. Raises `OSError` and `NotRegular`."""
-    within = os.open(directory, DIRECTORY)
-    try:
-        return open_regular(within, name)
-    except NotRegular:
-        raise NotRegular(f"{directory}/{name} is not a regular file") from None
-    finally:
-        os.close(within)
+    with opened(directory, DIRECTORY) as within:
+        try:
+            return open_regular(within, name)
+        except NotRegular:
+            raise NotRegular(f"{directory}/{name} is not a regular file") from None
 
 
 def open_regular(within: int, name: str) -> int:

@@ -15,6 +15,7 @@ from runward.daemon.rundir.opening import (
     LASTING,
     LISTED,
     NotRegular,
+    held,
     open_regular,
     opened,
     opened_below,
@@ -70,12 +71,9 @@ def _signatures_in(directory: str) -> list[tuple[str, Signature]]:
     try:
         with opened(directory, DIRECTORY) as within:
             signatures += _signature_of(within, OUTCOME, f"{directory}/{OUTCOME}")
-            listing = os.open(OUTCOMES, LISTED, dir_fd=within)
-            try:
+            with opened(OUTCOMES, LISTED, within) as listing:
                 for name in _names(listing):
                     signatures += _signature_of(listing, name, f"{directory}/{OUTCOMES}/{name}")
-            finally:
-                os.close(listing)
     except OSError:
         return signatures  # the verdict must read them, and reports why it can't
     return signatures
@@ -239,7 +237,5 @@ def write_outcome(directory: str, name: str, content: bytes) -> None:
         except FileExistsError:
             pass  # whatever it is: it is opened as a directory
         folder = os.open(OUTCOMES, LISTED, dir_fd=within)
-    try:
+    with held(folder):
         write_durably(folder, name, content)
-    finally:
-        os.close(folder)

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Sequence
 from typing import Final
 
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, opened
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, held, opened
 from runward.handlers.model.part import Part
 
 _CHUNK: Final = 1 << 20
@@ -30,7 +30,7 @@ def is_part(directory: int, name: str, part: Part) -> bool:
         if error.errno in ABSENT or error.errno in (LINK, errno.ENXIO, errno.EACCES):
             return False
         raise
-    try:
+    with held(descriptor):
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size != part.size:
             return False
@@ -42,5 +42,3 @@ def is_part(directory: int, name: str, part: Part) -> bool:
             digest.update(piece)
             position += len(piece)
         return digest.hexdigest() == part.sha256
-    finally:
-        os.close(descriptor)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final, Literal, NamedTuple
 
 from runward.daemon.rundir.growing import FileBytes, Lines, Position
-from runward.daemon.rundir.opening import open_place, open_regular
+from runward.daemon.rundir.opening import held, open_place, open_regular
 
 _CHUNK: Final = 1 << 16
 
@@ -25,11 +25,8 @@ class Place(NamedTuple):
 @contextmanager
 def opened_directory(place: Place, below: tuple[str, ...] = ()) -> Iterator[int]:
     """A descriptor of the directory, or of one below it. Raises `OSError` and `OutsideRoot`."""
-    descriptor = open_place(place.root, [*_names(_relative(place)), *below])
-    try:
+    with held(open_place(place.root, [*_names(_relative(place)), *below])) as descriptor:
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def open_recorded(place: Place, path: str) -> int:

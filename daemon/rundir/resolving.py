@@ -10,14 +10,7 @@ import stat
 from typing import Final, NamedTuple
 
 from runward.config.path_rule import names_in
-from runward.daemon.rundir.opening import (
-    ABSENT,
-    DIRECTORY,
-    LINK,
-    REFUSED,
-    ROOT,
-    open_below,
-)
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, ROOT, held, open_below
 from runward.handlers.model.files import FileFact
 
 MAXIMUM_LINKS: Final = 40
@@ -74,10 +67,8 @@ def open_run(path: str) -> int | None:
 def _open_root(root: str, within: str, run: int | None) -> int:
     if run is None:
         return os.open(root, ROOT)
-    try:
+    with held(run):
         return open_below(run, root[len(within) + 1 :].split("/"))
-    finally:
-        os.close(run)
 
 
 def fact_at(root: int, path: str) -> FileFact:
@@ -199,7 +190,7 @@ def resolve(root: int, parts: list[str]) -> Resolved | FileFact:
                 return Resolved(os.dup(here), part, status)
         return _NOT_REGULAR
     finally:
-        os.close(here)
+        os.close(here)  # another one than at the beginning
 
 
 def _descended(root: int, way: list[str]) -> int:

@@ -21,7 +21,7 @@ from runward.config.glob_rule import path_matches
 from runward.config.path_rule import names_in
 from runward.config.problem import counted
 from runward.daemon.rundir import schema_child
-from runward.daemon.rundir.opening import DIRECTORY, LISTED, REGULAR
+from runward.daemon.rundir.opening import DIRECTORY, LISTED, REGULAR, held
 from runward.daemon.rundir.resolving import fact_at, modified_ns, refusal, resolve
 from runward.handlers.foreign_json import NotJson, line_of, read_json
 from runward.handlers.model.files import FileFact, Match, RuledPath, RuleFact
@@ -136,8 +136,7 @@ class RuledLook:
                     todo.append((path, depth + 1))
 
     def _names(self, directory: str) -> list[tuple[str, os.stat_result]]:
-        descriptor = self._open_directory(names_in(directory))
-        try:
+        with held(self._open_directory(names_in(directory))) as descriptor:
             with os.scandir(descriptor) as entries:
                 names: list[str] = []
                 for each in entries:
@@ -153,18 +152,14 @@ class RuledLook:
                 except (FileNotFoundError, UnicodeEncodeError):
                     continue
             return statuses
-        finally:
-            os.close(descriptor)
 
     def _open_directory(self, parts: list[str]) -> int:
         descriptor = os.open(".", DIRECTORY, dir_fd=self.root)
         for at, part in enumerate([*parts, "."]):
             # An O_PATH descriptor can be walked through, but not listed.
             flags = LISTED if at == len(parts) else DIRECTORY
-            try:
+            with held(descriptor):
                 further = os.open(part, flags, dir_fd=descriptor)
-            finally:
-                os.close(descriptor)
             descriptor = further
         return descriptor
 
@@ -193,13 +188,11 @@ class RuledLook:
         if descriptor is None:
             return [RuleFact(key, file.path, False, "can't be read") for key in keys]
         results: list[RuleFact | _Check] = []
-        try:
+        with held(descriptor):
             if rules.mime_type is not None:
                 results.append(self._type(rules.mime_type, file.path, descriptor))
             if rules.schema is not None:
                 results.append(self._schema(rules.schema, file.path, descriptor))
-        finally:
-            os.close(descriptor)
         return results
 
     def _read(self, descriptor: int, most: int) -> bytes | None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from runward.daemon.processes.ending_runs import RunPlace
 from runward.daemon.rundir.changes import MOST_ENTRIES
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, Gone, unreadable
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, Gone, held, unreadable
 from runward.handlers.bundle.parts import OURS, is_part_or_temporary
 from runward.handlers.layouts import native
 from runward.handlers.model.files import Unreadable
@@ -224,7 +224,7 @@ def document_at(within: int, name: str, known: Signature | None = None) -> Docum
         if error.errno in (errno.EACCES, errno.EPERM):
             return Document(name, current, status.st_mtime, problem="can't be read: permission denied")
         raise
-    try:
+    with held(descriptor):
         # Once more, of what was opened: another file may have the name by now, and its content must not go with the old
         # signature.
         status = os.fstat(descriptor)
@@ -236,8 +236,6 @@ def document_at(within: int, name: str, known: Signature | None = None) -> Docum
             return Document(name, current, status.st_mtime, problem=problem)
         content = os.read(descriptor, status.st_size + 1)  # a larger buffer costs more than the read
         return Document(name, current, status.st_mtime, content, changed_ns=status.st_ctime_ns)
-    finally:
-        os.close(descriptor)
 
 
 def change_of_run(path: str) -> LastChange | Unreadable | None:
@@ -284,7 +282,7 @@ def leave_word(directory: str, name: str, content: bytes) -> RunPlace | Unreadab
         descriptor = os.open(directory, DIRECTORY)
     except OSError as error:
         return Gone() if error.errno in ABSENT or error.errno == LINK else unreadable(error)
-    try:
+    with held(descriptor):
         status = os.fstat(descriptor)
         problem = None
         try:
@@ -292,18 +290,14 @@ def leave_word(directory: str, name: str, content: bytes) -> RunPlace | Unreadab
         except OSError as error:
             problem = error.strerror or str(error)
         return RunPlace(status.st_uid, status.st_dev, status.st_ino, problem)
-    finally:
-        os.close(descriptor)
 
 
 def _write(directory: int, name: str, content: bytes) -> None:
     temporary = f".{name}.{os.urandom(6).hex()}.tmp"
     descriptor = os.open(temporary, _NEW, 0o600, dir_fd=directory)
     try:
-        try:
+        with held(descriptor):
             os.write(descriptor, content)
-        finally:
-            os.close(descriptor)
         # It is not synced: its reader is alive and reads it at once, or never.
         os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError:

@@ -13,7 +13,16 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from runward.daemon.rundir.opening import ABSENT, LINK, LISTED, NotRegular, open_below, open_regular, opened
+from runward.daemon.rundir.opening import (
+    ABSENT,
+    LINK,
+    LISTED,
+    NotRegular,
+    held,
+    open_below,
+    open_regular,
+    opened,
+)
 from runward.daemon.rundir.run_directories import RACY, document_at, signature
 from runward.daemon.rundir.session_logs import MOST_BYTES, UNREAD, CannotUnpack, Cursor, Growing
 from runward.handlers.foreign_json import NotJson, read_json
@@ -92,6 +101,30 @@ class Reader(Protocol):
     def was_read(self, count: int) -> None:
         """This many bytes were just read."""
         ...
+
+
+class LogPortion(NamedTuple):
+    """The next whole lines of a log. `name` is its path relative to the session's place, as if it weren't packed."""
+
+    name: str
+    lines: Sequence[LogLine]
+
+
+class Gathered:
+    """Keeps what is new, as it was found."""
+
+    def __init__(self) -> None:
+        self.portions: list[LogPortion] = []
+        self.documents: list[Document] = []
+
+    def take(self, name: str, lines: Sequence[LogLine]) -> None:
+        self.portions.append(LogPortion(name, lines))
+
+    def see(self, document: Document) -> None:
+        self.documents.append(document)
+
+    def was_read(self, count: int) -> None:
+        """Does nothing: `SessionFiles` counts the bytes itself."""
 
 
 class AnotherLog(Exception):
@@ -326,16 +359,13 @@ class SessionFiles:
         is_packed = last.endswith(PACKED)
         status = None
         try:
-            descriptor = open_regular(directory, last)
-            try:
+            with held(open_regular(directory, last)) as descriptor:
                 status = os.fstat(descriptor)
                 log = Growing(descriptor, read.cursor, is_packed=is_packed)
                 if log.is_another() and not come_and_go:
                     raise AnotherLog
                 more = self._portions(log, read, is_packed=is_packed)
                 torn = "" if more else log.torn()
-            finally:
-                os.close(descriptor)
         except (OSError, NotRegular, CannotUnpack) as error:
             if isinstance(error, FileNotFoundError):
                 return  # gone since it was listed
@@ -381,16 +411,13 @@ class SessionFiles:
     def _beginning(self, directory: int, last: str, name: str) -> bool:
         """Read the beginning of a log; returns whether it needn't be looked at again."""
         try:
-            descriptor = open_regular(directory, last)
-            try:
+            with held(open_regular(directory, last)) as descriptor:
                 log = Growing(descriptor, UNREAD, is_packed=last.endswith(PACKED))
                 portion = log.portion(_BEGINNING)
                 self._count(portion.taken)
                 while portion.more and not portion.lines:
                     portion = log.portion()
                     self._count(portion.taken)
-            finally:
-                os.close(descriptor)
         except (OSError, NotRegular, CannotUnpack):
             return True
         if portion.lines:

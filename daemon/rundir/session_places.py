@@ -14,6 +14,7 @@ from runward.daemon.rundir.opening import (
     ROOT,
     Gone,
     NotRegular,
+    held,
     open_in_run,
     open_place,
     open_regular,
@@ -50,11 +51,8 @@ _FIRST: Final = 32 << 10
 def recognise_log(path: str, layouts: Layouts) -> LogLayout | None:
     """The layout of the log at `path`. Raises `OSError`, `NotRegular`, and `CannotUnpack` for a packed one."""
     directory, name = os.path.split(path)
-    descriptor = open_in_run(directory, name)
-    try:
+    with held(open_in_run(directory, name)) as descriptor:
         return recognise_head(descriptor, name, layouts)[0]
-    finally:
-        os.close(descriptor)
 
 
 def recognise_head(descriptor: int, name: str, layouts: Layouts) -> tuple[LogLayout | None, bytes]:
@@ -121,10 +119,8 @@ def _heads(within: int, names: frozenset[str], markers: tuple[str, ...]) -> dict
 def _head_below(within: int, parents: list[str], name: str) -> bytes:
     with opened_below(within, parents) as directory:
         descriptor = open_regular(directory, name)
-    try:
+    with held(descriptor):
         return head_of(descriptor, HEAD, is_packed=False).removeprefix(BOM_UTF8)
-    finally:
-        os.close(descriptor)
 
 
 def head_of(descriptor: int, most: int, *, is_packed: bool) -> bytes:
@@ -196,14 +192,11 @@ def place_signature(root: str, place: str, shape: Shape) -> Signature | None:
     try:
         if isinstance(shape, MixedShape):
             return _signature_in_mixed(root, parents, name, shape)
-        within = open_place(root, parents)
-        try:
+        with held(open_place(root, parents)) as within:
             if isinstance(shape, DirectoryShape):
                 return signature_in(within, name, shape)
             log_file = log_at(within, name)
             return signature(log_file[1]) if log_file is not None else None
-        finally:
-            os.close(within)
     except OSError:
         return None
 

@@ -16,6 +16,7 @@ from runward.daemon.rundir.opening import (
     ROOT,
     Gone,
     NotRegular,
+    held,
     open_place,
     open_regular,
     opened,
@@ -23,7 +24,14 @@ from runward.daemon.rundir.opening import (
     unreadable,
 )
 from runward.daemon.rundir.run_directories import gone, signature
-from runward.daemon.rundir.session_files import NOTHING_READ, AnotherLog, FilesRead, SessionFiles
+from runward.daemon.rundir.session_files import (
+    NOTHING_READ,
+    AnotherLog,
+    FilesRead,
+    Gathered,
+    LogPortion,
+    SessionFiles,
+)
 from runward.daemon.rundir.session_logs import CannotUnpack, Unpacked
 from runward.daemon.rundir.session_places import (
     HEAD,
@@ -47,13 +55,6 @@ from runward.handlers.layouts.registry import FINAL_MESSAGES, DirectoryLayout, L
 from runward.handlers.layouts.transcript import LogLine, Told
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Complaint, Document, Signature
-
-
-class LogPortion(NamedTuple):
-    """The next whole lines of a log. `name` is its path relative to the session's place, as if it weren't packed."""
-
-    name: str
-    lines: Sequence[LogLine]
 
 
 class SessionSight(NamedTuple):
@@ -104,13 +105,10 @@ def look_at_session(
     look = _Look(known, most_bytes, now)
     *parents, name = place.split("/")
     try:
-        within = open_place(root, parents if isinstance(layout, LogLayout) else [*parents, name])
-        try:
+        with held(open_place(root, parents if isinstance(layout, LogLayout) else [*parents, name])) as within:
             if isinstance(layout, LogLayout):
                 return look.at_log(within, name, layout) or gone(root)
             return look.in_directory(within, layout)
-        finally:
-            os.close(within)
     except OSError as error:
         return gone(root) if error.errno in ABSENT or error.errno == LINK else unreadable(error)
 
@@ -145,13 +143,13 @@ class _Look:
     def _sight(
         self, within: int, place_signature: Signature, known: FilesRead, read: Callable[[SessionFiles], None]
     ) -> SessionSight:
-        gathered, anew = _Gathered(), False
+        gathered, anew = Gathered(), False
         files = SessionFiles(within, known, self._now, gathered, self._most)
         try:
             read(files)
         except AnotherLog:
             # The scanner's state contains the old log, so the lines of all files are needed from the first one on.
-            gathered, anew = _Gathered(), True
+            gathered, anew = Gathered(), True
             nothing = FilesRead(failures=known.failures, retry_at=known.retry_at)
             files = SessionFiles(within, nothing, self._now, gathered, self._most)
             read(files)
@@ -167,23 +165,6 @@ class _Look:
             unsettled=files.withheld or files.changed_just_now,
             bytes_read=files.bytes_read,
         )
-
-
-class _Gathered:
-    """What is new, as it was found."""
-
-    def __init__(self) -> None:
-        self.portions: list[LogPortion] = []
-        self.documents: list[Document] = []
-
-    def take(self, name: str, lines: Sequence[LogLine]) -> None:
-        self.portions.append(LogPortion(name, lines))
-
-    def see(self, document: Document) -> None:
-        self.documents.append(document)
-
-    def was_read(self, count: int) -> None:
-        """Does nothing: `SessionFiles` counts the bytes itself."""
 
 
 MOST_RETRIES: Final = 5
@@ -373,10 +354,8 @@ def _lines_of(within: int, name: str) -> list[bytes]:
         if name.endswith(PACKED):
             raise
         return _lines_of(within, f"{name}{PACKED}")
-    try:
+    with held(descriptor):
         return _last_unpacked(descriptor) if name.endswith(PACKED) else _last_lines(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _last_unpacked(descriptor: int) -> list[bytes]:
