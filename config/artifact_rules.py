@@ -5,7 +5,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
 from runward.config.glob_rule import GlobError, check_path_glob
@@ -57,15 +56,15 @@ _FILE_KEYS: Final = ("min_size", "mime_type", "schema", "fresh")
 _GLOB_KEYS: Final = ("min_count", "max_count")
 
 
-@dataclass(frozen=True, slots=True)
 class _InEntry:
     """Takes the complaints about one entry. The readers of its keys learn from it where the entry stands."""
 
-    complaints: list[Complaint]
-    is_snapshot: bool
+    # Not a dataclass: importing those takes the launcher longer than all other modules that read a playbook, except yaml.
+    def __init__(self, complaints: list[Complaint], is_snapshot: bool) -> None:
+        self._complaints, self.is_snapshot = complaints, is_snapshot
 
     def __call__(self, complaint: Complaint) -> None:
-        self.complaints.append(complaint)
+        self._complaints.append(complaint)
 
 
 def _is_outcome(value: JsonValue, loc: Location, complain: Complain) -> bool:

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from pydantic_core import to_json
-
 from runward.config.contract import Contract, ContractEntry
 from runward.config.json_value import JsonValue
 from runward.config.problem import printable
@@ -257,6 +255,8 @@ def describe(fact: FileFact) -> str:
 
 def dump_verification(verification: Verification) -> str:
     """The verification object as the store keeps it, as JSON text: with the `rules`, if the contract has some."""
+    from pydantic_core import to_json  # the launcher verifies too, and keeps nothing
+
     kept = verification_as_json(verification)
     if verification.rules:
         kept[RULES] = rules_as_json(verification)

@@ -42,11 +42,12 @@ def test_settings_from_a_file_import_nothing_heavy_either() -> None:
     assert modules_after(code) & HEAVY == set()
 
 
-def test_a_playbook_and_an_agent_profile_are_read_without_pydantic() -> None:
+def test_a_playbook_and_an_agent_profile_are_read_without_pydantic_and_dataclasses() -> None:
     code = (
         "from runward.config.agent import read_agent\n"
         "from runward.config.playbook import read_playbook\n"
-        "assert read_playbook('command: [ls]', 'a.playbook.yaml').value.command == ('ls',)\n"
+        "text = 'artifacts: {expected: [{id: a, glob: a*}]}'\n"
+        "assert read_playbook(text, 'a.playbook.yaml').value.artifacts[0].rules.glob == 'a*'\n"
         "assert read_agent('---\\nmodel: m\\n---\\n', 'a.md').value.model == 'm'"
     )
-    assert modules_after(code) & {"pydantic", "pydantic_core"} == set()
+    assert modules_after(code) & {"pydantic", "pydantic_core", "dataclasses", "inspect"} == set()

@@ -98,6 +98,7 @@ def test_the_launcher_does_not_pay_for_the_types_of_events_when_it_verifies(plac
     imported = set(ended.stderr.split())
     assert "runward.handlers.contracts.verify" in imported
     assert not imported & {"runward.handlers.model.events", "runward.handlers.registry"}
+    assert not imported & {"pydantic_core", "dataclasses", "inspect"}
 
 
 def test_the_first_page_of_the_studio_does_not_wait_for_the_types_of_events() -> None:
