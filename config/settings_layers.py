@@ -19,7 +19,7 @@ from runward.config.problem import Complaint, Location, Parsed, Problem, has_err
 from runward.config.root import OWN_ROOTS, ROOT, ROOT_NAME, Root, misplaced_roots, root_of
 from runward.config.settings import SETTINGS, Settings
 from runward.config.shape import Start, Text
-from runward.config.table import joined, parts
+from runward.config.table import dotted_key, joined, parts
 
 PREFIX: Final = "RUNWARD_"
 OTHER_VARIABLES: Final = (
@@ -213,14 +213,9 @@ def _layer(document: Document, start: Start, whole: frozenset[str]) -> tuple[Lay
             absolute = shape.with_whole_paths(value, (key,), start, complaints.append)
             # A table without keys has no parts, but that it is there can mean something: [studio].
             for loc, each in parts(shape, absolute, (key,)) if absolute != {} else (((key,), absolute),):
-                values[_dotted(loc)] = _placed(document, each, loc)
+                values[dotted_key(loc)] = _placed(document, each, loc)
     right = {key: value for key, value in values.items() if value.value is not None}
     return Layer(right, roots, whole, tuple(contracts)), document.problems(complaints)
-
-
-def _dotted(loc: Location) -> str:
-    """The key as `origin` calls it. Names of tables are as they were written, whatever characters are in them."""
-    return ".".join(str(part) for part in loc)
 
 
 def _roots(

@@ -224,6 +224,11 @@ def parts(shape: Shape, value: JsonValue, loc: Location) -> Iterator[tuple[Locat
         yield loc, value
 
 
+def dotted_key(loc: Location) -> str:
+    """The key as `Settings.origin` calls it. Names of tables are as they were written, whatever characters are in them."""
+    return ".".join(str(part) for part in loc)
+
+
 def joined(table: Table[Any], values: Mapping[str, JsonValue], prefix: str = "") -> dict[str, JsonValue]:
     """The table whose `parts` are these values, by their dotted names."""
     whole: dict[str, JsonValue] = {}

@@ -11,6 +11,7 @@ from runward.config.origin import DEFAULT
 from runward.config.schema import SCHEMAS
 from runward.config.schema import schema as schema_called
 from runward.config.settings import SETTINGS, Settings, settings_to_json
+from runward.config.table import dotted_key, parts
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.terminal.options import json_option
@@ -80,11 +81,9 @@ def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
             assert isinstance(each, list)
             for number, rule in enumerate(each):
                 yield f"contracts[{number}]", _text(rule)
-        elif isinstance(each, dict):
-            for name, inner in each.items():
-                yield f"{key}.{name}", _text(inner)
         else:
-            yield key, _text(each)
+            for loc, part in parts(SETTINGS.keys[key], each, (key,)):
+                yield dotted_key(loc), _text(part)
 
 
 def _text(value: JsonValue | Mapping[str, JsonValue]) -> str:

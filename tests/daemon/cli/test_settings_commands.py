@@ -28,6 +28,20 @@ def test_each_setting_says_where_it_was_set(place: Place) -> None:
     assert origin["playbooks"] == f"{place.directory}/runward.toml:2"
 
 
+def test_a_key_of_a_table_inside_a_table_says_where_it_was_set(place: Place) -> None:
+    settings = place.directory / "runward.toml"
+    settings.write_text(f"{settings.read_text()}[exchange.executor]\nworkers = 3\n")
+    line = len(settings.read_text().splitlines())
+    shown = place.call("config", "show", "--origin")
+    lines = {line.split(" = ")[0]: " ".join(line.split()) for line in shown.out.splitlines()}
+    assert lines["exchange.executor.workers"] == f"exchange.executor.workers = 3 # {settings}:{line}"
+    assert lines["exchange.executor.memory"] == 'exchange.executor.memory = "256MB" # default'
+    origin = place.call("config", "show", "--origin", "--json").object()["origin"]
+    assert isinstance(origin, dict)
+    assert origin["exchange.executor.workers"] == f"{settings}:{line}"
+    assert "exchange.executor" not in origin
+
+
 def test_drop_ins_win_in_the_order_of_their_names_and_are_named_as_origins(place: Place) -> None:
     drop_ins = place.directory / "runward.toml.d"
     drop_ins.mkdir()
