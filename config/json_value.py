@@ -36,6 +36,11 @@ def not_plain(root: object) -> Iterator[Complaint]:
             waiting.extend(((*loc, index), item) for index, item in enumerate(value))
 
 
+def objects(value: JsonValue) -> list[dict[str, JsonValue]]:
+    """The objects in a list; none of anything else."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def is_text(value: str) -> bool:
     """Whether it can be written as UTF-8. A lone surrogate can't, and escapes in YAML and JSON can make one."""
     try:

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.store.reading_sessions import session
 from runward.daemon.store.tables.artifacts import (
@@ -91,7 +91,9 @@ def _rendered(template: Template, values: Mapping[str, object]) -> Markup:
 
 def findings_of(content: JsonValue) -> list[Finding]:
     """The findings of a review or a linter, in their order."""
-    return [_finding(each) for each in _objects(content, "findings")]
+    return [
+        _finding(each) for each in objects(content.get("findings") if isinstance(content, dict) else None)
+    ]
 
 
 def _finding(value: Mapping[str, JsonValue]) -> Finding:
@@ -120,11 +122,6 @@ def _categories(content: JsonValue) -> list[tuple[str, int]]:
 def _text(value: Mapping[str, JsonValue], key: str) -> str:
     text = value.get(key)
     return text if isinstance(text, str) else ""
-
-
-def _objects(content: JsonValue, key: str) -> list[dict[str, JsonValue]]:
-    objects = content.get(key) if isinstance(content, dict) else None
-    return [each for each in objects if isinstance(each, dict)] if isinstance(objects, list) else []
 
 
 @cache

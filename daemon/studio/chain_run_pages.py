@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.inbox.approval_answers import LONGEST_NOTE
 from runward.daemon.store import reading_chains, reading_sessions
@@ -145,8 +145,6 @@ def _read(connection: sqlite3.Connection, settings: Settings, row: ChainRunRow, 
     waiting = [each for each in asked if each.status == "asked" and each.run_status == "waiting_approval"]
     latest = reading_chains.approvals_of_run(connection, row.id)
     run = details_as_json(row, tries, invocations_of(connection, row.id), latest)
-    shown = run["steps"]
-    assert isinstance(shown, list), "our own JSON"
     steps = [
         _step(
             connection=connection,
@@ -156,8 +154,7 @@ def _read(connection: sqlite3.Connection, settings: Settings, row: ChainRunRow, 
             waiting=waiting,
             settings=settings,
         )
-        for number, each in enumerate(shown)
-        if isinstance(each, dict)
+        for number, each in enumerate(objects(run["steps"]))
     ]
     cause = reading_chains.name_of_cause(connection, row.id)
     return _Read(run, steps, [each.as_json() for each in waiting], story.as_json(), cause)

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.store.reading_chains import ChainStepRow, name_of_cause, search_end
 from runward.daemon.store.tables.artifacts import artifacts_of
@@ -93,8 +93,6 @@ class InvocationPages(Pages):
         invocation = await self.read(request, look)
         if invocation is None:
             raise HTTPException(404, f"There is no invocation {identifier}. It may have been pruned.")
-        artifacts = invocation.json["artifacts"]
-        assert isinstance(artifacts, list), "our own JSON"
         return page(
             request,
             "invocation.html",
@@ -104,7 +102,7 @@ class InvocationPages(Pages):
             ),
             asked_by=invocation.asked_by,
             steps=invocation.steps,
-            cards=[card(each, None) for each in artifacts if isinstance(each, dict)],
+            cards=[card(each, None) for each in objects(invocation.json["artifacts"])],
         )
 
 

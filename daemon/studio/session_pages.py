@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import search_end
@@ -22,6 +22,7 @@ from runward.daemon.studio.cards import card
 from runward.daemon.studio.filters import Filters, Older, later_of, older
 from runward.daemon.studio.pages import DOWNLOAD, Entry, Form, Opened, Pages, file_page, opened_file
 from runward.daemon.studio.rendering import PAGE, address, in_address, page
+from runward.daemon.views.causes import invalid_outcomes
 from runward.daemon.views.outcomes import disagreement, expected_artifacts, not_delivered
 from runward.daemon.views.session_files import (
     LOGS,
@@ -111,11 +112,11 @@ def session_page(request: Request, session_read: ReadSession) -> Response:
         facts=_facts(session, receipt),
         is_unseen=session_read.is_unseen,
         exited_with_0=session["status"] == "failed" and decided.get("exit_code") == 0,
-        cards=[card(each, session) for each in _objects(session["artifacts"])],
-        invalid=_invalid(decided),
+        cards=[card(each, session) for each in objects(session["artifacts"])],
+        invalid=invalid_outcomes(decided),
         expected=expected,
-        rules=_objects(session["rules"]),
-        evidence=_objects(reason["evidence_refs"]),
+        rules=objects(session["rules"]),
+        evidence=objects(reason["evidence_refs"]),
         whys={each.id: each.why for each in expected or () if each.state != "delivered"},
         disagreement=disagreement(str(session["status"]), str(reason["code"]), session["verification"]),
         files=_files_by_entry(session),
@@ -152,34 +153,23 @@ def read_session(
 
 def _size_of_bundle(session: dict[str, JsonValue]) -> int:
     bundle = session["bundle"]
-    parts = _objects(bundle["parts"]) if isinstance(bundle, dict) else []
+    parts = objects(bundle["parts"]) if isinstance(bundle, dict) else []
     return sum(int(str(each["size"])) for each in parts)
 
 
 def _last_verdict(why: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """What the last verdict knew."""
-    for each in reversed(_objects(why["causes"])):
+    for each in reversed(objects(why["causes"])):
         known = each.get("known")
         if each.get("handler") == "sessions/ended" and isinstance(known, dict):
             return known
     return {}
 
 
-def _invalid(decided: dict[str, JsonValue]) -> list[tuple[str, list[str]]]:
-    """Each file that is not a valid outcome, with each wrong field."""
-    invalid = decided.get("invalid_outcomes")
-    if not isinstance(invalid, dict):
-        return []
-    return [
-        (file, [str(each) for each in (problems if isinstance(problems, list) else [problems])])
-        for file, problems in invalid.items()
-    ]
-
-
 def _files_by_entry(session: dict[str, JsonValue]) -> dict[str, list[str]]:
     """The paths of what was delivered, by the entry of the contract; a glob has several."""
     names: dict[str, list[str]] = {}
-    for each in _objects(session["files"]):
+    for each in objects(session["files"]):
         names.setdefault(str(each["id"]).partition(":")[0], []).append(str(each["path"]))
     return names
 
@@ -234,13 +224,9 @@ def _receipt(session: dict[str, JsonValue], receipt: JsonValue) -> list[Fact]:
         return [Fact("Receipt", f"{message}{problem}", state="warning")]
     signature = {"absent": "not signed", "valid": "signed", "unknown_key": "signed by an unknown key"}
     signed = signature.get(str(receipt["signature"]), "its signature is invalid")
-    problems = "; ".join(f"{each['part']}: {each['message']}" for each in _objects(receipt["problems"])[:3])
+    problems = "; ".join(f"{each['part']}: {each['message']}" for each in objects(receipt["problems"])[:3])
     message = f"{signed}{f': {problems}' if problems else ''}{problem}"
     return [Fact("Receipt", message, state="valid" if receipt["valid"] else "invalid")]
-
-
-def _objects(value: JsonValue) -> list[dict[str, JsonValue]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 _FILTERS: Final = (
@@ -363,9 +349,7 @@ def _missing_optional(row: SessionRow) -> list[str]:
     """The ids of the optional artifacts that a session did not deliver."""
     verification = verification_of(row)
     missing = verification["missing_optional"] if isinstance(verification, dict) else None
-    return (
-        [str(each["id"]) for each in missing if isinstance(each, dict)] if isinstance(missing, list) else []
-    )
+    return [str(each["id"]) for each in objects(missing)]
 
 
 def _no_session(key: str) -> HTTPException:

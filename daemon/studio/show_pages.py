@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.store.reading_sessions import session
 from runward.daemon.store.tables.artifacts import artifact_with
@@ -96,7 +96,7 @@ class ShowPages(Pages):
 
         def look(connection: sqlite3.Connection, settings: Settings) -> _Play:
             show, row = _called(connection, topic, path, name)
-            (shown,) = _objects(whole_show(settings, show, None, [row])["plays"])
+            (shown,) = objects(whole_show(settings, show, None, [row])["plays"])
             by = session(connection, row.session_key)
             files = [] if by is None else texts_of_play(by.path)
             return _Play(shown, _card(connection, settings, row), files)
@@ -176,8 +176,4 @@ def _card(connection: sqlite3.Connection, settings: Settings, row: PlayRow) -> M
     outcome = None if row.artifact_id is None else artifact_with(connection, row.artifact_id)
     if outcome is None:
         return Markup()
-    return card(_objects(outcomes_as_json(settings, [outcome]))[0], None)
-
-
-def _objects(value: JsonValue) -> list[dict[str, JsonValue]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return card(objects(outcomes_as_json(settings, [outcome]))[0], None)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.document import read_json
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, objects
 from runward.daemon.store import reading_queue, reading_sessions, reading_starts
 from runward.daemon.store.reading_queue import CancellationRow, DecisionRow, EventRow, JobRow, LineRow
 from runward.daemon.store.tables.sessions import StatusChange
@@ -69,7 +69,7 @@ def _ended(fact: Fact) -> str:
 
 def _flow_planned(fact: Fact) -> str:
     legs = fact.get("legs")
-    named = [str(leg.get("id")) for leg in legs if isinstance(leg, dict)] if isinstance(legs, list) else []
+    named = [str(leg.get("id")) for leg in objects(legs)]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return f"a flow was planned, with the legs {', '.join(named[:_NAMED])}{more}"
 
@@ -340,7 +340,8 @@ def _decision(event: EventRow, decision: DecisionRow) -> Entry:
     if isinstance(known, dict) and known.get("artifacts_root"):
         notes.append(f"the artifacts' directory is {known['artifacts_root']}")
     if isinstance(known, dict):
-        notes += _invalid_outcomes(known.get("invalid_outcomes"))
+        invalid = invalid_outcomes(known)
+        notes += [f"invalid outcome {file}: {problem}" for file, problems in invalid for problem in problems]
     return Entry(
         kind="decision",
         at=decision.at,
@@ -366,14 +367,14 @@ def _by_file_at_fault(known: JsonValue) -> JsonValue:
     return {**{key: each for key, each in known.items() if key != "at_fault"}, "not_delivered": by_file}
 
 
-def _invalid_outcomes(invalid: JsonValue) -> list[str]:
-    """Each wrong field of each invalid outcome, after the name of its file."""
+def invalid_outcomes(known: Mapping[str, JsonValue]) -> list[tuple[str, list[str]]]:
+    """Each file that a verdict knew as no valid outcome, with each of its wrong fields."""
+    invalid = known.get("invalid_outcomes")
     if not isinstance(invalid, dict):
         return []
     return [
-        f"invalid outcome {file}: {problem}"
+        (file, [str(each) for each in (problems if isinstance(problems, list) else [problems])])
         for file, problems in invalid.items()
-        for problem in (problems if isinstance(problems, list) else [problems])
     ]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow, chain_steps
 from runward.daemon.store.tables.artifacts import ArtifactRow
@@ -56,8 +56,7 @@ def details_as_json(
 def defined_steps(row: ChainRunRow) -> list[dict[str, JsonValue]]:
     """The steps of its definition, and then those of `on_failure`."""
     definition = json.loads(row.definition)
-    steps = [*definition["steps"], *(definition.get("on_failure") or ())]
-    return [each for each in steps if isinstance(each, dict)]
+    return objects([*definition["steps"], *(definition.get("on_failure") or ())])
 
 
 def _step_as_json(

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.store.reading_queue import decisions_about
 from runward.daemon.store.tables.artifacts import ArtifactRow
@@ -72,9 +72,7 @@ def expected_artifacts(
     if not isinstance(contract, dict) or not isinstance(contract.get("expected"), list):
         return None
     sizes, missing = _sizes(verification), _missing(verification)
-    return [
-        _entry(each, sizes, missing, why) for each in _list(contract, "expected") if isinstance(each, dict)
-    ]
+    return [_entry(each, sizes, missing, why) for each in objects(contract["expected"])]
 
 
 def _entry(
@@ -121,11 +119,8 @@ def disagreement(status: str, reason_code: str, verification: JsonValue) -> str 
     if status == "completed":
         return "it completed, but optional artifacts are missing" if verdict == "warning" else None
     if verdict == "failed":
-        missing = ", ".join(
-            f"{each['id']} ({each['path']})"
-            for each in _list(verification, "missing_required")
-            if isinstance(each, dict)
-        )
+        missing_ones = objects(verification.get("missing_required"))
+        missing = ", ".join(f"{each['id']} ({each['path']})" for each in missing_ones)
         return f"it {_ENDED[status]} for another reason; it also did not deliver {missing or 'its artifacts'}"
     return f"it {_ENDED[status]}, although all required artifacts are there"
 
@@ -143,8 +138,8 @@ def _sizes(verification: JsonValue) -> dict[str, int] | None:
     if not isinstance(verification, dict):
         return None
     sizes: dict[str, int] = {}
-    for each in _list(verification, "produced"):
-        if isinstance(each, dict) and isinstance(each["size"], int):
+    for each in objects(verification.get("produced")):
+        if isinstance(each["size"], int):
             entry = str(each["id"]).partition(":")[0]  # the files of a glob are its entry's id and their path
             sizes[entry] = sizes.get(entry, 0) + each["size"]
     return sizes
@@ -154,15 +149,10 @@ def _missing(verification: JsonValue) -> frozenset[str]:
     """The ids of what was not delivered."""
     if not isinstance(verification, dict):
         return frozenset()
-    lists = (_list(verification, "missing_required"), _list(verification, "missing_optional"))
-    return frozenset(str(each["id"]) for missing in lists for each in missing if isinstance(each, dict))
+    lists = (objects(verification.get(name)) for name in ("missing_required", "missing_optional"))
+    return frozenset(str(each["id"]) for missing in lists for each in missing)
 
 
 def _path(entry: Mapping[str, JsonValue]) -> str:
     """Where the artifact is expected: its path, its glob, or the kind of outcome."""
     return str(entry.get("path") or entry.get("glob") or f"outcome:{entry.get('outcome_kind')}")
-
-
-def _list(value: Mapping[str, JsonValue], key: str) -> list[JsonValue]:
-    entries = value.get(key)
-    return entries if isinstance(entries, list) else []

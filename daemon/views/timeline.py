@@ -14,7 +14,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.rundir.call_reading import CallReading
 from runward.daemon.rundir.opening import ABSENT, NotRegular
@@ -369,8 +369,7 @@ def _listed(
     rows: JsonValue, start: tuple[int, int], entry: Callable[[dict[str, JsonValue]], _Entry]
 ) -> _Source:
     """Entries of what the session's own object lists."""
-    objects = [each for each in rows if isinstance(each, dict)] if isinstance(rows, list) else []
-    for number, each in islice(enumerate(objects), start[0], None):
+    for number, each in islice(enumerate(objects(rows)), start[0], None):
         yield entry(each)._replace(place=(number, 0), after=(number + 1, 0))
 
 

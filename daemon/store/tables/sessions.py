@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, objects
 from runward.config.root import NATIVE
 from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import packed_document
@@ -230,7 +230,7 @@ def produced_of(row: SessionRow) -> list[dict[str, JsonValue]]:
     """What the last verification found: `id`, `path` and `size` of each."""
     verification = verification_of(row)
     produced = verification.get("produced") if isinstance(verification, dict) else None
-    return [each for each in produced if isinstance(each, dict)] if isinstance(produced, list) else []
+    return objects(produced)
 
 
 def _file(verified: dict[str, JsonValue], kept: KeptFile | None) -> JsonValue:
