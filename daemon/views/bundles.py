@@ -11,6 +11,7 @@ from runward.daemon.configuration.covering_root import bundle_rules
 from runward.daemon.rundir.parts_standing import parts_stand
 from runward.daemon.store.reading_bundles import BundleRow, bundle_of, growing, job_state
 from runward.daemon.store.tables.sessions import SessionRow
+from runward.daemon.views.text import fields
 from runward.handlers.journal.place import journal_directory
 
 if TYPE_CHECKING:
@@ -80,9 +81,7 @@ def bundle_json(bundle: SessionBundle | None, settings: Settings, report: Callab
         return None
     row = bundle.row
     return {
-        "state": bundle.state,
-        "attempt": bundle.attempt,
-        "directory": bundle.directory,
+        **fields(bundle, "state", "attempt", "directory"),
         "parts": []
         if row is None
         else [

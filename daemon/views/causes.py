@@ -15,7 +15,7 @@ from runward.config.json_value import JsonValue, objects
 from runward.daemon.store import reading_queue, reading_sessions, reading_starts
 from runward.daemon.store.reading_queue import CancellationRow, DecisionRow, EventRow, JobRow, LineRow
 from runward.daemon.store.tables.sessions import StatusChange
-from runward.daemon.views.text import duration, local
+from runward.daemon.views.text import duration, fields, local
 from runward.handlers.exchange.intent import line_without_content, without_content
 from runward.handlers.subjects import of_job, of_start
 from runward.handlers.times import iso
@@ -311,13 +311,7 @@ def _event(event: EventRow) -> Entry:
         at=event.at,
         event=event.key,
         summary=f"{event.type}: {sentence(event.type, payload)}",
-        detail={
-            "type": event.type,
-            "recorded_at": iso(event.recorded_at),
-            "cause": event.cause,
-            "hash": event.hash,
-            "payload": payload,
-        },
+        detail={**fields(event, "type", "recorded_at", "cause", "hash"), "payload": payload},
         notes=tuple(note for note in (noted, caused) if note is not None),
     )
 
@@ -347,7 +341,7 @@ def _decision(event: EventRow, decision: DecisionRow) -> Entry:
         at=decision.at,
         event=event.key,
         summary=f"{decision.handler} {decision.verdict}: {decision.summary}",
-        detail={"verdict": decision.verdict, "handler": decision.handler, "known": known},
+        detail={**fields(decision, "verdict", "handler"), "known": known},
         notes=tuple(notes),
     )
 
@@ -386,7 +380,7 @@ def _order(event: EventRow, order: CancellationRow) -> Entry:
         event.recorded_at if order.at is None else order.at,
         event.key,
         f"{done}{order.outcome}" if order.outcome is not None else "the run has not been asked to end yet",
-        {"attempt": order.attempt, "told": order.told, "outcome": order.outcome},
+        fields(order, "attempt", "told", "outcome"),
     )
 
 
@@ -399,11 +393,7 @@ def _status(event: EventRow, change: StatusChange) -> Entry:
         event=event.key,
         summary=f"{change.status}{before}: {change.reason_code}, {change.reason_summary}",
         detail={
-            "status": change.status,
-            "replaced": change.replaced,
-            "reason_code": change.reason_code,
-            "reason_summary": change.reason_summary,
-            "source": change.source,
+            **fields(change, "status", "replaced", "reason_code", "reason_summary", "source"),
             "evidence_refs": references,
         },
         notes=tuple(f"evidence: {each['kind']} {each['id']} ({each['label']})" for each in references),
@@ -421,13 +411,7 @@ def _line(event: EventRow, line: LineRow) -> Entry:
         event.recorded_at,
         event.key,
         f"{line.name}: {place}",
-        {
-            "name": line.name,
-            "state": line.state,
-            "offset": line.offset,
-            "length": line.length,
-            "why": line.why,
-        },
+        fields(line, "name", "state", "offset", "length", "why"),
     )
 
 
@@ -440,10 +424,7 @@ def _job(event: EventRow, job: JobRow) -> Entry:
         f"job {job.id} ({job.handler}) is {job.state}{error}",
         {
             "job": job.id,
-            "handler": job.handler,
-            "state": job.state,
-            "tries": job.tries,
-            "error": job.error,
+            **fields(job, "handler", "state", "tries", "error"),
             "due_at": iso(job.run_after) if job.run_after else None,
             "blocked_by": job.blocked_by,
         },

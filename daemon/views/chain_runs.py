@@ -14,6 +14,7 @@ from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow, chain
 from runward.daemon.store.tables.artifacts import ArtifactRow
 from runward.daemon.store.tables.invocations import InvocationRow
 from runward.daemon.views.outcomes import outcomes_as_json
+from runward.daemon.views.text import fields
 from runward.handlers.secrets import json_without_secrets
 from runward.handlers.times import iso
 
@@ -47,7 +48,7 @@ def details_as_json(
         "fired_by": row.fired_by,
         "invocation_id": invocations.get((None, None)),
         "depth": row.depth,
-        "deadline": None if row.deadline is None else iso(row.deadline),
+        "deadline": iso(row.deadline),
         "step_outcomes": outcomes,
         "steps": shown,
     }
@@ -82,15 +83,13 @@ def _step_as_json(
         "outcome": None if standing is None else _loaded(standing.outcome),
         "delivery": None if standing is None else standing.delivery,
         "started_at": None if standing is None else iso(standing.started_at),
-        "finished_at": None
-        if standing is None or standing.finished_at is None
-        else iso(standing.finished_at),
+        "finished_at": None if standing is None else iso(standing.finished_at),
     }
 
 
-def session_id_of(standing: ChainStepRow) -> str | None:
-    """The id of the session of a try."""
-    return None if standing.session_key is None else standing.session_key.rpartition("/")[2]
+def session_id_of(row: ChainStepRow | InvocationRow) -> str | None:
+    """The id of its session."""
+    return None if row.session_key is None else row.session_key.rpartition("/")[2]
 
 
 def _loaded(text: str | None) -> JsonValue:
@@ -197,32 +196,23 @@ def invocation_summary(row: InvocationRow) -> dict[str, JsonValue]:
     """An invocation as it appears in lists."""
     return {
         "invocation_id": row.id,
-        "skill": row.skill,
-        "status": row.status,
-        "reason_code": row.reason_code,
-        "chain": row.chain,
-        "chain_run_id": row.chain_run_id,
-        "step_index": row.step_index,
+        **fields(row, "skill", "status", "reason_code", "chain", "chain_run_id", "step_index"),
         "try": row.attempt,
-        "session_id": None if row.session_key is None else row.session_key.rpartition("/")[2],
-        "session_key": row.session_key,
-        "created_at": iso(row.created_at),
-        "ended_at": None if row.ended_at is None else iso(row.ended_at),
+        "session_id": session_id_of(row),
+        **fields(row, "session_key", "created_at", "ended_at"),
     }
 
 
 def metadata_of(row: InvocationRow, steps: Sequence[ChainStepRow]) -> JsonValue:
     """What it was ordered with. For a chain run's root: the definition, and the run's state."""
     if row.definition is None:
-        metadata: JsonValue = None if row.node_metadata is None else json.loads(row.node_metadata)
-        return metadata
+        return _loaded(row.node_metadata)
     tries: list[JsonValue] = [
         {
             "step_index": each.step,
             "try": each.attempt,
-            "status": each.status,
-            "reason_code": each.reason_code,
-            "outcome": None if each.outcome is None else json.loads(each.outcome),
+            **fields(each, "status", "reason_code"),
+            "outcome": _loaded(each.outcome),
         }
         for each in steps
     ]

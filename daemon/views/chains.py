@@ -27,7 +27,7 @@ from runward.daemon.store.reading_chains import (
     last_runs,
     schedules,
 )
-from runward.daemon.views.text import local
+from runward.daemon.views.text import fields, local
 from runward.handlers.times import iso
 
 _JOINED: Final = {"all_of": " + ", "sequence": " > ", "any_of": " | "}
@@ -83,10 +83,7 @@ def _add(lines: list[str], trigger: Trigger, number: int, level: int, held: Sequ
 
 def held_as_json(held: Sequence[HeldRow]) -> list[JsonValue]:
     """What a composite has seen and not used yet."""
-    return [
-        {"event": each.event, "event_id": each.event_id, "at": iso(each.at), "items": list(each.items)}
-        for each in held
-    ]
+    return [{**fields(each, "event", "event_id", "at"), "items": list(each.items)} for each in held]
 
 
 class DeclaredSchedule(NamedTuple):
@@ -252,10 +249,10 @@ def chain_summary(name: str, parsed: Parsed[Chain], known: KnownChains) -> dict[
     return {
         "name": called,
         "status": known.status(called),
-        "next_due": None if due is None else iso(due),
+        "next_due": iso(due),
         "last_run": None
         if last is None
-        else {"chain_run_id": last.id, "status": last.status, "created_at": iso(last.created_at)},
+        else {"chain_run_id": last.id, **fields(last, "status", "created_at")},
         "trigger": chain.document.root.get("trigger")
         if chain is not None and chain.document is not None and isinstance(chain.document.root, dict)
         else None,

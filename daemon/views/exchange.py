@@ -22,6 +22,7 @@ from runward.daemon.store.reading_exchange import (
 )
 from runward.daemon.store.reading_queue import decisions_about
 from runward.daemon.views.causes import Entry
+from runward.daemon.views.text import fields
 from runward.handlers.exchange.artifacts import metadata_of
 from runward.handlers.exchange.genesis import METHODS, genesis_artifact
 from runward.handlers.exchange.intent import without_content
@@ -104,9 +105,7 @@ def shown_principal(
     resources: dict[str, JsonValue] = {name: amount / MILLIONTHS for name, amount in row.resources.items()}
     used = cpu_used(connection, row.id, time.time() - window)
     return {
-        "id": row.id,
-        "is_agent": row.is_agent,
-        "scrip": row.scrip,
+        **fields(row, "id", "is_agent", "scrip"),
         "resources": resources,
         "disk": {"used": row.disk_used, "quota": row.disk_quota},
         "cpu": {"used_s": round(used, 6), "per_window_s": row.cpu_seconds, "window_s": window},
@@ -155,10 +154,7 @@ def action_as_json(row: ActionRow) -> dict[str, JsonValue]:
         "id": intent.get("id") if isinstance(intent, dict) else None,
         "intent": without_content(intent),
         "result": shown_result(row),
-        "scrip_after": row.scrip_after,
-        "sandbox": row.sandbox,
-        "hash": row.hash,
-        "session_key": row.session_key,
+        **fields(row, "scrip_after", "sandbox", "hash", "session_key"),
         "principal_id": row.principal,
         "action": row.key,
     }

@@ -21,6 +21,7 @@ from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.rundir.opening import Gone, NotRegular, open_in_run
 from runward.daemon.rundir.run_directories import look
 from runward.daemon.store.tables.sessions import SessionRow
+from runward.daemon.views.text import fields
 from runward.daemon.world.processes import RealProcesses
 from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run, stored_contract
 from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
@@ -68,20 +69,14 @@ class InspectedSession(NamedTuple):
         """The object that `inspect --json` prints of it."""
         standing = self.standing
         return {
-            "layout": self.layout,
-            "session_id": self.session_id,
+            **fields(self, "layout", "session_id"),
             "state": standing.state,
             "evidence": standing.evidence,
             "idle_s": None if self.idle_s is None else round(self.idle_s, 3),
             "reason_code": standing.reason_code,
             "started_at": iso(self.started_at),
             "finished_at": iso(standing.ended_at),
-            "agent": self.agent,
-            "model": self.model,
-            "cwd": self.cwd,
-            "path": self.path,
-            "parent_session_id": self.parent_session_id,
-            "attempt": self.attempt,
+            **fields(self, "agent", "model", "cwd", "path", "parent_session_id", "attempt"),
             "activity": standing.activity,
             "counts": dict(self.counts._asdict()),
             "usage": None if self.usage is None else dict(self.usage._asdict()),

@@ -9,7 +9,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import counted
 from runward.daemon.store.ownership import UNREAD, how_to_start_daemon, how_to_start_runs
 from runward.daemon.users import as_root
-from runward.daemon.views.text import duration
+from runward.daemon.views.text import duration, fields
 
 if TYPE_CHECKING:
     from runward.handlers.model.reasons import ReasonCode
@@ -53,14 +53,7 @@ class Need(NamedTuple):
 
     def as_json(self) -> JsonValue:
         """The need as `status --json` prints it."""
-        return {
-            "kind": self.kind,
-            "level": self.level,
-            "subject": self.subject,
-            "text": self.text,
-            "fix": self.fix,
-            "count": self.number,
-        }
+        return {**fields(self, "kind", "level", "subject", "text", "fix"), "count": self.number}
 
 
 def needs(status: Mapping[str, JsonValue], state: str) -> Iterator[Need]:

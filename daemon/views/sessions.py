@@ -21,11 +21,10 @@ from runward.daemon.store.tables.sessions import (
     rules_of,
     verification_of,
 )
-from runward.daemon.views.text import ago, duration, local
+from runward.daemon.views.text import ago, duration, fields, local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.secrets import json_without_secrets, without_secrets_in
-from runward.handlers.times import iso
 
 _LONGEST: Final = 1 << 20
 
@@ -80,15 +79,7 @@ def details_of(
     outcomes: Sequence[JsonValue],
 ) -> dict[str, JsonValue]:
     """A session with its contract, its verification, its outcomes and its timeline."""
-    changes: list[JsonValue] = [
-        {
-            "at": iso(change.at),
-            "status": change.status,
-            "reason_code": change.reason_code,
-            "source": change.source,
-        }
-        for change in history
-    ]
+    changes: list[JsonValue] = [fields(each, "at", "status", "reason_code", "source") for each in history]
     launched = launched_command(row)
     summary = row.as_json(kept)
     words: list[JsonValue] | None = None if launched.words is None else [*launched.words]
@@ -155,8 +146,7 @@ def session_as_json(
     outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
     bundle = shown_bundle(connection, settings, row)
     complaints: list[JsonValue] = [
-        {"path": each.path, "line": each.line, "message": each.message, "fix": each.fix}
-        for each in problems(connection, row.path)
+        fields(each, "path", "line", "message", "fix") for each in problems(connection, row.path)
     ]
     details = details_of(row, history, kept, [each.as_json() for each in outcomes])
     session = {**details, "bundle": bundle_json(bundle, settings, report), "problems": complaints}

@@ -26,6 +26,7 @@ from runward.daemon.store.tables.notices import notices_by_state
 from runward.daemon.store.tables.sessions import SessionRow, session_rows
 from runward.daemon.views.daemon_report import report_of, settings_in_report, stalled_s
 from runward.daemon.views.needs import needs
+from runward.daemon.views.text import fields
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
@@ -306,9 +307,7 @@ def _queue(connection: sqlite3.Connection, now: float) -> JsonValue:
     figures = reading_queue.queue_figures(connection, now)
     oldest = figures.oldest_waiting
     return {
-        "waiting": figures.waiting,
-        "running": figures.running,
-        "held": figures.held,
+        **fields(figures, "waiting", "running", "held"),
         "oldest_waiting_s": None if oldest is None else round(max(0.0, now - oldest), 3),
     }
 
@@ -348,15 +347,9 @@ def _named(rows: Sequence[SessionRow], settings: Settings) -> list[JsonValue]:
 
     named: list[JsonValue] = [
         {
-            "session_id": row.session_id,
-            "key": row.key,
-            "status": row.status,
+            **fields(row, "session_id", "key", "status"),
             "reason": {"code": row.reason_code, "summary": row.reason_summary},
-            "started_at": iso(row.started_at),
-            "finished_at": iso(row.finished_at),
-            "layout": row.layout,
-            "playbook": row.playbook,
-            "agent": row.agent,
+            **fields(row, "started_at", "finished_at", "layout", "playbook", "agent"),
             "prompt": about_of(row).prompt,
         }
         for row in rows
@@ -375,8 +368,7 @@ def _approval(row: reading_chains.ApprovalRow) -> JsonValue:
         "chain": row.chain,
         "step": row.step_id(),
         "command": shlex.join(map(str, json.loads(row.shown)["argv"])),
-        "asked_at": iso(row.asked_at),
-        "expires_at": iso(row.expires_at),
+        **fields(row, "asked_at", "expires_at"),
     }
 
 

@@ -3,8 +3,10 @@
 import json
 import unicodedata
 from datetime import datetime
+from typing import Any
 
 from runward.config.json_value import JsonValue
+from runward.handlers.times import iso
 
 
 def local(at: float | None) -> str:
@@ -64,6 +66,14 @@ def size(count: int) -> str:
 def tokens(usage: JsonValue) -> str | None:
     """The tokens of a session, if they are known: `1200 in, 85 out`."""
     return f"{usage['input_tokens']} in, {usage['output_tokens']} out" if isinstance(usage, dict) else None
+
+
+def fields(row: tuple[Any, ...], *names: str) -> dict[str, JsonValue]:
+    """These fields of a row under their own names, as `--json` prints them: a time (`at`, `created_at`) as text."""
+    values = {name: getattr(row, name) for name in names}
+    return {
+        name: iso(value) if name == "at" or name.endswith("_at") else value for name, value in values.items()
+    }
 
 
 def json_text(value: JsonValue, indent: int | None = None) -> str:

@@ -35,7 +35,7 @@ class Obstacle(NamedTuple):
     fix: str | None
 
     def as_json(self) -> JsonValue:
-        return {"what": self.what, "why": self.why, "fix": self.fix}
+        return self._asdict()
 
 
 def obstacles_of_session(
