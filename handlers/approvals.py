@@ -236,10 +236,10 @@ def ask_a_person(event: ApprovalWanted, given: Given) -> Deciding:
 
     Ask for it. If it can't be shown, because it could not be started either, the chain run decides again.
     """
-    asked = yield from waiting_for_person(event.run, event.step)
-    if asked is None:
+    waiting = yield from waiting_for_person(event.run, event.step)
+    if waiting is None:
         return ()
-    run, _ = asked
+    run, _ = waiting
     position = position_of(run, given)
     now = yield from shown(position, event.step, given.tries)
     approval = approval_id(event.key)
@@ -257,16 +257,18 @@ def ask_a_person(event: ApprovalWanted, given: Given) -> Deciding:
         return (Emit(changed),)
     rule = position.step(event.step).approval
     expires = None if rule is None or rule.expires is None else given.at + rule.expires
+    asked = ApprovalStanding(
+        id=approval,
+        run=run.id,
+        step=event.step,
+        status="asked",
+        shown_hash=now.hash,
+        expires_at=expires,
+        shown=now.value,
+        asked_at=given.at,
+    )
     effects: list[Effect] = [
-        AskApproval(
-            id=approval,
-            run=run.id,
-            step=event.step,
-            at=given.at,
-            expires_at=expires,
-            shown=now.value,
-            shown_hash=now.hash,
-        ),
+        AskApproval(asked),
         Explain(run.id, "decided", f"step {position.step(event.step).id} waits for approval {approval}"),
     ]
     if expires is not None:
@@ -292,10 +294,10 @@ def answer_approval(event: ApprovalRequested, given: Given) -> Deciding:
         return _refused(event.run, f"the {word} of {event.approval}: there is no such approval")
     if approval.status != "asked":
         return _refused(event.run, f"the {word} of {event.approval}: it is already {approval.status}")
-    asked = yield from waiting_for_person(event.run, approval.step)
-    if asked is None:
+    waiting = yield from waiting_for_person(event.run, approval.step)
+    if waiting is None:
         return _refused(event.run, f"the {word} of {event.approval}: its step no longer waits for it")
-    run, _ = asked
+    run, _ = waiting
     if approval.expires_at is not None and given.at >= approval.expires_at:
         return _refused(event.run, f"the {word} of {event.approval}: its time is over")
     rule = position_of(run, given).step(approval.step).approval

@@ -13,12 +13,12 @@ from runward.handlers.model.schedules import (
     Scheduled,
     ScheduleIn,
     ScheduleOf,
+    ScheduleStanding,
     SetSchedule,
     TimerRang,
     TimerSet,
     chain_and_item,
 )
-from runward.handlers.model.schedules import LANE as SCHEDULE
 from runward.handlers.subjects import of_chain
 from runward.handlers.times import in_utc
 
@@ -54,7 +54,7 @@ def fire_what_is_due(event: TimerRang, given: Given) -> Deciding:
         return ()
     scheduled = yield from ask(ScheduleIn(chain))
     if scheduled is None:
-        gone = SetSchedule(chain=chain, at=given.at, words=None, since=given.at, due=None, timer=None)
+        gone = SetSchedule(chain, given.at, ScheduleStanding(None, given.at))
         return gone, Explain(_about(chain), "refused", "it is due, but its file has no valid schedule")
     # The daemon may have been down for long, so several times may have come.
     came = times_until(scheduled, standing.due, standing.since, given.at)
@@ -69,19 +69,8 @@ def fire_what_is_due(event: TimerRang, given: Given) -> Deciding:
         due = None
     firings = yield from _fire(chain, scheduled, fired, given)
     misses = _miss(chain, scheduled, missed, came, given)
-    return (
-        *misses,
-        *firings,
-        *until(
-            chain=chain,
-            scheduled=scheduled,
-            given=given,
-            due=due,
-            since=standing.since,
-            runs=runs,
-            last=newest,
-        ),
-    )
+    standing = standing._replace(words=scheduled.words, due=due, timer=None, runs=runs, last_due=newest)
+    return (*misses, *firings, *until(chain, scheduled, standing, given))
 
 
 def times_until(scheduled: Scheduled, first: float, since: float, now: float) -> Came:
@@ -186,26 +175,21 @@ def define_schedule(event: ScheduleChanged, given: Given) -> Deciding:
     """
     standing = yield from ask(ScheduleOf(event.chain))
     scheduled = yield from ask(ScheduleIn(event.chain))
-    subject = of_chain(chain_and_item(event.chain)[0])
+    subject = _about(event.chain)
     if scheduled is None:
         if standing is None or standing.words is None:
             return ()
-        gone = SetSchedule(chain=event.chain, at=given.at, words=None, since=given.at, due=None, timer=None)
+        gone = SetSchedule(event.chain, given.at, ScheduleStanding(None, given.at))
         return gone, Explain(subject, "decided", "it no longer has a schedule")
     # A schedule with unchanged text continues with its counts. One with changed text begins again.
-    is_known = standing is not None and standing.words == scheduled.words
-    since = standing.since if standing is not None and is_known else given.at
-    runs = standing.runs if standing is not None and is_known else 0
-    last = standing.last_due if standing is not None and is_known else None
-    due = scheduled.schedule.times.next_after(given.at, since)
-    if scheduled.schedule.max_runs is not None and runs >= scheduled.schedule.max_runs:
+    if standing is None or standing.words != scheduled.words:
+        standing = ScheduleStanding(scheduled.words, given.at)
+    due = scheduled.schedule.times.next_after(given.at, standing.since)
+    if scheduled.schedule.max_runs is not None and standing.runs >= scheduled.schedule.max_runs:
         due = None
     following = "nothing is due now" if due is None else f"it is due next at {in_utc(due)}"
-    waited = until(
-        chain=event.chain, scheduled=scheduled, given=given, due=due, since=since, runs=runs, last=last
-    )
     return (
-        *waited,
+        *until(event.chain, scheduled, standing._replace(due=due, timer=None), given),
         Explain(subject, "decided", f"its schedule is {scheduled.schedule.times.text!r}: {following}"),
     )
 
@@ -216,48 +200,22 @@ def ring_timer(event: TimerSet, given: Given) -> Effects:
     Tell the subject. A schedule goes by the wall clock; any other timer is due when its time has passed.
     """
     # Timers measure what has passed, whatever the wall clock did. A schedule goes by the wall clock itself.
-    if event.subject.startswith(SCHEDULE) and given.at < event.due:
+    if event.subject.startswith(LANE) and given.at < event.due:
         raise NotYet(event.due)
     return (Emit(TimerRang(event.subject, event.what, given.at)),)
 
 
-def until(
-    chain: str,
-    scheduled: Scheduled,
-    given: Given,
-    due: float | None,
-    since: float,
-    runs: int,
-    last: float | None,
-) -> tuple[Effect, ...]:
+def until(chain: str, scheduled: Scheduled, standing: ScheduleStanding, given: Given) -> tuple[Effect, ...]:
     """Wait until `due` plus the seconds by which that firing is put off. With None no further firing comes."""
+    due = standing.due
     if due is None:
-        return (
-            SetSchedule(
-                chain=chain,
-                at=given.at,
-                words=scheduled.words,
-                since=since,
-                due=None,
-                timer=None,
-                runs=runs,
-                last_due=last,
-            ),
-        )
-    rings = due + scheduled.schedule.put_off(chain, due, scheduled.schedule.times.next_after(due, since))
+        return (SetSchedule(chain, given.at, standing),)
+    following = scheduled.schedule.times.next_after(due, standing.since)
+    rings = due + scheduled.schedule.put_off(chain, due, following)
     # The event's hash makes the timer's name new each time. The same time may be set again after a changed file, and
     # the key of a timer counts once.
     timer = f"{due!r} {given.event_hash[:16]}"
     return (
-        SetSchedule(
-            chain=chain,
-            at=given.at,
-            words=scheduled.words,
-            since=since,
-            due=due,
-            timer=timer,
-            runs=runs,
-            last_due=last,
-        ),
+        SetSchedule(chain, given.at, standing._replace(timer=timer)),
         Emit(TimerSet(f"{LANE}{chain}", timer, given.at, rings)),
     )

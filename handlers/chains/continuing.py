@@ -205,10 +205,10 @@ def advance_after_decision(event: ApprovalDecided, given: Given) -> Deciding:
 
     Continue from the step that waited, if it still does.
     """
-    asked = yield from waiting_for_person(event.run, event.step)
-    if asked is None:
+    waiting = yield from waiting_for_person(event.run, event.step)
+    if waiting is None:
         return ()
-    run, standing = asked
+    run, standing = waiting
     position = position_of(run, given)
     step = position.step(event.step)
     by = f"{event.said_by}: {event.note}" if event.note else event.said_by

@@ -5,8 +5,8 @@ from typing import Final
 
 from runward.config.contract import Contract, ContractEntry
 from runward.handlers.contracts.verify import boundary
-from runward.handlers.model.asking import Given, TryLater, ask
-from runward.handlers.model.contracts import HashesOf, ProducedBy, ProducedFiles, RecordedFile, RecordFiles
+from runward.handlers.model.asking import Asking, Given, TryLater, ask, ask_readable
+from runward.handlers.model.contracts import HashesOf, ProducedBy, RecordedFile, RecordFiles
 from runward.handlers.model.effects import Deciding, Effect, Explain
 from runward.handlers.model.files import (
     MEANINGS,
@@ -16,10 +16,8 @@ from runward.handlers.model.files import (
     HashState,
     Produced,
     RootFacts,
-    RootHashes,
     RuledPath,
     RuleFact,
-    Unreadable,
 )
 from runward.handlers.model.outcomes import ReadOutcome
 from runward.handlers.model.sessions import SessionFinished
@@ -121,15 +119,9 @@ def hash_produced(event: SessionFinished, given: Given) -> Deciding:
     produced = yield from ask(ProducedBy(event.session_key, event.attempt))
     if produced is None:
         raise LookupError(f"{event.key} says that files were produced, and the store has none")
-    # The path is resolved again, below the same boundary: the run may have put a link there since the verdict.
-    within = boundary(produced.artifacts_path, produced.path)
     paths = tuple(each.path for each in produced.files)
-    answer = yield from ask(HashesOf(produced.artifacts_path, within, paths))
-    if isinstance(answer, Unreadable):
-        raise TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
-    files = tuple(
-        _record(each, hashed) for each, hashed in zip(produced.files, _all(answer, produced), strict=True)
-    )
+    hashes = yield from hashed(event.session_key, produced.artifacts_path, produced.path, paths)
+    files = tuple(_record(each, now) for each, now in zip(produced.files, hashes, strict=True))
     wrong = {each.path: MEANINGS[each.problem] for each in files if each.problem is not None}
     if given.tries + 1 < TRIES and any(each.problem in MAY_PASS for each in files):
         raise TryLater(_summary(wrong))
@@ -139,29 +131,27 @@ def hash_produced(event: SessionFinished, given: Given) -> Deciding:
     return tuple(effects)
 
 
-def _all(answer: RootHashes, produced: ProducedFiles) -> tuple[FileHash, ...]:
-    """The result for each file. If their root has vanished, so have all files."""
-    return answer.files if answer.exists else (FileHash("absent"),) * len(produced.files)
+def hashed(
+    session_key: str, artifacts_path: str, directory: str, paths: tuple[str, ...]
+) -> Asking[tuple[FileHash, ...]]:
+    """The hashes of files among the artifacts of a session, whose run is in `directory`."""
+    # The paths are resolved again, below the same boundary: the run may have put a link there since it named them.
+    question = HashesOf(artifacts_path, boundary(artifacts_path, directory), paths)
+    answer = yield from ask_readable(question, f"the artifacts of {session_key}")
+    # If their root has vanished, so have all files.
+    return answer.files if answer.exists else (FileHash("absent"),) * len(paths)
 
 
 def _record(verified: Produced, hashed: FileHash) -> RecordedFile:
     problem = PROBLEMS.get(hashed.state)
-    if problem is not None:
-        return RecordedFile(
-            id=verified.id,
-            path=verified.path,
-            size=verified.size,
-            modified_ns=verified.modified_ns,
-            sha256=None,
-            problem=problem,
-        )
-    if (hashed.size, hashed.modified_ns) != (verified.size, verified.modified_ns):
+    seen: Produced | FileHash = verified if problem is not None else hashed
+    if problem is None and (hashed.size, hashed.modified_ns) != (verified.size, verified.modified_ns):
         problem = "changed"
     return RecordedFile(
         id=verified.id,
         path=verified.path,
-        size=hashed.size,
-        modified_ns=hashed.modified_ns,
+        size=seen.size,
+        modified_ns=seen.modified_ns,
         sha256=hashed.sha256,
         problem=problem,
     )

@@ -58,22 +58,6 @@ LEAVES: Final = frozenset(
 """Events by which a person is asked, in versions that record them."""
 
 
-_EXIT: Final = "Exit code: "
-
-
-_EXITED: Final = "\nProcess exited with code "
-
-
-_BEGINNING: Final = 200
-"""Characters at an output's beginning in which Codex says how the command ended."""
-
-
-_LONGEST_CODE: Final = 12
-
-
-_JSON_EXIT: Final = re.compile(r'"exit_code":\s*(-?\d+)[^"]*(?:"duration_seconds":[^"]*)?$')
-
-
 @dataclass(slots=True)
 class Calls:
     """The tool calls so far. It is a part of a scanner's state: only a copy of it is ever changed.
@@ -213,22 +197,8 @@ def _id_of_call(payload: dict[str, JsonValue]) -> str | None:
 
 
 def _says_failed(output: JsonValue) -> bool:
-    """Whether a tool's output itself says that it failed: by an exit code, in the forms of all versions."""
-    if isinstance(output, dict):
-        return output.get("success") is False
-    if not isinstance(output, str):
-        return False
-    if output.startswith(_EXIT):
-        place = len(_EXIT)
-    elif output.startswith("{"):
-        match = _JSON_EXIT.search(output[-_BEGINNING:])
-        return match is not None and match[1] != "0"
-    else:
-        place = output.find(_EXITED, 0, _BEGINNING) + len(_EXITED)
-        if place < len(_EXITED):
-            return False
-    code = output[place : place + _LONGEST_CODE].partition("\n")[0]
-    return code != "0" and code.removeprefix("-").isdecimal()
+    """Whether a tool's output itself says that it failed."""
+    return output.get("success") is False if isinstance(output, dict) else bool(exit_code_in(output))
 
 
 def _usage(usage: JsonValue) -> tuple[int, int] | None:
@@ -463,34 +433,17 @@ class CodexCalls:
             return Unusable(place, "an output without call_id")
         self._state.returned = True
         content, problem = value_in(payload.get("output", msgspec.Raw()))
-        exit_code = exit_code_in(content)
-        failed = bool(exit_code) or call in self._state.failed
-        if isinstance(content, dict) and isinstance(content.get("success"), bool):
-            failed = failed or content["success"] is False
-        tokens = self._state.reported.pop(call, None)
-        if failed:
-            return Returned(
-                place=place,
-                at=at,
-                id=call,
-                content=None,
-                error=content,
-                success=False,
-                exit_code=exit_code,
-                step_utility=None,
-                tokens=tokens,
-                problem=problem,
-            )
+        failed = _says_failed(content) or call in self._state.failed
         return Returned(
             place=place,
             at=at,
             id=call,
-            content=content,
-            error=None,
-            success=True,
-            exit_code=exit_code,
+            content=None if failed else content,
+            error=content if failed else None,
+            success=not failed,
+            exit_code=exit_code_in(content),
             step_utility=None,
-            tokens=tokens,
+            tokens=self._state.reported.pop(call, None),
             problem=problem,
         )
 

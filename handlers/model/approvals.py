@@ -140,16 +140,26 @@ class ApprovalDecided(Event, frozen=True):
         return self.run
 
 
-class AskApproval(Effect, frozen=True):
-    """Store what a person is shown before a step runs, with its hash. Times are Unix seconds."""
+class ApprovalStanding(NamedTuple):
+    """An approval: which step it is for, what a person is shown before it runs, and whether it is decided.
+
+    Times are Unix seconds. `shown_hash` is the hash of what is shown.
+    """
 
     id: str
     run: str
     step: int
-    at: float
-    expires_at: float | None
-    shown: JsonValue
+    status: Literal["asked", "approved", "denied", "expired", "changed"]
     shown_hash: str
+    expires_at: float | None
+    shown: JsonValue = None
+    asked_at: float | None = None
+
+
+class AskApproval(Effect, frozen=True):
+    """Store what a person is shown before a step runs, with its hash."""
+
+    asked: ApprovalStanding
 
 
 class DecideApproval(Effect, frozen=True):
@@ -160,19 +170,6 @@ class DecideApproval(Effect, frozen=True):
     decision: Decision
     note: str
     said_by: str
-
-
-class ApprovalStanding(NamedTuple):
-    """An approval: which step it is for, what was shown and its hash, and whether it is decided."""
-
-    id: str
-    run: str
-    step: int
-    status: Literal["asked", "approved", "denied", "expired", "changed"]
-    shown_hash: str
-    expires_at: float | None
-    shown: JsonValue = None
-    asked_at: float | None = None
 
 
 class ApprovalOf(Question["ApprovalStanding | None"], frozen=True):

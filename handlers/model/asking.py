@@ -11,6 +11,8 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from runward.handlers.model.files import Unreadable
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -34,6 +36,14 @@ class Given(NamedTuple):
 def ask(question: Question[T]) -> Asking[T]:
     """The answer to the question."""
     answer: T = yield question
+    return answer
+
+
+def ask_readable(question: Question[T | Unreadable], what: str) -> Asking[T]:
+    """The answer to the question. If it can't be read now, the job is tried again."""
+    answer = yield from ask(question)
+    if isinstance(answer, Unreadable):
+        raise TryLater(f"{what} can't be read: {answer.why}")
     return answer
 
 

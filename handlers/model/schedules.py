@@ -91,31 +91,27 @@ LOST: Final = ""
 """The timer of a schedule that must be set again: a restore may have brought an old one back."""
 
 
-class SetSchedule(Effect, frozen=True):
-    """Record when a chain is due next, which `timer` waits for it, and how often it was fired. Times are Unix seconds.
+class ScheduleStanding(NamedTuple):
+    """The state of a schedule: when its chain is due next, which `timer` waits for it, and how often it was fired.
 
     `words` are what its file says, or None. Periods are counted from `since`. Without a `due` no further firing comes.
+    Times are Unix seconds.
     """
 
-    chain: str
-    at: float
     words: str | None
     since: float
-    due: float | None
-    timer: str | None
+    due: float | None = None
+    timer: str | None = None
     runs: int = 0
     last_due: float | None = None
 
 
-class ScheduleStanding(NamedTuple):
-    """The state of a schedule; the fields are those of `SetSchedule`."""
+class SetSchedule(Effect, frozen=True):
+    """Record the state of a chain's schedule."""
 
-    words: str | None
-    since: float
-    due: float | None
-    timer: str | None
-    runs: int
-    last_due: float | None
+    chain: str
+    at: float
+    standing: ScheduleStanding
 
 
 class ScheduleOf(Question["ScheduleStanding | None"], frozen=True):

@@ -10,15 +10,13 @@ from msgspec.structs import replace
 from runward.config import own_events
 from runward.config.json_value import JsonValue
 from runward.config.path_rule import PathRuleError, relative_parts
-from runward.handlers.contracts.files import MAY_PASS, PROBLEMS, TRIES, outcome_kinds
+from runward.handlers.contracts.files import MAY_PASS, PROBLEMS, TRIES, hashed, outcome_kinds
 from runward.handlers.contracts.snapshots import stored_contract
-from runward.handlers.contracts.verify import boundary
 from runward.handlers.layouts.registry import FINAL_MESSAGES, outcome_files
-from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask
+from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
-from runward.handlers.model.contracts import HashesOf
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
-from runward.handlers.model.files import MEANINGS, FileHash, Unreadable
+from runward.handlers.model.files import MEANINGS, Unreadable
 from runward.handlers.model.outcomes import (
     ArtifactAddRequested,
     ArtifactFilesNamed,
@@ -85,13 +83,8 @@ def hash_files(event: ArtifactFilesNamed, given: Given) -> Deciding:
     session = yield from ask(SessionOf(event.session_key))
     if session is None:
         raise LookupError(f"{event.key} is about a session that the store does not have")
-    # The path is resolved again: a link that was put there since leads out of the artifacts and gets no hash.
-    within = boundary(session.artifacts_path, session.path)
     paths = tuple(path for _, path in event.files)
-    answer = yield from ask(HashesOf(session.artifacts_path, within, paths))
-    if isinstance(answer, Unreadable):
-        raise TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
-    hashes = answer.files if answer.exists else (FileHash("absent"),) * len(paths)
+    hashes = yield from hashed(session.key, session.artifacts_path, session.path, paths)
     problems = {
         path: problem
         for path, each in zip(paths, hashes, strict=True)
@@ -269,9 +262,8 @@ def _said_last(agent: Session, source: str) -> Asking[ReadOutcome | InvalidOutco
     """The outcome in the last message of a foreign session."""
     if agent.layout not in FINAL_MESSAGES:
         return None
-    message = yield from ask(FinalMessageOf(agent.layout, agent.path))
-    if isinstance(message, Unreadable):
-        raise TryLater(f"the last message of {agent.key} can't be read: {message.why}")
+    question = FinalMessageOf(agent.layout, agent.path)
+    message = yield from ask_readable(question, f"the last message of {agent.key}")
     return None if message is None else outcome_in(message, source)
 
 

@@ -35,11 +35,11 @@ from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native, show
 from runward.handlers.layouts.registry import outcome_files
-from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask
+from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
 from runward.handlers.model.contracts import ArtifactsUnder
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
-from runward.handlers.model.files import RootFacts, Unreadable
+from runward.handlers.model.files import RootFacts
 from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.outcomes import ReadOutcome, RecordArtifact, outcome_among
 from runward.handlers.model.processes import RecordedProcess
@@ -285,11 +285,10 @@ def _held_to_contract(
         )
     within = boundary(session.artifacts_path, session.path)
     paths = paths_asked(contract, session.started_at)
-    answer = yield from ask(ArtifactsUnder(session.artifacts_path, within, paths))
-    if isinstance(answer, Unreadable):
-        raise TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
-    answer = with_outcomes(contract, answer, outcomes)
-    verification = verify(contract, answer, given.at)
+    question = ArtifactsUnder(session.artifacts_path, within, paths)
+    found = yield from ask_readable(question, f"the artifacts of {event.session_key}")
+    facts = with_outcomes(contract, found, outcomes)
+    verification = verify(contract, facts, given.at)
     was_awaited = verification.status == "failed" and not is_launched and late.may_be_arriving(event, session)
     # Files of a run that is being copied arrive in any order. A failure for a missing one is believed only once the
     # directory is quiet. What a launcher started is not a copy.
@@ -304,7 +303,7 @@ def _held_to_contract(
         session=session,
         contract=contract,
         verification=verification,
-        facts=answer,
+        facts=facts,
         outcomes=known,
     )
     return tuple(

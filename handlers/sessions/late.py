@@ -12,8 +12,8 @@ from runward.handlers.contracts.files import paths_asked
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import is_absent
 from runward.handlers.layouts import native
-from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask
-from runward.handlers.model.files import RuledPath, Unreadable
+from runward.handlers.model.asking import Asking, Given, NotYet, ask_readable
+from runward.handlers.model.files import RuledPath
 from runward.handlers.model.sessions import AttemptEnded, LastChangeOf, Session
 
 QUIET: Final = 2.0
@@ -46,9 +46,7 @@ def quiet(session: Session, given: Given) -> Asking[None]:
 
     A change that seems to lie in the future proves nothing: the clock was set back.
     """
-    answer = yield from ask(LastChangeOf(session.path))
-    if isinstance(answer, Unreadable):
-        raise TryLater(f"the files of {session.key} can't be read: {answer.why}")
+    answer = yield from ask_readable(LastChangeOf(session.path), f"the files of {session.key}")
     # A directory that never comes to rest is judged all the same.
     if answer is None or given.at - answer.ended >= LONGEST_ARRIVAL:
         return

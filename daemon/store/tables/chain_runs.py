@@ -354,11 +354,10 @@ DECIDE_APPROVAL: Final = Write(
 
 
 def _ask(batch: Batch, job: Job, effect: AskApproval) -> None:
-    shown = to_json(effect.shown).decode()
-    batch.row(
-        ASK_APPROVAL,
-        (effect.id, effect.run, effect.step, effect.at, effect.expires_at, shown, effect.shown_hash),
-    )
+    asked = effect.asked
+    shown = to_json(asked.shown).decode()
+    facts = (asked.id, asked.run, asked.step, asked.asked_at, asked.expires_at, shown, asked.shown_hash)
+    batch.row(ASK_APPROVAL, facts)
 
 
 def _decide(batch: Batch, job: Job, effect: DecideApproval) -> None:
@@ -386,13 +385,6 @@ async def approval_standings(store: Store, ids: Iterable[str]) -> dict[str, Appr
     }
 
 
-def _asked(standing: ApprovalStanding | None, effect: AskApproval) -> ApprovalStanding:
-    return ApprovalStanding(
-        *(effect.id, effect.run, effect.step, "asked", effect.shown_hash, effect.expires_at, effect.shown),
-        asked_at=effect.at,
-    )
-
-
 def _decided(standing: ApprovalStanding | None, effect: DecideApproval) -> ApprovalStanding | None:
     return None if standing is None else standing._replace(status=effect.decision)
 
@@ -401,7 +393,9 @@ APPROVALS: Final = Table(
     writes=(ASK_APPROVAL, DECIDE_APPROVAL),
     appliers={AskApproval: _ask, DecideApproval: _decide},
     folds={
-        AskApproval: (Fold(lambda effect: ApprovalOf(effect.id), _asked),),
+        AskApproval: (
+            Fold(lambda effect: ApprovalOf(effect.asked.id), lambda approval, effect: effect.asked),
+        ),
         DecideApproval: (Fold(lambda effect: ApprovalOf(effect.id), _decided),),
     },
     answers={ApprovalOf: answers_by(approval_standings, lambda asked: asked.id)},

@@ -133,7 +133,7 @@ FIRINGS: Final = Table(
 )
 
 
-_COLUMNS: Final = "chain, words, since, due, timer, runs, last_due"
+_COLUMNS: Final = ", ".join(("chain", *ScheduleStanding._fields))
 
 SET_SCHEDULE: Final = Write(
     f"insert into schedules ({_COLUMNS}, updated_at) values (?, ?, ?, ?, ?, ?, ?, ?) on conflict (chain) do update"  # noqa: S608 # our own words
@@ -143,8 +143,7 @@ SET_SCHEDULE: Final = Write(
 
 
 def _set(batch: Batch, job: Job, effect: SetSchedule) -> None:
-    facts = (effect.words, effect.since, effect.due, effect.timer, effect.runs, effect.last_due)
-    batch.row(SET_SCHEDULE, (effect.chain, *facts, effect.at))
+    batch.row(SET_SCHEDULE, (effect.chain, *effect.standing, effect.at))
 
 
 async def schedule_standings(store: Store, chains: Iterable[str]) -> dict[str, ScheduleStanding]:
@@ -172,16 +171,14 @@ async def _read(store: Store, where: str, values: tuple[str, ...]) -> dict[str, 
     }
 
 
-def _schedules_with(standing: ScheduleStanding | None, effect: SetSchedule) -> ScheduleStanding:
-    return ScheduleStanding(
-        effect.words, effect.since, effect.due, effect.timer, effect.runs, effect.last_due
-    )
-
-
 SCHEDULES: Final = Table(
     writes=(SET_SCHEDULE,),
     appliers={SetSchedule: _set},
-    folds={SetSchedule: (Fold(lambda effect: ScheduleOf(effect.chain), _schedules_with),)},
+    folds={
+        SetSchedule: (
+            Fold(lambda effect: ScheduleOf(effect.chain), lambda standing, effect: effect.standing),
+        )
+    },
     answers={ScheduleOf: answers_by(schedule_standings, lambda asked: asked.chain)},
 )
 

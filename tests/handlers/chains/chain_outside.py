@@ -7,7 +7,7 @@ from tests.handlers.chains.chain_rows import Asked, Broken
 from tests.handlers.chains.drawn_chains import ASKED
 
 from runward.config.json_value import JsonValue
-from runward.handlers.model.approvals import ApprovalRequested, AskApproval
+from runward.handlers.model.approvals import ApprovalRequested, ApprovalStanding
 from runward.handlers.model.chains import (
     ChainFireRequested,
     ChainRunCancelRequested,
@@ -126,7 +126,7 @@ class Outside:
             again = SessionFinished(key, 2, self._world.now, "failed", "run.failed.exit", None)
             self._world.after(self._world.dice.uniform(1.0, 30.0), lambda: self._world.record(again))
 
-    def ask(self, row: AskApproval) -> None:
+    def ask(self, row: ApprovalStanding) -> None:
         if row.id in self._world.approvals:
             raise Broken(f"{row.id} is asked for twice")
         self._world.approvals[row.id] = Asked(row)
@@ -136,7 +136,7 @@ class Outside:
                 lambda: self._decide(row, self._world.dice.choice(("ada", "bob"))),
             )
 
-    def _decide(self, row: AskApproval, by: str) -> None:
+    def _decide(self, row: ApprovalStanding, by: str) -> None:
         decision: Literal["approved", "denied"] = "approved" if self._world.dice.random() < 0.75 else "denied"
         self._world.record(
             ApprovalRequested(self._request(), self._world.now, row.id, row.run, decision, "", by)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from runward.config.json_value import JsonValue
-from runward.handlers.model.approvals import AskApproval, DecideApproval
+from runward.handlers.model.approvals import ApprovalStanding, DecideApproval
 from runward.handlers.model.chains import ChainRunStanding, ChainRunStatus, SetChainRun, SetStep, StepStatus
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Event
@@ -71,7 +71,7 @@ class Command:
 class Asked:
     """An approval, the words that were shown, and how it was decided."""
 
-    row: AskApproval
+    row: ApprovalStanding
     status: Literal["asked", "approved", "denied", "expired", "changed"] = "asked"
     by: str = ""
     decided_at: float | None = None

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from msgspec.structs import replace
 from tests.handlers.chains.chain_outside import Outside
 from tests.handlers.chains.chain_rows import Asked, Broken, Command, Laws, Row, Try
 from tests.handlers.chains.drawn_chains import drawn_chain, echo
@@ -172,7 +171,7 @@ class World:
                     each.since += seconds
         for asked in self.approvals.values():
             if asked.status == "asked" and asked.row.expires_at is not None:
-                asked.row = replace(asked.row, expires_at=asked.row.expires_at + seconds)
+                asked.row = asked.row._replace(expires_at=asked.row.expires_at + seconds)
 
     def resize(self, slots: int) -> None:
         """The settings allow another number of steps at once: what became free is offered, as at a daemon's start."""
@@ -349,10 +348,7 @@ class World:
         asked = self.approvals.get(approval)
         if asked is None:
             return None
-        row = asked.row
-        return ApprovalStanding(
-            row.id, row.run, row.step, asked.status, row.shown_hash, row.expires_at, row.shown
-        )
+        return asked.row._replace(status=asked.status, asked_at=None)
 
     # what is ordered
 
@@ -394,7 +390,7 @@ class World:
             case SetChainStatus():
                 self.statuses[effect.chain] = effect
             case AskApproval():
-                self.outside.ask(effect)
+                self.outside.ask(effect.asked)
             case DecideApproval():
                 asked = self.approvals[effect.id]
                 self.laws.decided_on(asked, effect)

@@ -86,7 +86,7 @@ def test_a_firing_that_is_late_is_missed_or_recovered_as_its_file_says(
     assert fired(effects) == [(SINCE + at, code) for at, code in fires]
     assert missed(effects) == [SINCE + at for at in misses]
     (kept,) = of(SetSchedule, effects)
-    assert kept.due == SINCE + 60 * (2 + late // 60)
+    assert kept.standing.due == SINCE + 60 * (2 + late // 60)
 
 
 def test_many_that_were_missed_are_one_line_and_the_last_hundred_are_caught_up() -> None:
@@ -109,7 +109,7 @@ def test_after_its_last_run_a_schedule_is_over() -> None:
     effects = rang(SINCE + 60, max_runs=1)
     assert len(fired(effects)) == 1
     (kept,) = of(SetSchedule, effects)
-    assert (kept.due, kept.timer, kept.runs) == (None, None, 1)
+    assert (kept.standing.due, kept.standing.timer, kept.standing.runs) == (None, None, 1)
     assert len(fired(rang(SINCE + 260, "run_all", max_runs=2))) == 2
 
 
@@ -119,7 +119,7 @@ def test_a_timer_of_other_times_finds_nothing_to_do() -> None:
 
 def test_a_chain_whose_file_went_meanwhile_is_waited_for_no_more() -> None:
     effects = rang(SINCE + 60, is_there=False)
-    assert [each.words for each in of(SetSchedule, effects)] == [None]
+    assert [each.standing.words for each in of(SetSchedule, effects)] == [None]
     assert fired(effects) == []
 
 
@@ -133,14 +133,16 @@ def changed(standing: ScheduleStanding | None, words: str | None = "w") -> tuple
 
 def test_other_times_are_counted_anew_and_the_same_ones_on() -> None:
     (kept,) = of(SetSchedule, changed(None))
-    assert (kept.since, kept.due, kept.runs) == (SINCE, SINCE + 60, 0)
+    assert (kept.standing.since, kept.standing.due, kept.standing.runs) == (SINCE, SINCE + 60, 0)
     old = ScheduleStanding("w", SINCE - 30, SINCE - 20, LOST, 4, SINCE - 80)
     (kept,) = of(SetSchedule, changed(old))
-    assert (kept.since, kept.due, kept.runs) == (SINCE - 30, SINCE + 30, 4), "after a restore"
+    assert (kept.standing.since, kept.standing.due, kept.standing.runs) == (SINCE - 30, SINCE + 30, 4), (
+        "after a restore"
+    )
     (kept,) = of(SetSchedule, changed(old._replace(words="others")))
-    assert (kept.since, kept.runs) == (SINCE, 0)
+    assert (kept.standing.since, kept.standing.runs) == (SINCE, 0)
     (kept,) = of(SetSchedule, changed(old, None))
-    assert (kept.words, kept.due, kept.timer) == (None, None, None)
+    assert (kept.standing.words, kept.standing.due, kept.standing.timer) == (None, None, None)
     assert changed(None, None) == ()
 
 
@@ -159,4 +161,4 @@ def test_the_time_of_a_schedule_inside_a_composite_is_one_of_the_events_that_it_
     assert (matched.chain, matched.items, matched.event) == ("tick", (1,), "schedule.fired")
     assert (matched.fired_by, matched.due_at) == ("schedule#1@1970-01-01T00:17:40Z", now)
     (kept,) = of(SetSchedule, effects)
-    assert (kept.chain, kept.due) == ("tick#1", now + 60)
+    assert (kept.chain, kept.standing.due) == ("tick#1", now + 60)
