@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from runward.config.exchange import ExchangeRules
 from runward.config.settings import Settings
 from runward.daemon.configuration.complaints import Wrong
 from runward.daemon.disk.receipt_keys import own_key_on_first_use
@@ -23,26 +22,12 @@ from runward.daemon.engine.queue import Queue
 from runward.daemon.engine.turn import Worker
 from runward.daemon.host.roots import KnownRoots, KnownRuns, RootIdentities
 from runward.daemon.log import Log
-from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
-from runward.daemon.parts.answering import (
-    NO_CHAINS,
-    Bundled,
-    Chains,
-    Covering,
-    Declared,
-    Playable,
-    Ruling,
-    answers_of_the_world,
-    no_bundles,
-    no_playbooks,
-    no_roots,
-    no_rules,
-)
+from runward.daemon.parts.answering import InForce, answers_of_the_world
 from runward.daemon.parts.bundles import Bundles, RestoredBundles, ToldActions, no_actions
 from runward.daemon.parts.changed_files import ChangedFiles
 from runward.daemon.parts.intents import Intents
 from runward.daemon.parts.log_lines import ChainHead, Verdicts, log_hashed_files
-from runward.daemon.parts.notices import NOBODY, Messenger, Notices
+from runward.daemon.parts.notices import Notices
 from runward.daemon.parts.retention import ClockTrust, Packer, Pruner
 from runward.daemon.parts.running_outcomes import RunningOutcomes
 from runward.daemon.parts.running_replays import RunningReplays
@@ -87,17 +72,7 @@ class World:
     processes: Processes
     randomness: Randomness
     notifications: Notifications
-    declared: Declared
-    ruled: Ruling = no_rules
-    playable: Playable = no_playbooks
-    covering: Covering = no_roots
-    chains: Chains = NO_CHAINS
-    messenger: Messenger = NOBODY
-    bundled: Bundled = no_bundles
-    exchange: Callable[[], ExchangeRules] = ExchangeRules
-    """What the settings say about the exchange."""
-    with_code: ActionsWithCode = field(default_factory=lambda: ActionsWithCode(no_sandbox))
-    """Works out the actions that need code."""
+    in_force: InForce
     actions: ToldActions = no_actions
     """What the exchange reports about a session's calls."""
     troubles: Callable[[], list[str]] = list
@@ -151,18 +126,18 @@ class Assembly:
         )
         self.worktrees = Worktrees(world.processes, store, world.clock, log)
         self.notices = Notices(
-            messenger=world.messenger,
+            messenger=world.in_force.messenger,
             quarantined=world.quarantined,
             store=store,
             clock=world.clock,
             steps=self.queue.steps,
             log=log,
         )
-        self.free_slots = FreeSlots(store, world.clock, log, world.chains.steps_at_once, self._found)
+        self.free_slots = FreeSlots(store, world.clock, log, world.in_force.chains.steps_at_once, self._found)
         self.bundles = self._make_bundles(settings.state_dir)
         self.restored_bundles = RestoredBundles(self.bundles, store, world.clock, log, self.is_busy)
         self.signings = Signings(world.files, store, world.clock, log, self.bundles.own_key)
-        self.schedules = Schedules(store, world.clock, log, world.chains.schedules, self._found)
+        self.schedules = Schedules(store, world.clock, log, world.in_force.chains.schedules, self._found)
         self.comparison = Comparison(
             files=world.files,
             store=store,
@@ -183,7 +158,14 @@ class Assembly:
             log=log,
         )
         self.changed_files = ChangedFiles(
-            *(store, world.clock, log, world.chains.watched_paths, self._file_changed, world.directories),
+            *(
+                store,
+                world.clock,
+                log,
+                world.in_force.chains.watched_paths,
+                self._file_changed,
+                world.directories,
+            ),
             *(self.watch.watch_again, lambda: self.rounds.period, settings.state_dir),
         )
         self.running_outcomes = RunningOutcomes(
@@ -191,7 +173,7 @@ class Assembly:
         )
         self.intents = Intents(
             *(world.files, store, world.clock, log, self.roots, self._observed),
-            *(lambda: world.exchange().waiting_intents, os.getuid()),
+            *(lambda: world.in_force.exchange().waiting_intents, os.getuid()),
         )
         self.agents = AgentsInRuns(store, self.roots)
         self.verdicts = Verdicts(world.clock)
@@ -241,7 +223,7 @@ class Assembly:
             clock=self._world.clock,
             log=self._log,
             roots=self.roots,
-            bundled=self._world.bundled,
+            bundled=self._world.in_force.bundled,
             actions=self._world.actions,
             busy=self.is_busy,
             low_disk=lambda: self.worker.low_disk,
@@ -278,23 +260,14 @@ class Assembly:
         )
 
     def _make_answers(self) -> Answers:
-        world = self._world
         return answers_of_the_world(
             store=self._store,
-            files=world.files,
-            processes=world.processes,
+            files=self._world.files,
+            processes=self._world.processes,
             agents=self.agents,
-            declared=world.declared,
-            ruled=world.ruled,
-            playable=world.playable,
-            covering=world.covering,
-            chains=world.chains,
-            messenger=world.messenger,
+            in_force=self._world.in_force,
             go_on=lambda read: self.background.go_on(read),
-            bundled=world.bundled,
             drafted=self.bundles.draft,
-            exchange=world.exchange,
-            with_code=world.with_code,
         )
 
     def _make_worker(self, batch: int) -> Worker:
@@ -349,7 +322,7 @@ class Assembly:
         reactions.to(EndAttempt, self.verdicts.react)
         reactions.to(EndAttempt, lambda done: self.worker.looks.judged(effect for _, effect in done))
         reactions.wake(lambda: self.parts)
-        reactions.to(RecordAction, self._world.with_code.forget)
+        reactions.to(RecordAction, self._world.in_force.with_code.forget)
         reactions.to(NoteHook, hooks.look)
         reactions.then(NoteHook, hooks.look_again)
         return reactions

@@ -27,6 +27,7 @@ from runward.daemon.host.upkeep import Room, Upkeep, giver_back
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log import Log, Sinks
 from runward.daemon.parts.actions_with_code import ActionsWithCode
+from runward.daemon.parts.answering import InForce
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.reading import STORE
 from runward.daemon.store.reading_bundles import told_actions_in
@@ -208,17 +209,19 @@ def _world(
         processes=processes,
         randomness=SystemRandomness(),
         notifications=inotify,
-        declared=declarer,
-        ruled=declarer.ruled,
-        playable=declarer.play,
-        covering=declarer.covering,
-        chains=declarer,
-        messenger=messenger,
-        bundled=declarer.bundled,
-        exchange=declarer.exchange,
-        with_code=ActionsWithCode(
-            acting_with_code(declarer.exchange, declarer.executor, state, of_code),
-            lambda: declarer.executor().workers,
+        in_force=InForce(
+            declared=declarer,
+            ruled=declarer.ruled,
+            playable=declarer.play,
+            covering=declarer.covering,
+            chains=declarer,
+            messenger=messenger,
+            bundled=declarer.bundled,
+            exchange=declarer.exchange,
+            with_code=ActionsWithCode(
+                acting_with_code(declarer.exchange, declarer.executor, state, of_code),
+                lambda: declarer.executor().workers,
+            ),
         ),
         actions=partial(told_actions_in, state),
         troubles=lambda: [why for each in degraded for why in each()],

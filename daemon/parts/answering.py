@@ -1,6 +1,7 @@
 """Who answers the questions that handlers ask: the store, the disk, or the settings in force."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
@@ -84,8 +85,6 @@ class Chains(Protocol):
         """How many steps may run at the same time."""
 
 
-NOTHING_RUNS: Final = ActionsWithCode(no_sandbox)
-
 GoOn: TypeAlias = Callable[[int], bool]
 """Called with the number of bytes read while files are hashed. A job that it halts is put back."""
 
@@ -138,9 +137,20 @@ def no_bundles(question: BundleRulesOf) -> BundleRules | None:
     return None
 
 
-def nothing_drafted(question: DraftOf) -> NoDraft:
-    """What an order gets if nothing writes bundles."""
-    return NoDraft("nobody writes bundles here")
+@dataclass(slots=True)
+class InForce:
+    """What the settings in force and the operator's files say, each with a stand-in for a daemon without such files."""
+
+    declared: Declared
+    ruled: Ruling = no_rules
+    playable: Playable = no_playbooks
+    covering: Covering = no_roots
+    chains: Chains = NO_CHAINS
+    messenger: Messenger = NOBODY
+    bundled: Bundled = no_bundles
+    exchange: Callable[[], ExchangeRules] = ExchangeRules
+    with_code: ActionsWithCode = field(default_factory=lambda: ActionsWithCode(no_sandbox))
+    """Works out the actions that need code."""
 
 
 def answers_of_the_world(
@@ -148,17 +158,9 @@ def answers_of_the_world(
     files: Files,
     processes: Processes,
     agents: AgentsInRuns,
-    declared: Declared,
-    ruled: Ruling = no_rules,
-    playable: Playable = no_playbooks,
-    covering: Covering = no_roots,
-    chains: Chains = NO_CHAINS,
-    messenger: Messenger = NOBODY,
-    go_on: GoOn = lambda read: True,
-    bundled: Bundled = no_bundles,
-    drafted: Drafted = nothing_drafted,
-    exchange: Callable[[], ExchangeRules] = ExchangeRules,
-    with_code: ActionsWithCode = NOTHING_RUNS,
+    in_force: InForce,
+    go_on: GoOn,
+    drafted: Drafted,
 ) -> Answers:
     """Who answers which question. Raises `NoAnswer` if nobody answers one."""
     answers = Answers(folds=tables.FOLDS)
@@ -169,25 +171,25 @@ def answers_of_the_world(
     answers.at_once(HashesOf, lambda asked: files.hashes(asked.root, asked.within, asked.paths, go_on))
     answers.at_once(FilesLeftIn, lambda asked: files.left(asked.places, asked.elsewhere, go_on))
     answers.at_once(AgeOf, lambda asked: _age(processes, asked))
-    answers.once_a_batch(DeclaredContract, lambda asked: declared(asked.playbook, asked.agent))
-    answers.at_once(RuledPlaybook, ruled)
-    answers.once_a_batch(PlayOf, lambda asked: playable(asked.playbook))
-    answers.once_a_batch(ActionOf, lambda asked: chains.action(asked.action))
-    answers.at_once(RootOf, covering)
-    answers.once_a_batch(ListenersTo, lambda asked: chains.listening(asked.event))
-    answers.once_a_batch(ChainNamed, lambda asked: chains.chain(asked.name))
-    answers.once_a_batch(StepsAtOnce, lambda asked: chains.steps_at_once())
-    answers.once_a_batch(ScheduleIn, lambda asked: chains.scheduled(asked.chain))
-    answers.once_a_batch(RecipientsOf, lambda asked: messenger.recipients(asked.kind))
+    answers.once_a_batch(DeclaredContract, lambda asked: in_force.declared(asked.playbook, asked.agent))
+    answers.at_once(RuledPlaybook, in_force.ruled)
+    answers.once_a_batch(PlayOf, lambda asked: in_force.playable(asked.playbook))
+    answers.once_a_batch(ActionOf, lambda asked: in_force.chains.action(asked.action))
+    answers.at_once(RootOf, in_force.covering)
+    answers.once_a_batch(ListenersTo, lambda asked: in_force.chains.listening(asked.event))
+    answers.once_a_batch(ChainNamed, lambda asked: in_force.chains.chain(asked.name))
+    answers.once_a_batch(StepsAtOnce, lambda asked: in_force.chains.steps_at_once())
+    answers.once_a_batch(ScheduleIn, lambda asked: in_force.chains.scheduled(asked.chain))
+    answers.once_a_batch(RecipientsOf, lambda asked: in_force.messenger.recipients(asked.kind))
     answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path, asked.named))
     answers.at_once(PlayFilesIn, lambda asked: files.play_files(asked.path))
     answers.at_once(FinalMessageOf, lambda asked: files.final_message(asked.layout, asked.path))
-    answers.at_once(BundleRulesOf, bundled)
+    answers.at_once(BundleRulesOf, in_force.bundled)
     answers.at_once(WorkTreeOf, lambda asked: files.work_tree(asked.cwd, asked.since))
     answers.at_once(DraftOf, drafted)
-    answers.once_a_batch(ExchangeRulesNow, lambda asked: exchange())
-    answers.at_once(ActedWithCode, with_code.answer)
-    answers.at_once(CodeOf, with_code.ran)
+    answers.once_a_batch(ExchangeRulesNow, lambda asked: in_force.exchange())
+    answers.at_once(ActedWithCode, in_force.with_code.answer)
+    answers.at_once(CodeOf, in_force.with_code.ran)
     answers.check(QUESTIONS)
     return answers
 

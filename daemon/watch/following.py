@@ -17,7 +17,7 @@ from runward.daemon.rundir.session_reading import SessionSight
 from runward.daemon.store.batch import Rows
 from runward.daemon.store.tables import places, sessions
 from runward.daemon.watch.hints import Hint, Target
-from runward.daemon.watch.look import Looked
+from runward.daemon.watch.look import Looked, problems_of_files
 from runward.daemon.watch.places import Hinted, Known
 from runward.daemon.watch.remembered import Remembered, about, dump_remembered, read_remembered
 from runward.daemon.watch.roots import WatchedRoot
@@ -102,13 +102,7 @@ def _problems(hinted: Hinted, stored: Remembered, after: Remembered, now: float)
     """The problems of the session's files, replacing the earlier ones."""
     path = hinted.path
     within = path if isinstance(hinted.layout, DirectoryLayout) else path.rpartition("/")[0]
-    files = {each.file for each in (*stored.problems, *after.problems)}
-    cleared = sorted({path, *(f"{within}/{name}" for name in files)})
-    rows = [(f"{within}/{each.file}", each.line, each.message, each.fix, now) for each in after.problems]
-    return (
-        Rows(places.DELETE_PROBLEMS, [(each,) for each in cleared]),
-        Rows(places.INSERT_PROBLEM, rows),
-    )
+    return problems_of_files(within, stored.problems, after.problems, now, cleared=[path])
 
 
 MOST_BYTES: Final = 16 << 20
@@ -492,33 +486,13 @@ def written_by(remembered: Remembered) -> tuple[RecordedProcess, ...]:
 
 def _nothing(hinted: Hinted) -> Looked:
     """A look at something that is not a session."""
-    return Looked(
-        root=hinted.root,
-        place=hinted.place,
-        why=hinted.why,
-        phase="none",
-        processes=(),
-        doubted=False,
-        events=(),
-        rows=(),
-        mark=None,
-    )
+    return Looked(hinted.root, hinted.place, hinted.why, "none")
 
 
 def _looked(hinted: Hinted, remembered: Remembered) -> Looked:
     """A look at a session, with what is now remembered of it."""
-    phase, processes = remembered.followed.phase, written_by(remembered)
-    return Looked(
-        root=hinted.root,
-        place=hinted.place,
-        why=hinted.why,
-        phase=phase,
-        processes=processes,
-        doubted=False,
-        events=(),
-        rows=(),
-        mark=None,
-    )
+    phase = remembered.followed.phase
+    return Looked(hinted.root, hinted.place, hinted.why, phase, written_by(remembered))
 
 
 def _kept_scan(hinted: Hinted, remembered: Remembered) -> Scan | None:

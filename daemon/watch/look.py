@@ -28,7 +28,7 @@ from runward.handlers.model.processes import (
     has_namespace,
     is_here,
 )
-from runward.handlers.model.sessions import LastChange, Launch
+from runward.handlers.model.sessions import Complaint, LastChange, Launch
 from runward.handlers.model.shows import PlayChanged
 from runward.handlers.sessions.late import CORRECTED_WITHIN, Lacking, outcome_has_arrived
 from runward.handlers.sessions.observe import (
@@ -71,11 +71,11 @@ class Looked(NamedTuple):
     place: str
     why: int
     phase: Phase
-    processes: tuple[RecordedProcess, ...]
-    doubted: bool
-    events: tuple[Seen | PlayChanged, ...]
-    rows: tuple[Rows, ...]
-    mark: int | None
+    processes: tuple[RecordedProcess, ...] = ()
+    doubted: bool = False
+    events: tuple[Seen | PlayChanged, ...] = ()
+    rows: tuple[Rows, ...] = ()
+    mark: int | None = None
     unsettled: bool = False
     again_in: float | None = None
     more: bool = False
@@ -105,12 +105,27 @@ AT_ONCE: Final = 32
 """Directories whose files are in memory at the same time."""
 
 
-class _Read(NamedTuple):
-    """What was read of a run directory."""
+class _Run(NamedTuple):
+    """A run directory that somebody hinted at, and why."""
 
     root: WatchedRoot
     directory: str
     why: int
+
+    @property
+    def key(self) -> str:
+        """The key of its session."""
+        return native.session_key(self.root.name, self.directory)
+
+    @property
+    def path(self) -> str:
+        return f"{self.root.path}/{self.directory}"
+
+
+class _Read(NamedTuple):
+    """What was read of a run directory."""
+
+    run: _Run
     watched: Watched
     sight: Sight | Gone | Unreadable
 
@@ -149,7 +164,7 @@ class Looker:
         for first in range(0, len(watched), AT_ONCE):
             some = watched[first : first + AT_ONCE]
             read = [
-                self._read(roots[name], directory, why, remembered.get(f"{name}/{directory}"))
+                self._read(_Run(roots[name], directory, why), remembered.get(f"{name}/{directory}"))
                 for (name, directory), why in some
             ]
             # After the files were read: a launcher records its launch before its command can write any. So a
@@ -160,15 +175,15 @@ class Looker:
             ]
         return looks
 
-    def _read(self, root: WatchedRoot, directory: str, why: int, text: str | None) -> "_Read | Looked":
+    def _read(self, run: _Run, text: str | None) -> "_Read | Looked":
         try:
             watched = read_watched(text) if text is not None else NEVER_SEEN
             if watched is None:
-                return _nothing(root, directory, why)._replace(is_forgotten=True)
-            sight = self._files.look(root.path, directory, native.DOCUMENTS, dict(watched.signatures))
+                return _nothing(run)._replace(is_forgotten=True)
+            sight = self._files.look(run.root.path, run.directory, native.DOCUMENTS, dict(watched.signatures))
         except Exception:  # noqa: BLE001 - a bug in one run's look harms no other
-            return _nothing(root, directory, why)._replace(unreadable=traceback.format_exc(limit=-6))
-        return _Read(root, directory, why, watched, sight)
+            return _nothing(run)._replace(unreadable=traceback.format_exc(limit=-6))
+        return _Read(run, watched, sight)
 
     def _observed(
         self, read: "_Read", launches: Mapping[str, Launch], lacking: Mapping[str, Lacking]
@@ -176,45 +191,34 @@ class Looker:
         try:
             return self._one(read, launches, lacking)
         except Exception:  # noqa: BLE001 - likewise
-            nothing = _nothing(read.root, read.directory, read.why)
-            return nothing._replace(unreadable=traceback.format_exc(limit=-6))
+            return _nothing(read.run)._replace(unreadable=traceback.format_exc(limit=-6))
 
     def _one(self, read: "_Read", launches: Mapping[str, Launch], lacking: Mapping[str, Lacking]) -> Looked:
-        root, directory, why, watched, sight = read
-        key = native.session_key(root.name, directory)
-        now = self._clock.now()
+        run, watched, sight = read
+        key, now = run.key, self._clock.now()
         # Unreadable is never "empty" or "gone": nothing follows from it, and it is looked at again.
         if isinstance(sight, Unreadable):
-            return _looked(
-                root=root, directory=directory, why=why, after=watched, events=(), rows=(), trusted=UNTRUSTED
-            )._replace(unreadable=sight.why)
+            return _looked(run, watched, (), (), UNTRUSTED)._replace(unreadable=sight.why)
         events: tuple[Seen, ...]
         again_in = None
         if isinstance(sight, Gone):
             after, events = vanish(watched, key, now)
             trusted = None
         else:
-            after, events = self._see(
-                root=root,
-                directory=directory,
-                key=key,
-                watched=watched,
-                sight=sight,
-                launch=launches.get(key),
-            )
+            after, events = self._see(run, watched, sight, launches.get(key))
             # A directory that changed just now may change again within the same tick of its time stamp,
             # unnoticed by the next comparison.
             trusted = UNTRUSTED if after.complaints else trusted_mark(sight.directory, now)
             if after.unplanned is not None and after.phase == "open" and not after.plans:
-                run, artifacts = f"{root.path}/{directory}", after.unplanned.artifacts
-                after = without_plan(after, self._files.filled_without(native.FLOW, run, artifacts))
+                artifacts = after.unplanned.artifacts
+                after = without_plan(after, self._files.filled_without(native.FLOW, run.path, artifacts))
         alive_at = None
         # Processes are asked after the files: a run that ended in between has written its end, which then
         # counts.
-        if after.phase == "open" and why & WEIGHED:
-            state = self._state(root, after, is_launched=key in launches)
+        if after.phase == "open" and run.why & WEIGHED:
+            state = self._state(run.root, after, is_launched=key in launches)
             alive_at = now if state == "alive" else None
-            known = self._alive_at(root, directory) if state == "gone" else None
+            known = self._alive_at(run) if state == "gone" else None
             after, ended = weigh(
                 watched=after,
                 key=key,
@@ -225,39 +229,34 @@ class Looker:
             )
             events += ended
         if key in lacking and key not in launches and not events:
-            after, events = self._corrected(root, directory, key, after, lacking[key])
+            after, events = self._corrected(run, after, lacking[key])
             again_in = lacking[key].look_in(now) if not events else None
         if events:
-            after, events = self._divided(root, directory, watched, after, events)
-        changes = _changes(root=root, directory=directory, key=key, before=watched, after=after, now=now)
+            after, events = self._divided(run, watched, after, events)
+        changes = _changes(run, watched, after, now)
         if after.phase == "over" and watched.phase != "over":
-            changes += self._at_end(root, directory, after.attempt)
-        looked = _looked(
-            root=root, directory=directory, why=why, after=after, events=events, rows=changes, trusted=trusted
-        )
+            changes += self._at_end(run.root, run.directory, after.attempt)
+        looked = _looked(run, after, events, changes, trusted)
         return looked._replace(again_in=again_in, alive_at=alive_at)
 
-    def _alive_at(self, root: WatchedRoot, directory: str) -> float | None:
+    def _alive_at(self, run: _Run) -> float | None:
         """When a process of the run is last known to have been alive: seen, or writing what only the run writes."""
-        signatures = [self._files.signature(root.path, directory, name) for name in _WRITTEN_BY_RUNS]
+        signatures = [self._files.signature(run.root.path, run.directory, name) for name in _WRITTEN_BY_RUNS]
         known = [each[2] / _NANOSECONDS for each in signatures if each is not None]
-        seen = root.alive_at.get(directory)
+        seen = run.root.alive_at.get(run.directory)
         return max([*known, *([] if seen is None else [seen])], default=None)
 
-    def _corrected(
-        self, root: WatchedRoot, directory: str, key: str, watched: Watched, lacking: Lacking
-    ) -> tuple[Watched, tuple[Seen, ...]]:
+    def _corrected(self, run: _Run, watched: Watched, lacking: Lacking) -> tuple[Watched, tuple[Seen, ...]]:
         """The further attempt of a run without a launcher, if a file that its verdict lacked has arrived."""
-        path = f"{root.path}/{directory}"
         # A later attempt has a verdict of its own.
-        if watched.attempt != lacking.attempt or not self._has_arrived(path, lacking):
+        if watched.attempt != lacking.attempt or not self._has_arrived(run.path, lacking):
             return watched, ()
-        if not self._is_in_time(path, lacking):
+        if not self._is_in_time(run.path, lacking):
             return watched, ()
-        sight = self._files.look(root.path, directory, (native.EXIT,), {})
-        items = native.scan(root.name, path, sight.documents) if isinstance(sight, Sight) else ()
+        sight = self._files.look(run.root.path, run.directory, (native.EXIT,), {})
+        items = native.scan(run.root.name, run.path, sight.documents) if isinstance(sight, Sight) else ()
         end = next((item for item in items if isinstance(item, Ended)), None)
-        return (watched, ()) if end is None else corrected(watched, key, end)
+        return (watched, ()) if end is None else corrected(watched, run.key, end)
 
     def _is_in_time(self, path: str, lacking: Lacking) -> bool:
         """Whether what arrived did so soon after the verdict, also if no daemon saw it: nothing in the run is younger."""
@@ -283,36 +282,25 @@ class Looker:
         )
 
     def _see(
-        self,
-        root: WatchedRoot,
-        directory: str,
-        key: str,
-        watched: Watched,
-        sight: Sight,
-        launch: Launch | None,
+        self, run: _Run, watched: Watched, sight: Sight, launch: Launch | None
     ) -> tuple[Watched, tuple[Seen, ...]]:
         # The common case of a scan after a restart: nothing was written since the last look.
         if sight.signatures == watched.signatures and not sight.documents:
             return watched, ()
-        path = f"{root.path}/{directory}"
-        rule = RootRule(root.records_history, root.first_seen_at)
-        items = list(native.scan(root.name, path, sight.documents))
+        rule = RootRule(run.root.records_history, run.root.first_seen_at)
+        items = list(native.scan(run.root.name, run.path, sight.documents))
         watched = _in_todays_digests(watched, sight, items)
         return see(
-            watched=watched, key=key, rule=rule, signatures=sight.signatures, items=items, launch=launch
+            watched=watched, key=run.key, rule=rule, signatures=sight.signatures, items=items, launch=launch
         )
 
     def _divided(
-        self,
-        root: WatchedRoot,
-        directory: str,
-        watched: Watched,
-        after: Watched,
-        events: tuple[Seen, ...],
+        self, run: _Run, watched: Watched, after: Watched, events: tuple[Seen, ...]
     ) -> tuple[Watched, tuple[Seen, ...]]:
         """A further attempt changes the documents before it writes a trace."""
         if after.phase == "open" and after.attempt == 1:
             return after, events
+        root, directory, _ = run
         signature = self._files.signature(root.path, directory, call_readers.TRACE) or (0, 0, 0)
         known = {directory: dict(after.signatures)}
         is_settled = directory in self._files.unchanged(root.path, native.DOCUMENTS, known)
@@ -364,18 +352,10 @@ def _in_todays_digests(watched: Watched, sight: Sight, items: Sequence[Item]) ->
 
 
 def _looked(
-    root: WatchedRoot,
-    directory: str,
-    why: int,
-    after: Watched,
-    events: tuple[Seen, ...],
-    rows: tuple[Rows, ...],
-    trusted: int | None,
+    run: _Run, after: Watched, events: tuple[Seen, ...], rows: tuple[Rows, ...], trusted: int | None
 ) -> Looked:
     return Looked(
-        root=root,
-        place=directory,
-        why=why,
+        *run,
         phase=after.phase,
         processes=recorded(after),
         doubted=after.gone_since is not None,
@@ -386,19 +366,14 @@ def _looked(
     )
 
 
-def _nothing(root: WatchedRoot, directory: str, why: int) -> Looked:
+def _nothing(run: _Run) -> Looked:
     """A look that found nothing out; the next scan triggers another."""
-    phase: Phase = "open" if directory in root.open else "none"
-    processes = tuple(root.open.get(directory, ()))
+    root, directory, _ = run
     return Looked(
-        root=root,
-        place=directory,
-        why=why,
-        phase=phase,
-        processes=processes,
+        *run,
+        phase="open" if directory in root.open else "none",
+        processes=tuple(root.open.get(directory, ())),
         doubted=directory in root.doubted,
-        events=(),
-        rows=(),
         mark=UNTRUSTED,
     )
 
@@ -408,26 +383,27 @@ def recorded(watched: Watched) -> tuple[RecordedProcess, ...]:
     return tuple(each for each in (watched.launcher, watched.process) if each is not None)
 
 
-def _changes(
-    root: WatchedRoot, directory: str, key: str, before: Watched, after: Watched, now: float
-) -> tuple[Rows, ...]:
+def _changes(run: _Run, before: Watched, after: Watched, now: float) -> tuple[Rows, ...]:
     """What to remember in the same transaction as the events."""
     # Most looks find nothing, and a row that doesn't change is not worth a transaction.
     if after is before or after == before:
         return ()
-    row = (f"{root.name}/{directory}", root.name, directory, key, after.phase, dump_watched(after), None)
-    rows = [Rows(places.UPSERT_CURSOR, [row])]
+    root, directory, _ = run
+    row = (f"{root.name}/{directory}", root.name, directory, run.key, after.phase, dump_watched(after), None)
+    rows: tuple[Rows, ...] = (Rows(places.UPSERT_CURSOR, [row]),)
     if after.complaints != before.complaints:
-        path = f"{root.path}/{directory}"
-        files = {each.file for each in (*before.complaints, *after.complaints)}
-        rows.append(Rows(places.DELETE_PROBLEMS, [(f"{path}/{name}",) for name in sorted(files)]))
-        rows.append(
-            Rows(
-                places.INSERT_PROBLEM,
-                [
-                    (f"{path}/{each.file}", each.line, each.message, each.fix, now)
-                    for each in after.complaints
-                ],
-            )
-        )
-    return tuple(rows)
+        rows += problems_of_files(run.path, before.complaints, after.complaints, now)
+    return rows
+
+
+def problems_of_files(
+    directory: str,
+    before: Sequence[Complaint],
+    after: Sequence[Complaint],
+    now: float,
+    cleared: Sequence[str] = (),
+) -> tuple[Rows, ...]:
+    """The problems of the files in a directory, replacing the earlier ones, and those of the paths `cleared`."""
+    paths = sorted({*cleared, *(f"{directory}/{each.file}" for each in (*before, *after))})
+    rows = [(f"{directory}/{each.file}", each.line, each.message, each.fix, now) for each in after]
+    return Rows(places.DELETE_PROBLEMS, [(path,) for path in paths]), Rows(places.INSERT_PROBLEM, rows)

@@ -30,21 +30,16 @@ from runward.daemon.rundir.opening import ABSENT, Gone, unreadable
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
 from runward.daemon.rundir.play_files import play_files
 from runward.daemon.rundir.report_reading import Reports
-from runward.daemon.rundir.run_directories import Listing, Mark, Sight, Standing, change_of_run, leave_word
-from runward.daemon.rundir.session_files import FilesRead
+from runward.daemon.rundir.run_directories import change_of_run, leave_word
 from runward.daemon.rundir.session_reading import (
-    Identity,
-    SessionSight,
     final_message,
     identify,
     look_at_session,
 )
 from runward.daemon.rundir.work_tree import work_tree_since
 from runward.handlers.calls import Told
-from runward.handlers.layouts.places import Shape
-from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.model.approvals import LeftFiles, LeftPlace, WorkPlace
-from runward.handlers.model.bundle import NoDraft, WorkTree
+from runward.handlers.model.bundle import NoDraft
 from runward.handlers.model.contracts import EarlyLegs, LegsBefore
 from runward.handlers.model.files import RootFacts, RootHashes, RuledPath, Unreadable
 from runward.handlers.model.outcomes import BeingRead, OutcomeFile
@@ -59,15 +54,28 @@ class Files:
     """Agents' files, and the inbox, of the daemon whose state directory is `state`. A link is followed only
     where it stays inside the run's artifacts."""
 
+    standing = staticmethod(run_directories.standing)
+    list_root = staticmethod(run_directories.list_root)
+    directory_signature = staticmethod(run_directories.directory_signature)
+    look = staticmethod(run_directories.look)
+    unchanged = staticmethod(run_directories.unchanged)
+    mark_of = staticmethod(run_directories.mark_of)
+    is_as_marked = staticmethod(run_directories.is_as_marked)
+    list_places = staticmethod(session_places.list_places)
+    place_signature = staticmethod(session_places.place_signature)
+    identify = staticmethod(identify)
+    look_at_session = staticmethod(look_at_session)
+    calls = staticmethod(CallReading)
+    has_intents = staticmethod(has_intents)
+    filled_without = staticmethod(filled_without)
+    work_tree = staticmethod(work_tree_since)
+
     def __init__(self, state: Path) -> None:
         self._state = state
         self._roots: list[tuple[str, str, str | None]] = []
         """Each root's path, what the paths below begin with, and its identity."""
         self._reports = Reports()
         self._libc = ctypes.CDLL(None, use_errno=True)
-
-    def standing(self, path: str) -> Standing | None:
-        return run_directories.standing(path)
 
     def know_roots(self, identities: Mapping[str, str | None]) -> None:
         """From here on the directories at these paths are known by these identities.
@@ -89,55 +97,9 @@ class Files:
         """Whether only this machine's kernel writes the file system that the path is on; False if that can't be told."""
         return is_local(path)
 
-    def list_root(self, root: str) -> Listing | Unreadable | Gone:
-        return run_directories.list_root(root)
-
-    def directory_signature(self, root: str, directory: str) -> Signature | None:
-        return run_directories.directory_signature(root, directory)
-
-    def list_places(self, root: str, shape: Shape) -> Listing | Unreadable | Gone:
-        return session_places.list_places(root, shape)
-
-    def place_signature(self, root: str, place: str, shape: Shape) -> Signature | None:
-        return session_places.place_signature(root, place, shape)
-
-    def identify(self, root: str, place: str, layouts: Layouts) -> Identity | Unreadable | None:
-        return identify(root, place, layouts)
-
-    def look_at_session(
-        self,
-        root: str,
-        place: str,
-        layout: LogLayout | DirectoryLayout,
-        known: FilesRead,
-        most_bytes: int,
-        now: float,
-    ) -> SessionSight | Unreadable | Gone:
-        return look_at_session(
-            root=root, place=place, layout=layout, known=known, most_bytes=most_bytes, now=now
-        )
-
-    def look(
-        self, root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]
-    ) -> Sight | Unreadable | Gone:
-        return run_directories.look(root, directory, names, known)
-
     def signature(self, root: str, directory: str, name: str) -> Signature | None:
         """The signature of a file in a run directory; None if there is none."""
         return run_directories.signature_at(f"{root}/{directory}/{name}")
-
-    def unchanged(
-        self, root: str, names: Sequence[str], known: Mapping[str, Mapping[str, Signature]]
-    ) -> frozenset[str]:
-        return run_directories.unchanged(root, names, known)
-
-    def mark_of(self, directory: str, names: Sequence[str]) -> Mark | None:
-        """What tells this state of a directory and of the files with these names from the next; None if it can't be reached."""
-        return run_directories.mark_of(directory, names)
-
-    def is_as_marked(self, directory: str, mark: Mark) -> bool:
-        """Whether no entry of the directory came or went since, and none of the marked files changed."""
-        return run_directories.is_as_marked(directory, mark)
 
     def artifacts(self, root: str, within: str, paths: Sequence[str | RuledPath]) -> RootFacts | Unreadable:
         return self._unless_away(within or root, artifact_facts(root, within, paths))
@@ -166,10 +128,6 @@ class Files:
         """What tells this state of the files with outcomes in the run directory `path` from the next; None without any."""
         return None if self.away(path) is not None else outcomes_digest(path)
 
-    def has_intents(self, path: str) -> bool:
-        """Whether the run in this directory wrote intents."""
-        return has_intents(path)
-
     def intents(self, path: str, cursor: IntentCursor, most: int, is_over: bool) -> IntentsRead | None:
         """Up to `most` lines after the cursor; None if there is no such file. Raises `OSError`."""
         away = self.away(path)
@@ -186,9 +144,6 @@ class Files:
             missing = run_directories.gone(root) if path.startswith(below) else None
             if isinstance(missing, Unreadable):
                 raise OSError(errno.ENOENT, missing.why)
-
-    def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]:
-        return filled_without(plan, run, artifacts)
 
     def hashes(
         self, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
@@ -260,20 +215,12 @@ class Files:
                 return unreadable(error)
         return self._unless_away(directory, compare(self._place(directory), name, lines))
 
-    def work_tree(self, cwd: str, since: float) -> WorkTree | None:
-        """What changed since then in the git work tree around a directory; None without one, or if git doesn't say."""
-        return work_tree_since(cwd, since)
-
     def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
         """What a session's files say about its calls, in order.
 
         Raises `Halted` if `go_on` says no, and `CannotReadNow`.
         """
         return told_by(layout, path, go_on, waits=True)
-
-    def calls(self, layout: str, path: str) -> CallReading:
-        """A reading of a session's calls, which begins with the first one."""
-        return CallReading(layout, path)
 
     def replay_standing(self, directory: str, name: str, most: int) -> ReplayStanding | Unreadable:
         """The first bytes of a replay that may have grown there, by their hash."""

@@ -25,6 +25,7 @@ from runward.config.settings import Settings
 from runward.daemon.host.assembly import World
 from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.log import LOG, LogFile, Sinks, open_log
+from runward.daemon.parts.answering import InForce
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
@@ -71,7 +72,7 @@ async def _daemon(place: Place) -> AsyncIterator[BrokenArtifacts]:
         StartingProcesses(place.state),
         SystemRandomness(),
         inotify,
-        lambda *_: Declarations(None, None),
+        InForce(lambda *_: Declarations(None, None)),
     )
     store = Store(await connect(place.state / "runward.db"))
     log = LogFile(place.state / LOG)

@@ -25,6 +25,7 @@ from runward.daemon.host.acting_with_code import acting_with_code
 from runward.daemon.host.assembly import World
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.parts.actions_with_code import ActionsWithCode
+from runward.daemon.parts.answering import InForce
 from runward.daemon.store.store import Store
 from runward.handlers.model.contracts import Ruled
 from runward.handlers.model.sessions import CoveringRoot, RootOf
@@ -79,15 +80,17 @@ class Daemon:
                 universe.flat,
                 universe.chaos.no_watch,
             ),
-            declared,
-            lambda session: Ruled("nothing"),
-            playable,
-            self._covering,
-            universe.chains,
-            universe.recipients,
-            bundled=lambda session: BundleRules(sign="ed25519" if universe.signs else None),
-            exchange=lambda: universe.exchange,
-            with_code=ActionsWithCode(acting_with_code(lambda: universe.exchange, Executor, Path(STATE))),
+            InForce(
+                declared=declared,
+                ruled=lambda session: Ruled("nothing"),
+                playable=playable,
+                covering=self._covering,
+                chains=universe.chains,
+                messenger=universe.recipients,
+                bundled=lambda session: BundleRules(sign="ed25519" if universe.signs else None),
+                exchange=lambda: universe.exchange,
+                with_code=ActionsWithCode(acting_with_code(lambda: universe.exchange, Executor, Path(STATE))),
+            ),
             actions=universe.told_actions,
         )
         self.supervisor = Supervisor(STATE, universe.settings, world, self.store, universe.logger(name))

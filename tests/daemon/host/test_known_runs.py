@@ -56,7 +56,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         self: Files, root: str, directory: str, documents: Sequence[str], known: Mapping[str, Signature]
     ) -> Sight | Unreadable | Gone:
         names.append(directory)
-        return look(self, root, directory, documents, known)
+        return look(root, directory, documents, known)
 
     monkeypatch.setattr(Files, "look", noted)
     return names

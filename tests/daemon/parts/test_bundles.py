@@ -466,7 +466,7 @@ async def test_our_own_files_in_a_finished_run_cause_no_other_look(
 
     def counted(files: Files, root: str, directory: str, *rest: Any) -> Any:
         looked.append(directory)
-        return look(files, root, directory, *rest)
+        return look(root, directory, *rest)
 
     monkeypatch.setattr(Files, "look", counted)
     clock = StillClock(wall=time.time() + 3600)  # so that what a look saw is old enough to be trusted

@@ -26,7 +26,7 @@ from runward.config.root import Root
 from runward.config.settings import Settings
 from runward.daemon.host.assembly import World
 from runward.daemon.host.supervisor import Supervisor
-from runward.daemon.parts.answering import no_playbooks, no_rules
+from runward.daemon.parts.answering import InForce
 from runward.daemon.rundir.journal_reading import Compared, compare
 from runward.daemon.rundir.journals import StandingLines
 from runward.daemon.rundir.opening import Gone
@@ -337,9 +337,7 @@ async def test_neither_readiness_nor_verdicts_wait_for_the_comparison(tmp_path: 
         ToldProcesses(),
         SystemRandomness(),
         Standing(),
-        lambda playbook, agent: Declarations(None, None),
-        no_rules,
-        no_playbooks,
+        InForce(lambda playbook, agent: Declarations(None, None)),
     )
     settings = Settings(str(state), roots=(Root("runs", str(tmp_path / "runs")),))
     store = Store(await connect(state / "runward.db"))

@@ -548,7 +548,7 @@ async def test_a_move_is_noticed_though_the_disk_refused_to_show_the_new_place_o
         if place.startswith("archive/") and not refused:
             refused.append(place)
             return None
-        return real(files, root, place, shape)
+        return real(root, place, shape)
 
     async with home.open() as running:
         await home.rest(running)
@@ -769,7 +769,7 @@ async def test_a_mistake_of_ours_in_one_sessions_look_is_shown_and_harms_no_othe
     def look(files: Files, root: str, place: str, **more: object) -> object:
         if place.startswith("other/"):
             raise ZeroDivisionError("ours")
-        return real(files, root, place, **more)  # type: ignore[arg-type] # passed on as it came
+        return real(root, place, **more)  # type: ignore[arg-type] # passed on as it came
 
     monkeypatch.setattr(Files, "look_at_session", look)
     async with home.open() as running:
@@ -777,7 +777,7 @@ async def test_a_mistake_of_ours_in_one_sessions_look_is_shown_and_harms_no_othe
         assert [row[:2] for row in await sessions(running)] == [(KEY, "completed")]
         ((message,),) = await running.rows("select message from problems")
         assert "because of a bug in Runward: ZeroDivisionError('ours')" in str(message)
-    monkeypatch.setattr(Files, "look_at_session", real)
+    monkeypatch.setattr(Files, "look_at_session", staticmethod(real))
     async with home.open() as running:
         await home.rest(running)
         assert await running.rows("select * from problems") == []

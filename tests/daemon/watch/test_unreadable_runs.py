@@ -21,7 +21,7 @@ async def test_it_is_a_problem_of_its_root_until_it_can_be_read_or_is_gone(
     def refused(
         self: Files, root: str, directory: str, documents: Sequence[str], known: Mapping[str, Signature]
     ) -> Sight | Unreadable | Gone:
-        seen = look(self, root, directory, documents, known)
+        seen = look(root, directory, documents, known)
         is_refused = directory in denied and not isinstance(seen, Gone)
         return Unreadable("Permission denied") if is_refused else seen
 
