@@ -1,19 +1,24 @@
 """`runward invocation`: what was ordered, by chains and by people."""
 
 import json
-import sqlite3
 import time
+from typing import Final
 
 import click
 
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
-from runward.daemon.cli.exits import NOT_FOUND
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.shell.finding import LAST, one_of
+from runward.daemon.cli.shell.finding import find_called
 from runward.daemon.cli.terminal.options import json_option, limit_option, since_option
-from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import (
+    Columns,
+    coloured,
+    print_json,
+    print_list,
+    safe,
+)
 from runward.daemon.store.reading_chains import ChainStepRow
 from runward.daemon.store.tables.artifacts import ArtifactRow, artifacts_of
 from runward.daemon.store.tables.invocations import InvocationRow, Wanted, invocations, invocations_called
@@ -76,13 +81,19 @@ def list_invocations(
     with store_to_read(settings) as connection:
         run = None if chain_run is None else find_run(connection, chain_run).id
         rows = invocations(connection, Wanted(skill, status, run, since, limit or -1))
-    if as_json:
-        print_json([invocation_summary(each) for each in rows])
-    elif not rows:
-        click.echo("no invocations")
-    else:
-        header = ("ID", "SKILL", "STATUS", "CHAIN RUN", "STEP", "TRY", "SESSION", "WHEN")
-        print_table(header, [_row(each) for each in rows])
+    print_list(rows, _COLUMNS, as_json, value=invocation_summary, nothing="no invocations")
+
+
+_COLUMNS: Final[Columns[InvocationRow]] = {
+    "ID": lambda row: safe(row.id),
+    "SKILL": lambda row: safe(row.skill),
+    "STATUS": lambda row: coloured(row.status),
+    "CHAIN RUN": lambda row: safe(row.chain_run_id or "-"),
+    "STEP": lambda row: "-" if row.step_index is None else str(row.step_index),
+    "TRY": lambda row: "-" if row.attempt is None else str(row.attempt),
+    "SESSION": lambda row: safe((row.session_key or "-").rpartition("/")[2]),
+    "WHEN": lambda row: ago(row.created_at, time.time()),
+}
 
 
 @invocation.command()
@@ -97,25 +108,18 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
       runward invocation show @last
     """
     with store_to_read(settings) as connection:
-        row = _find(connection, identifier)
+        row = find_called(
+            "invocation",
+            identifier,
+            lambda text: invocations_called(connection, text),
+            newest=lambda: invocations(connection, Wanted(limit=1)),
+            none_yet="nothing was invoked yet",
+        )
         outcomes, steps = artifacts_of(connection, row.id), steps_of(connection, row)
     if as_json:
         print_json(invocation_as_json(settings, row, steps, outcomes))
         return
     click.echo("\n".join(_lines(row, steps, shown_outcomes(settings, outcomes))))
-
-
-def _row(row: InvocationRow) -> tuple[str, ...]:
-    return (
-        safe(row.id),
-        safe(row.skill),
-        coloured(row.status),
-        safe(row.chain_run_id or "-"),
-        "-" if row.step_index is None else str(row.step_index),
-        "-" if row.attempt is None else str(row.attempt),
-        safe((row.session_key or "-").rpartition("/")[2]),
-        ago(row.created_at, time.time()),
-    )
 
 
 def _lines(row: InvocationRow, steps: list[ChainStepRow], outcomes: list[ArtifactRow]) -> list[str]:
@@ -129,12 +133,3 @@ def _lines(row: InvocationRow, steps: list[ChainStepRow], outcomes: list[Artifac
     lines += [f"outcome {safe(each.id)}: {safe(each.kind)}, {safe(each.summary or '')}" for each in outcomes]
     metadata = json.dumps(metadata_of(row, steps), indent=2, ensure_ascii=False)
     return [*lines, *(safe(line) for line in metadata.splitlines())]
-
-
-def _find(connection: sqlite3.Connection, text: str) -> InvocationRow:
-    if text == LAST:
-        newest = invocations(connection, Wanted(limit=1))
-        if not newest:
-            fail("nothing was invoked yet", NOT_FOUND)
-        return newest[0]
-    return one_of("invocation", text, invocations_called(connection, text))

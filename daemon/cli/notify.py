@@ -1,9 +1,8 @@
 """`runward notify`: notices to people outside."""
 
-import sqlite3
 import time
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,9 +19,17 @@ from runward.daemon.cli.shell.context import (
     settings_in_force,
     store_to_read,
 )
-from runward.daemon.cli.shell.finding import LAST, one_of
+from runward.daemon.cli.shell.finding import find_called
 from runward.daemon.cli.terminal.options import json_option, limit_option
-from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import (
+    Columns,
+    coloured,
+    fail,
+    print_json,
+    print_list,
+    print_one,
+    safe,
+)
 from runward.daemon.store.tables.notices import NoticeRow, notices, notices_called
 from runward.daemon.views.text import ago
 
@@ -58,26 +65,19 @@ def list_notices(settings: Settings, state: str | None, limit: int, as_json: boo
     """
     with store_to_read(settings) as connection:
         listed = notices(connection, state, limit or -1)
-    if as_json:
-        print_json([each.as_json() for each in listed])
-    elif not listed:
-        click.echo("no notices")
-    else:
-        now = time.time()
-        rows = [
-            (
-                safe(each.id),
-                safe(each.kind),
-                safe(each.title),
-                safe(each.recipient),
-                coloured(each.state),
-                str(each.tries),
-                ago(each.created_at, now),
-                safe(each.error or "-"),
-            )
-            for each in listed
-        ]
-        print_table(("NOTICE", "KIND", "TITLE", "TO", "STATE", "TRIES", "SINCE", "PROBLEM"), rows)
+    print_list(listed, _COLUMNS, as_json, value=NoticeRow.as_json, nothing="no notices")
+
+
+_COLUMNS: Final[Columns[NoticeRow]] = {
+    "NOTICE": lambda row: safe(row.id),
+    "KIND": lambda row: safe(row.kind),
+    "TITLE": lambda row: safe(row.title),
+    "TO": lambda row: safe(row.recipient),
+    "STATE": lambda row: coloured(row.state),
+    "TRIES": lambda row: str(row.tries),
+    "SINCE": lambda row: ago(row.created_at, time.time()),
+    "PROBLEM": lambda row: safe(row.error or "-"),
+}
 
 
 @notify.command()
@@ -133,21 +133,15 @@ def retry(settings: Settings, identifier: str, as_json: bool) -> None:
     from runward.handlers.model.notices import NoticeRetryRequested
 
     with store_to_read(settings) as connection:
-        row = _find(connection, identifier)
+        row = find_called(
+            "notice",
+            identifier,
+            lambda text: notices_called(connection, text),
+            newest=lambda: notices(connection, "dead", 1),
+            none_yet="no notice was given up",
+        )
     if row.state != "dead":
         fail(f"{row.id} is {row.state}: only what was given up can be tried again", NOT_SO)
     ask_daemon(settings, new_request(NoticeRetryRequested, row.id))
-    if as_json:
-        print_json({"id": row.id, "status": "asked"})
-    else:
-        click.echo(f"{row.id} is to be tried again")
+    print_one(as_json, {"id": row.id, "status": "asked"}, f"{row.id} is to be tried again")
     note_without_daemon(settings)
-
-
-def _find(connection: sqlite3.Connection, text: str) -> NoticeRow:
-    if text == LAST:
-        newest = notices(connection, "dead", 1)
-        if not newest:
-            fail("no notice was given up", NOT_FOUND)
-        return newest[0]
-    return one_of("notice", text, notices_called(connection, text))

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from typing import Final, TypeAlias
 
 import click
 
@@ -15,7 +16,16 @@ from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_U
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings, pass_settings
 from runward.daemon.cli.terminal.options import NamedPath, json_option
-from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import (
+    Columns,
+    coloured,
+    complain,
+    fail,
+    note,
+    print_json,
+    print_list,
+    safe,
+)
 from runward.daemon.configuration.declared_contract import Declared, declared
 from runward.daemon.configuration.declared_files import (
     NotFound,
@@ -46,30 +56,31 @@ def list_playbooks(settings: Settings, as_json: bool) -> None:
       runward play list
     """
     playbooks = [(name, declared(settings, name, None)) for name in playbook_names(settings)]
-    if as_json:
-        print_json([_playbook_as_json(name, each) for name, each in playbooks])
-        return
-    if not playbooks:
-        click.echo(f"no playbooks in {', '.join(settings.playbooks) or 'any directory'}")
-        return
-    print_table(
-        ("PLAYBOOK", "AGENT", "EXPECTS", "COMMAND", "STATE"), [_row(name, each) for name, each in playbooks]
-    )
+    nothing = f"no playbooks in {', '.join(settings.playbooks) or 'any directory'}"
+    print_list(playbooks, _COLUMNS, as_json, value=_playbook_as_json, nothing=nothing)
 
 
-def _row(name: str, declaration: Declared) -> tuple[str, ...]:
-    book = declaration.playbook
+_Named: TypeAlias = tuple[str, Declared]
+"""A playbook by its name, and what its file declares."""
+
+
+def _playbook_state(row: _Named) -> str:
+    name, declaration = row
     wrong = f"wrong: `runward play check {name}` says why"
-    return (
-        safe(name),
-        safe(book.agent) if book is not None and book.agent else "-",
-        _counted(declaration.contract) if declaration.contract is not None else "-",
-        safe(" ".join(book.command)) if book is not None and book.command else "-",
-        coloured("ok") if declaration.is_right else coloured("failed", wrong),
-    )
+    return coloured("ok") if declaration.is_right else coloured("failed", wrong)
 
 
-def _playbook_as_json(name: str, declaration: Declared) -> JsonValue:
+_COLUMNS: Final[Columns[_Named]] = {
+    "PLAYBOOK": lambda row: safe(row[0]),
+    "AGENT": lambda row: safe((row[1].playbook and row[1].playbook.agent) or "-"),
+    "EXPECTS": lambda row: "-" if row[1].contract is None else _counted(row[1].contract),
+    "COMMAND": lambda row: safe(" ".join((row[1].playbook and row[1].playbook.command) or "-")),
+    "STATE": _playbook_state,
+}
+
+
+def _playbook_as_json(row: _Named) -> JsonValue:
+    name, declaration = row
     book = declaration.playbook
     return {
         "name": name,

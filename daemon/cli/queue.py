@@ -26,7 +26,15 @@ from runward.daemon.cli.shell.context import (
 )
 from runward.daemon.cli.shell.finding import find_job
 from runward.daemon.cli.terminal.options import json_option, timeout_option
-from runward.daemon.cli.terminal.output import align, coloured, fail, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import (
+    Columns,
+    align,
+    coloured,
+    fail,
+    print_json,
+    print_list,
+    safe,
+)
 from runward.daemon.store import reading_queue
 from runward.daemon.store.reading_queue import JobRow
 from runward.daemon.views.text import ago, local
@@ -73,24 +81,18 @@ def list_jobs(settings: Settings, state: str | None, limit: int | None, as_json:
             jobs = reading_queue.open_jobs(connection, limit)
         else:
             jobs = reading_queue.jobs_in_state(connection, state, limit)
-    if as_json:
-        print_json([job.as_json() for job in jobs])
-    elif not jobs:
-        click.echo("the queue is empty" if state is None else f"no jobs are {state}")
-    else:
-        now = time.time()
-        print_table(("JOB", "STATE", "HANDLER", "LANE", "AGE", "WHY"), [_row(job, now) for job in jobs])
+    nothing = "the queue is empty" if state is None else f"no jobs are {state}"
+    print_list(jobs, _COLUMNS, as_json, value=JobRow.as_json, nothing=nothing)
 
 
-def _row(job: JobRow, now: float) -> tuple[str, ...]:
-    return (
-        str(job.id),
-        coloured(job.state),
-        safe(job.handler),
-        safe(job.lane),
-        ago(job.recorded_at, now),
-        safe(_why(job, now)),
-    )
+_COLUMNS: Final[Columns[JobRow]] = {
+    "JOB": lambda job: str(job.id),
+    "STATE": lambda job: coloured(job.state),
+    "HANDLER": lambda job: safe(job.handler),
+    "LANE": lambda job: safe(job.lane),
+    "AGE": lambda job: ago(job.recorded_at, time.time()),
+    "WHY": lambda job: safe(_why(job, time.time())),
+}
 
 
 def _why(job: JobRow, now: float) -> str:

@@ -1,5 +1,7 @@
 """`runward root`: the directories that the daemon watches."""
 
+from typing import Final
+
 import click
 
 from runward.config.json_value import JsonValue
@@ -8,7 +10,13 @@ from runward.daemon.cli.commands import Group
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import ask_daemon, new_request, pass_settings
 from runward.daemon.cli.terminal.options import json_option
-from runward.daemon.cli.terminal.output import coloured, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import (
+    Columns,
+    coloured,
+    print_list,
+    print_one,
+    safe,
+)
 from runward.daemon.views.status import roots_as_json
 
 
@@ -36,12 +44,22 @@ def list_roots(settings: Settings, as_json: bool) -> None:
       runward root list
     """
     roots = roots_as_json(settings)
-    if as_json:
-        print_json(list(roots))
-    elif not roots:
-        click.echo("no roots: add one to the settings")
-    else:
-        print_table(("ROOT", "LAYOUT", "HISTORY", "HEALTH", "PATH"), [_row(each) for each in roots])
+    nothing = "no roots: add one to the settings"
+    print_list(roots, _COLUMNS, as_json, value=lambda root: root, nothing=nothing)
+
+
+def _path(root: dict[str, JsonValue]) -> str:
+    problem = f" ({root['problem']})" if root["problem"] else ""
+    return safe(f"{root['path']}{problem}")
+
+
+_COLUMNS: Final[Columns[dict[str, JsonValue]]] = {
+    "ROOT": lambda root: safe(str(root["name"])),
+    "LAYOUT": lambda root: safe(str(root["layout"])),
+    "HISTORY": lambda root: str(root["history"] or "-"),
+    "HEALTH": lambda root: coloured(str(root["health"])),
+    "PATH": _path,
+}
 
 
 @root.command("accept")
@@ -71,18 +89,5 @@ def accept(settings: Settings, name: str, as_json: bool) -> None:
         raise click.UsageError(f"there is no directory at {accepted.path}: make or mount it first")
     event = new_request(RootAcceptRequested, name, directory.identity)
     request = ask_daemon(settings, event, before_any_daemon=True)
-    if as_json:
-        print_json({"request": request, "root": name, "path": accepted.path})
-        return
-    click.echo(f"the directory at {safe(accepted.path)} is the root {safe(name)} from now on")
-
-
-def _row(each: dict[str, JsonValue]) -> tuple[str, ...]:
-    problem = f" ({each['problem']})" if each["problem"] else ""
-    return (
-        safe(str(each["name"])),
-        safe(str(each["layout"])),
-        str(each["history"] or "-"),
-        coloured(str(each["health"])),
-        safe(f"{each['path']}{problem}"),
-    )
+    message = f"the directory at {safe(accepted.path)} is the root {safe(name)} from now on"
+    print_one(as_json, {"request": request, "root": name, "path": accepted.path}, message)

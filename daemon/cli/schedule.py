@@ -15,7 +15,7 @@ from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings
 from runward.daemon.cli.terminal.options import Moment, json_option
-from runward.daemon.cli.terminal.output import fail, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import Columns, fail, print_json, print_list, safe
 from runward.daemon.views.text import ago, local
 
 if TYPE_CHECKING:
@@ -124,21 +124,17 @@ def list_schedules(settings: Settings, as_json: bool) -> None:
     with reading.reading(settings.state_dir) as connection:
         known = reading_chains.schedules(connection)
         schedules = declared_schedules(connection, chain_files(settings), known)
-    if as_json:
-        print_json([schedule_as_json(each, now) for each in schedules])
-    elif not schedules:
-        click.echo("no chain has a schedule")
-    else:
-        rows = [_row(each, now) for each in schedules]
-        print_table(("CHAIN", "SCHEDULE", "ZONE", "NEXT", "LAST"), rows)
+    columns: Columns[DeclaredSchedule] = {
+        "CHAIN": lambda row: safe(row.chain),
+        "SCHEDULE": lambda row: safe(row.schedule.times.text),
+        "ZONE": lambda row: row.schedule.times.zone,
+        "NEXT": lambda row: _next(row, now),
+        "LAST": lambda row: "-" if row.last is None else f"{row.last.result} {ago(row.last.at, now)}",
+    }
+    nothing = "no chain has a schedule"
+    print_list(schedules, columns, as_json, value=lambda row: schedule_as_json(row, now), nothing=nothing)
 
 
-def _row(each: "DeclaredSchedule", now: float) -> tuple[str, ...]:
-    due, times, last = each.due(now), each.schedule.times, each.last
-    return (
-        safe(each.chain),
-        safe(times.text),
-        times.zone,
-        "never" if due is None else f"{local(due)}{_marked(_in_zone(due, times))}",
-        "-" if last is None else f"{last.result} {ago(last.at, now)}",
-    )
+def _next(row: "DeclaredSchedule", now: float) -> str:
+    due = row.due(now)
+    return "never" if due is None else f"{local(due)}{_marked(_in_zone(due, row.schedule.times))}"

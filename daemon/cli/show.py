@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import time
+from typing import Final
 
 import click
 
@@ -12,7 +13,15 @@ from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal.options import json_option
-from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import (
+    Columns,
+    coloured,
+    fail,
+    print_json,
+    print_list,
+    print_table,
+    safe,
+)
 from runward.daemon.store.tables.shows import (
     PlayRow,
     ShowRow,
@@ -50,14 +59,18 @@ def list_shows(settings: Settings, as_json: bool) -> None:
     """
     with store_to_read(settings) as connection:
         rows = shows(connection)
-    if as_json:
-        print_json([each.as_json() for each in rows])
-    elif not rows:
-        click.echo("no shows")
-    else:
-        now = time.time()
-        header = ("TOPIC", "PLAYS", "RUNNING", "PASSED", "FAILED", "BEGAN", "PATH")
-        print_table(header, [_show_row(each, now) for each in rows])
+    print_list(rows, _COLUMNS, as_json, value=ShowRow.as_json, nothing="no shows")
+
+
+_COLUMNS: Final[Columns[ShowRow]] = {
+    "TOPIC": lambda row: safe(row.topic),
+    "PLAYS": lambda row: str(row.plays),
+    "RUNNING": lambda row: str(row.running),
+    "PASSED": lambda row: str(row.passed),
+    "FAILED": lambda row: str(row.failed),
+    "BEGAN": lambda row: ago(row.created_at, time.time()),
+    "PATH": lambda row: safe(row.path),
+}
 
 
 @show.command("show")
@@ -92,11 +105,6 @@ def _find(connection: sqlite3.Connection, topic: str) -> ShowRow:
         paths = ", ".join(each.path for each in candidates)
         fail(f"{topic!r} is the topic of several shows: give the path ({paths})", WRONG_USAGE)
     return candidates[0]
-
-
-def _show_row(row: ShowRow, now: float) -> tuple[str, ...]:
-    counts = (str(row.plays), str(row.running), str(row.passed), str(row.failed))
-    return (safe(row.topic), *counts, ago(row.created_at, now), safe(row.path))
 
 
 def _play_row(row: PlayRow, settings: Settings) -> tuple[str, ...]:

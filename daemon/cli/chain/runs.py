@@ -23,15 +23,16 @@ from runward.daemon.cli.shell.context import (
     pass_settings,
     store_to_read,
 )
-from runward.daemon.cli.shell.finding import LAST, one_of, refuse_ambiguous, refuse_empty, refuse_unknown
+from runward.daemon.cli.shell.finding import LAST, find_called, refuse_ambiguous, refuse_empty, refuse_unknown
 from runward.daemon.cli.terminal.options import Moment, json_option, limit_option
 from runward.daemon.cli.terminal.output import (
+    Columns,
     align,
     coloured,
     fail,
     note,
     print_json,
-    print_table,
+    print_list,
     safe,
 )
 from runward.daemon.store import reading_chains
@@ -64,17 +65,19 @@ def runs(
     Example:
       runward chain runs --status failed
     """
-
-    from runward.daemon.store.reading_chains import chain_runs
-
     with store_to_read(settings) as connection:
-        rows = chain_runs(connection, name, status, since, limit or -1)
-    if as_json:
-        print_json([each.as_json() for each in rows])
-    elif not rows:
-        click.echo("no chain runs")
-    else:
-        print_table(("RUN", "CHAIN", "STATUS", "REASON", "STEP", "FIRED"), [row_of(each) for each in rows])
+        rows = reading_chains.chain_runs(connection, name, status, since, limit or -1)
+    print_list(rows, _RUN_COLUMNS, as_json, value=ChainRunRow.as_json, nothing="no chain runs")
+
+
+_RUN_COLUMNS: Final[Columns[ChainRunRow]] = {
+    "RUN": lambda row: safe(row.id),
+    "CHAIN": lambda row: safe(row.chain),
+    "STATUS": lambda row: coloured(row.status),
+    "REASON": lambda row: safe(row.reason_code),
+    "STEP": lambda row: str(row.current_step),
+    "FIRED": lambda row: ago(row.created_at, time.time()),
+}
 
 
 @click.group("run", cls=Group)
@@ -161,18 +164,6 @@ def cancel_run(settings: Settings, identifier: str, reason: str, as_json: bool) 
         note_without_daemon(settings)
 
 
-def row_of(row: ChainRunRow) -> tuple[str, ...]:
-    """A chain run as a row of the list."""
-    return (
-        safe(row.id),
-        safe(row.chain),
-        coloured(row.status),
-        safe(row.reason_code),
-        str(row.current_step),
-        ago(row.created_at, time.time()),
-    )
-
-
 def lines_of(
     row: ChainRunRow, steps: Sequence[ChainStepRow], cause: str, approvals: Mapping[int, str]
 ) -> list[str]:
@@ -217,12 +208,13 @@ def asked_lines(run: AskedRun, *, is_up: bool) -> list[str]:
 
 def find_run(connection: sqlite3.Connection, text: str) -> ChainRunRow:
     """The chain run that `text` means: an id, the beginning of one, or @last. Exits 2 or 3."""
-    if text == LAST:
-        newest = reading_chains.chain_runs(connection, None, None, None, 1)
-        if not newest:
-            fail("no chain was ever fired", NOT_FOUND)
-        return newest[0]
-    return one_of("chain run", text, reading_chains.chain_runs_called(connection, text, 9))
+    return find_called(
+        "chain run",
+        text,
+        lambda text: reading_chains.chain_runs_called(connection, text, 9),
+        newest=lambda: reading_chains.chain_runs(connection, None, None, None, 1),
+        none_yet="no chain was ever fired",
+    )
 
 
 def request_cancel(settings: Settings, run: str, reason: str, *, before_it_began: bool = False) -> bool:
@@ -258,25 +250,20 @@ SHOWN_LINES: Final = 20
 
 
 def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool) -> None:
-    """As JSON, or as a table."""
-    if as_json:
-        print_json([each.as_json() for each in rows])
-    elif not rows:
-        click.echo("nothing waits for a person")
-    else:
-        table = [
-            (
-                safe(each.id),
-                safe(each.chain),
-                safe(each.step_id()),
-                safe(shlex.join(json.loads(each.shown)["argv"])),
-                ago(each.asked_at, time.time()),
-            )
-            for each in rows
-        ]
-        print_table(("APPROVAL", "CHAIN", "STEP", "COMMAND", "ASKED"), table)
-        for each in rows:
-            _print_left(each)
+    """As JSON, or as a table, with the files of each below it."""
+    nothing = "nothing waits for a person"
+    print_list(rows, _APPROVAL_COLUMNS, as_json, value=ApprovalRow.as_json, nothing=nothing)
+    for each in () if as_json else rows:
+        _print_left(each)
+
+
+_APPROVAL_COLUMNS: Final[Columns[ApprovalRow]] = {
+    "APPROVAL": lambda row: safe(row.id),
+    "CHAIN": lambda row: safe(row.chain),
+    "STEP": lambda row: safe(row.step_id()),
+    "COMMAND": lambda row: safe(shlex.join(json.loads(row.shown)["argv"])),
+    "ASKED": lambda row: ago(row.asked_at, time.time()),
+}
 
 
 def _print_left(row: ApprovalRow) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Final, TypeAlias
 
 import click
 
@@ -13,7 +14,13 @@ from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal.options import NamedPath, json_option
-from runward.daemon.cli.terminal.output import fail, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import (
+    Columns,
+    fail,
+    print_list,
+    print_one,
+    safe,
+)
 from runward.daemon.store.reading_exchange import shared_artifacts
 from runward.daemon.views.exchange import artifact_with_id, listed_artifact, shown_artifact
 from runward.daemon.views.text import ago, size
@@ -71,34 +78,31 @@ def list_artifacts(
     """
     with store_to_read(settings) as connection:
         shared = shared_artifacts(connection, owner, kind, with_deleted=deleted)
-        listed = [listed_artifact(connection, each) for each in shared]
-    if as_json:
-        print_json([*listed])
-    elif not shared:
-        click.echo("no artifacts")
-    else:
-        header = ("ARTIFACT", "TYPE", "OWNER", "SIZE", "PRICE", "VERSION", "CHANGED", "")
-        print_table(
-            header,
-            [
-                _row(each, bool(known["broken_dependencies"]))
-                for each, known in zip(shared, listed, strict=True)
-            ],
-        )
+        listed = [(each, listed_artifact(connection, each)) for each in shared]
+    print_list(listed, _COLUMNS, as_json, value=lambda row: row[1], nothing="no artifacts")
 
 
-def _row(shared: SharedArtifact, is_broken: bool) -> tuple[str, ...]:
-    state = "deleted" if shared.deleted_at is not None else "broken dependency" if is_broken else ""
-    return (
-        safe(shared.id),
-        safe(shared.type),
-        safe(shared.owner_id),
-        size(shared.size),
-        str(shared.price) if shared.executable else "-",
-        str(shared.version),
-        ago(shared.updated_at, time.time()),
-        state,
-    )
+_Listed: TypeAlias = tuple[SharedArtifact, dict[str, JsonValue]]
+"""An artifact, and what programs read of it."""
+
+
+def _state(row: _Listed) -> str:
+    shared, value = row
+    if shared.deleted_at is not None:
+        return "deleted"
+    return "broken dependency" if value["broken_dependencies"] else ""
+
+
+_COLUMNS: Final[Columns[_Listed]] = {
+    "ARTIFACT": lambda row: safe(row[0].id),
+    "TYPE": lambda row: safe(row[0].type),
+    "OWNER": lambda row: safe(row[0].owner_id),
+    "SIZE": lambda row: size(row[0].size),
+    "PRICE": lambda row: str(row[0].price) if row[0].executable else "-",
+    "VERSION": lambda row: str(row[0].version),
+    "CHANGED": lambda row: ago(row[0].updated_at, time.time()),
+    "": _state,
+}
 
 
 @artifact.command()
@@ -117,10 +121,7 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
         shown = None if shared is None else shown_artifact(connection, shared)
     if shared is None or shown is None:
         fail(f"there is no artifact {identifier!r}: runward exchange artifact list shows them", NOT_FOUND)
-    if as_json:
-        print_json(shown)
-        return
-    click.echo("\n".join(_lines(shared, shown)))
+    print_one(as_json, shown, "\n".join(_lines(shared, shown)))
 
 
 def _lines(shared: SharedArtifact, shown: dict[str, JsonValue]) -> list[str]:

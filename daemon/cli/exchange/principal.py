@@ -3,7 +3,7 @@
 import sqlite3
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -26,7 +26,15 @@ from runward.daemon.cli.shell.context import (
     store_to_read,
 )
 from runward.daemon.cli.terminal.options import NamedPath, json_option
-from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import (
+    Columns,
+    fail,
+    note,
+    print_json,
+    print_list,
+    print_one,
+    safe,
+)
 from runward.daemon.disk.credentials import Token, create_token, list_tokens, revoke_token
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.reading_exchange import PrincipalRow, principals
@@ -146,14 +154,19 @@ def list_principals(settings: Settings, as_json: bool) -> None:
     """
     with store_to_read(settings) as connection:
         rows = principals(connection)
-        shown: list[JsonValue] = [shown_principal(connection, each, settings) for each in rows]
-    if as_json:
-        print_json(shown)
-    elif not rows:
-        click.echo("no principals")
-    else:
-        header = ("PRINCIPAL", "SCRIP", "ARTIFACTS", "DISK", "CPU", "AGENT", "SINCE")
-        print_table(header, [_row(each) for each in rows])
+        shown = {each.id: shown_principal(connection, each, settings) for each in rows}
+    print_list(rows, _COLUMNS, as_json, value=lambda row: shown[row.id], nothing="no principals")
+
+
+_COLUMNS: Final[Columns[PrincipalRow]] = {
+    "PRINCIPAL": lambda row: safe(row.id),
+    "SCRIP": lambda row: str(row.scrip),
+    "ARTIFACTS": lambda row: str(len(row.artifacts)),
+    "DISK": lambda row: f"{size(row.disk_used)} of {size(row.disk_quota)}",
+    "CPU": lambda row: "no limit" if row.cpu_seconds is None else f"{row.cpu_seconds:g}s",
+    "AGENT": lambda row: "yes" if row.is_agent else "-",
+    "SINCE": lambda row: ago(row.created_at, time.time()),
+}
 
 
 @principal.command()
@@ -193,18 +206,6 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
         *(f"owns       {safe(each)}" for each in row.artifacts),
     ]
     click.echo("\n".join(lines))
-
-
-def _row(row: PrincipalRow) -> tuple[str, ...]:
-    return (
-        safe(row.id),
-        str(row.scrip),
-        str(len(row.artifacts)),
-        f"{size(row.disk_used)} of {size(row.disk_quota)}",
-        "no limit" if row.cpu_seconds is None else f"{row.cpu_seconds:g}s",
-        "yes" if row.is_agent else "-",
-        ago(row.created_at, time.time()),
-    )
 
 
 @click.command()
@@ -310,10 +311,7 @@ def create_for(settings: Settings, principal: str, as_json: bool) -> None:
         fail(f"the token can't be kept: {error.strerror}", TRY_AGAIN)
     if settings.http is None or not settings.http.mcp:
         note("no tools are served over HTTP: set mcp = true in [http] of the settings")
-    if as_json:
-        print_json({**_as_json(made), "token": secret})
-    else:
-        click.echo(secret)
+    print_one(as_json, {**_as_json(made), "token": secret}, secret)
 
 
 @token.command("list")
@@ -327,17 +325,12 @@ def list_all(settings: Settings, as_json: bool) -> None:
       runward exchange token list
     """
     tokens = list_tokens(Path(settings.state_dir))
-    if as_json:
-        print_json([_as_json(each) for each in tokens])
-        return
-    if not tokens:
-        click.echo("no tokens")
-        return
-    now = time.time()
-    print_table(
-        ("ID", "PRINCIPAL", "CREATED"),
-        [(each.id, safe(each.principal), ago(each.created_at, now)) for each in tokens],
-    )
+    columns: Columns[Token] = {
+        "ID": lambda token: token.id,
+        "PRINCIPAL": lambda token: safe(token.principal),
+        "CREATED": lambda token: ago(token.created_at, time.time()),
+    }
+    print_list(tokens, columns, as_json, value=_as_json, nothing="no tokens")
 
 
 @token.command()
@@ -361,10 +354,7 @@ def revoke(settings: Settings, identifier: str, as_json: bool) -> None:
         fail(f"the token can't be removed: {error.strerror}", TRY_AGAIN)
     if not was_there:
         fail(f"there is no token {identifier!r}: runward exchange token list shows them", NOT_FOUND)
-    if as_json:
-        print_json({"revoked": identifier})
-    else:
-        click.echo(f"revoked {identifier}")
+    print_one(as_json, {"revoked": identifier}, f"revoked {identifier}")
 
 
 def _as_json(token: Token) -> dict[str, JsonValue]:

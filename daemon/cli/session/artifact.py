@@ -5,14 +5,14 @@ import os
 import sqlite3
 import sys
 import time
-from typing import Literal
+from typing import Final, Literal
 
 import click
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
-from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
+from runward.daemon.cli.exits import NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import (
     ask_daemon,
@@ -23,7 +23,7 @@ from runward.daemon.cli.shell.context import (
     pass_settings,
     store_to_read,
 )
-from runward.daemon.cli.shell.finding import LAST, find_session, one_of
+from runward.daemon.cli.shell.finding import find_called, find_session
 from runward.daemon.cli.terminal.options import (
     NamedPath,
     json_option,
@@ -31,7 +31,14 @@ from runward.daemon.cli.terminal.options import (
     opened,
     since_option,
 )
-from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import (
+    Columns,
+    coloured,
+    fail,
+    print_json,
+    print_list,
+    safe,
+)
 from runward.daemon.store.tables.artifacts import ArtifactRow, Wanted, artifacts, artifacts_called, is_decided
 from runward.daemon.views.outcomes import outcomes_as_json, shown_outcomes
 from runward.daemon.views.text import ago
@@ -90,26 +97,12 @@ def list_artifacts(
         key = None if session is None else find_session(connection, settings, session).key
         run = None if chain_run is None else find_run(connection, chain_run).id
         rows = artifacts(connection, Wanted(kind, passed, key, run, since, limit or -1))
-    if as_json:
-        print_json(outcomes_as_json(settings, rows))
-    elif not rows:
-        click.echo("no artifacts")
-    else:
-        print_table(
-            ("ID", "KIND", "NAME", "PASSED", "SESSION", "WHEN", "SUMMARY"),
-            [_row(each) for each in shown_outcomes(settings, rows)],
-        )
-
-
-def _row(row: ArtifactRow) -> tuple[str, ...]:
-    return (
-        safe(row.id),
-        safe(row.kind),
-        safe(row.name),
-        passed_text(row),
-        safe(row.session_key.rpartition("/")[2]),
-        ago(row.updated_at, time.time()),
-        safe(row.summary or ""),
+    print_list(
+        rows if as_json else shown_outcomes(settings, rows),
+        _COLUMNS,
+        as_json,
+        value=lambda row: outcomes_as_json(settings, [row])[0],
+        nothing="no artifacts",
     )
 
 
@@ -118,6 +111,17 @@ def passed_text(row: ArtifactRow) -> str:
     if row.passed is None:
         return "-"
     return coloured("ok", "passed") if row.passed else coloured("failed")
+
+
+_COLUMNS: Final[Columns[ArtifactRow]] = {
+    "ID": lambda row: safe(row.id),
+    "KIND": lambda row: safe(row.kind),
+    "NAME": lambda row: safe(row.name),
+    "PASSED": passed_text,
+    "SESSION": lambda row: safe(row.session_key.rpartition("/")[2]),
+    "WHEN": lambda row: ago(row.updated_at, time.time()),
+    "SUMMARY": lambda row: safe(row.summary or ""),
+}
 
 
 @artifact.command()
@@ -175,7 +179,13 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
       runward artifact show @last
     """
     with store_to_read(settings) as connection:
-        row = _find(connection, identifier)
+        row = find_called(
+            "artifact",
+            identifier,
+            lambda text: artifacts_called(connection, text),
+            newest=lambda: artifacts(connection, Wanted(limit=1)),
+            none_yet="no session has produced an outcome yet",
+        )
     if as_json:
         print_json(outcomes_as_json(settings, [row])[0])
         return
@@ -200,15 +210,6 @@ def _where(row: ArtifactRow) -> str:
         "not hashed yet" if row.file_sha256 is None else f"{row.file_size} bytes, sha256 {row.file_sha256}"
     )
     return f", in {path}: {hashed}"
-
-
-def _find(connection: sqlite3.Connection, text: str) -> ArtifactRow:
-    if text == LAST:
-        newest = artifacts(connection, Wanted(limit=1))
-        if not newest:
-            fail("no session has produced an outcome yet", NOT_FOUND)
-        return newest[0]
-    return one_of("artifact", text, artifacts_called(connection, text))
 
 
 _TOO_LONG = (

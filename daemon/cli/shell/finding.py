@@ -1,7 +1,7 @@
 """From what people type to the one thing that they mean: ids, their beginnings, and `@last`."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn, Protocol, TypeVar
 
@@ -136,9 +136,22 @@ def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> J
     return job
 
 
-def one_of(noun: str, text: str, candidates: Sequence[Called]) -> Called:
-    """The one of these that `text` is, or begins; exits 2 if it begins several, 3 if there are none."""
+def find_called(
+    noun: str,
+    text: str,
+    called: Callable[[str], Sequence[Called]],
+    *,
+    newest: Callable[[], Sequence[Called]],
+    none_yet: str,
+) -> Called:
+    """The one that `text` is or begins, the newest for `@last`; exits 2 if it begins several, 3 if there is none."""
+    if text == LAST:
+        last = newest()
+        if not last:
+            fail(none_yet, NOT_FOUND)
+        return last[0]
     refuse_empty(text)
+    candidates = called(text)
     if not candidates:
         refuse_unknown(noun, text, ())
     exact = [each for each in candidates if each.id == text]
