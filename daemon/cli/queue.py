@@ -4,6 +4,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
@@ -20,12 +21,11 @@ from runward.daemon.cli.shell.context import (
     new_request,
     note_without_daemon,
     pass_settings,
-    settings_in_force,
     store_to_read,
     wait_for,
 )
 from runward.daemon.cli.shell.finding import find_job
-from runward.daemon.cli.terminal.options import json_option, timeout_option
+from runward.daemon.cli.terminal.options import json_option, patience_options
 from runward.daemon.cli.terminal.output import (
     Columns,
     align,
@@ -134,23 +134,41 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
     click.echo("\n".join(align(facts)))
 
 
+def _about_held_jobs(future: str) -> Callable[[Callable[..., "Asked"]], Callable[..., None]]:
+    """The options of a command that asks for something about held jobs; the command itself says for what."""
+
+    def declare(command: "Callable[..., Asked]") -> Callable[..., None]:
+        @click.option("--all", "every", is_flag=True, help="All held jobs.")
+        @click.option("--dry-run", is_flag=True, help=f"Only say which jobs would be {future}.")
+        @patience_options("Wait for the result.")
+        @json_option("Print the requests as JSON; with --wait, their results.")
+        @wraps(command)
+        @pass_settings
+        def carry_out(
+            settings: Settings,
+            /,
+            identifiers: tuple[str, ...],
+            every: bool,
+            dry_run: bool,
+            patience: float | None,
+            as_json: bool,
+            **given: object,
+        ) -> None:
+            asked = command(**given)
+            _carry_out(settings, asked, _held(settings, identifiers, every), dry_run, patience, as_json)
+
+        return carry_out
+
+    return declare
+
+
+_jobs: Final = click.argument("identifiers", metavar="[ID]...", nargs=-1, shell_complete=completing.jobs)
+
+
 @queue.command()
-@click.argument("identifiers", metavar="[ID]...", nargs=-1, shell_complete=completing.jobs)
-@click.option("--all", "every", is_flag=True, help="All held jobs.")
-@click.option("--dry-run", is_flag=True, help="Only say which jobs would be retried.")
-@click.option("--wait", is_flag=True, help="Wait for the result.")
-@timeout_option()
-@json_option("Print the requests as JSON; with --wait, their results.")
-@click.pass_context
-def retry(
-    context: click.Context,
-    identifiers: tuple[str, ...],
-    every: bool,
-    dry_run: bool,
-    wait: bool,
-    timeout: float,
-    as_json: bool,
-) -> None:
+@_jobs
+@_about_held_jobs("retried")
+def retry() -> "Asked":
     """Put held jobs back into their lanes, to be tried again.
 
     The request is durable when this returns, whether or not a daemon runs. With --wait, exit code 0: the
@@ -162,32 +180,14 @@ def retry(
     """
     from runward.handlers.model.requests import JobRetryRequested
 
-    asked = Asked("retried", "done", lambda job: new_request(JobRetryRequested, job))
-    settings = settings_in_force(context)
-    carry_out(
-        settings, asked, _held(settings, identifiers, every), dry_run, timeout if wait else None, as_json
-    )
+    return Asked("retried", "done", lambda job: new_request(JobRetryRequested, job))
 
 
 @queue.command()
-@click.argument("identifiers", metavar="[ID]...", nargs=-1, shell_complete=completing.jobs)
+@_jobs
 @click.option("--reason", required=True, metavar="TEXT", help="The reason; it is kept with the job.")
-@click.option("--all", "every", is_flag=True, help="All held jobs.")
-@click.option("--dry-run", is_flag=True, help="Only say which jobs would be discarded.")
-@click.option("--wait", is_flag=True, help="Wait for the result.")
-@timeout_option()
-@json_option("Print the requests as JSON; with --wait, their results.")
-@click.pass_context
-def discard(
-    context: click.Context,
-    identifiers: tuple[str, ...],
-    reason: str,
-    every: bool,
-    dry_run: bool,
-    wait: bool,
-    timeout: float,
-    as_json: bool,
-) -> None:
+@_about_held_jobs("discarded")
+def discard(reason: str) -> "Asked":
     """Give up held jobs for good. The jobs behind them in their lanes continue.
 
     The request is durable when this returns, whether or not a daemon runs. With --wait, exit code 0: the
@@ -201,11 +201,7 @@ def discard(
 
     if not reason.strip():
         fail("--reason is empty: say why, for the record", WRONG_USAGE)
-    asked = Asked("discarded", "discarded", lambda job: new_request(JobDiscardRequested, job, reason))
-    settings = settings_in_force(context)
-    carry_out(
-        settings, asked, _held(settings, identifiers, every), dry_run, timeout if wait else None, as_json
-    )
+    return Asked("discarded", "discarded", lambda job: new_request(JobDiscardRequested, job, reason))
 
 
 def _held(settings: Settings, identifiers: tuple[str, ...], every: bool) -> list[JobRow]:
@@ -233,7 +229,7 @@ class Asked(NamedTuple):
     make: "Callable[[int], Request]"
 
 
-def carry_out(
+def _carry_out(
     settings: Settings,
     asked: Asked,
     jobs: Sequence[JobRow],

@@ -3,7 +3,8 @@
 import sqlite3
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 
 import click
@@ -29,6 +30,7 @@ from runward.daemon.cli.terminal.output import (
     complain,
     fail,
     print_json,
+    print_one,
     print_table,
     safe,
 )
@@ -277,63 +279,28 @@ def _lines(declared: Chain, status: str, held: Sequence[HeldRow]) -> list[str]:
     return lines
 
 
-@chain.command()
-@click.argument("name", shell_complete=completing.chains)
-@click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
-@json_option()
-@pass_settings
-def pause(settings: Settings, name: str, note: str, as_json: bool) -> None:
-    """Pause a chain until it is resumed. Events that would fire it are skipped; runs in progress continue.
+def _sets_status(status: ChainStatus) -> Callable[[Callable[[], None]], Callable[..., None]]:
+    """A command that asks for this status of a chain; the function only has its help."""
 
-    \b
-    Example:
-      runward chain pause pr-review --note "release freeze"
-    """
-    _set_status(settings, name, "paused", note, as_json=as_json)
+    def declare(command: Callable[[], None]) -> Callable[..., None]:
+        @click.argument("name", shell_complete=completing.chains)
+        @click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
+        @json_option()
+        @pass_settings
+        @wraps(command)
+        def set_status(settings: Settings, name: str, note: str, as_json: bool) -> None:
+            from runward.handlers.model.chains import ChainStatusRequested
 
+            parsed = found_chain(settings, name)
+            called = name if parsed.value is None else parsed.value.name
+            event = new_request(ChainStatusRequested, called, status, note)
+            ask_daemon(settings, event, before_any_daemon=True)
+            _wait_for_status(settings, called, event.at)
+            print_one(as_json, {"name": called, "status": status}, f"{safe(called)} is {status} from now on")
 
-@chain.command()
-@click.argument("name", shell_complete=completing.chains)
-@click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
-@json_option()
-@pass_settings
-def resume(settings: Settings, name: str, note: str, as_json: bool) -> None:
-    """Resume a paused or disabled chain. Events that were skipped in the meantime do not fire it later.
+        return set_status
 
-    \b
-    Example:
-      runward chain resume pr-review
-    """
-    _set_status(settings, name, "active", note, as_json=as_json)
-
-
-@chain.command()
-@click.argument("name", shell_complete=completing.chains)
-@click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
-@json_option()
-@pass_settings
-def disable(settings: Settings, name: str, note: str, as_json: bool) -> None:
-    """Disable a chain permanently. `resume` enables it again.
-
-    \b
-    Example:
-      runward chain disable pr-review --note "replaced by pr-gate"
-    """
-    _set_status(settings, name, "disabled", note, as_json=as_json)
-
-
-def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *, as_json: bool) -> None:
-    from runward.handlers.model.chains import ChainStatusRequested
-
-    parsed = found_chain(settings, name)
-    called = name if parsed.value is None else parsed.value.name
-    event = new_request(ChainStatusRequested, called, status, note)
-    ask_daemon(settings, event, before_any_daemon=True)
-    _wait_for_status(settings, called, event.at)
-    if as_json:
-        print_json({"name": called, "status": status})
-    else:
-        click.echo(f"{safe(called)} is {status} from now on")
+    return declare
 
 
 def _wait_for_status(settings: Settings, name: str, at: float) -> None:
@@ -345,6 +312,39 @@ def _wait_for_status(settings: Settings, name: str, at: float) -> None:
 
     if once_taken_up(settings, taken) is None:
         note_if_late(settings)
+
+
+@chain.command()
+@_sets_status("paused")
+def pause() -> None:
+    """Pause a chain until it is resumed. Events that would fire it are skipped; runs in progress continue.
+
+    \b
+    Example:
+      runward chain pause pr-review --note "release freeze"
+    """
+
+
+@chain.command()
+@_sets_status("active")
+def resume() -> None:
+    """Resume a paused or disabled chain. Events that were skipped in the meantime do not fire it later.
+
+    \b
+    Example:
+      runward chain resume pr-review
+    """
+
+
+@chain.command()
+@_sets_status("disabled")
+def disable() -> None:
+    """Disable a chain permanently. `resume` enables it again.
+
+    \b
+    Example:
+      runward chain disable pr-review --note "replaced by pr-gate"
+    """
 
 
 @chain.command()

@@ -4,8 +4,10 @@ import json
 import os
 import sqlite3
 import sys
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -14,6 +16,7 @@ from runward.config.intent import NotAnIntent, read_intent
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
+from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import (
     PATIENCE_S,
     ask_daemon,
@@ -23,6 +26,7 @@ from runward.daemon.cli.shell.context import (
     wait_for,
 )
 from runward.daemon.cli.terminal import options
+from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import complain, fail, note, print_json, safe
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_exchange import action, agent_of, held_job
@@ -99,37 +103,62 @@ def result_so_far(connection: sqlite3.Connection, key: str) -> dict[str, JsonVal
     return result_to_json(Refused("internal_error", why).result())
 
 
-def act(
-    context: click.Context,
-    principal: str,
-    intent: dict[str, JsonValue],
-    *,
-    wait: bool,
-    as_json: bool,
-    if_not_found: str | None = None,
-) -> None:
-    """Have one action carried out and print its result. Exits 1 if it failed, 2 if it is not an action.
+AS: Final = click.option(
+    "--as",
+    "principal",
+    required=True,
+    metavar="P",
+    shell_complete=completing.principals,
+    help="The principal who acts.",
+)
 
-    `if_not_found` is a note for people whose action failed with `not_found`.
-    """
-    try:
-        read_intent(intent)
-    except NotAnIntent as error:
-        fail(str(error), WRONG_USAGE)
-    acting = Acting(settings_in_force(context))
-    if wait:
-        acting.refuse_without_daemon()
-    key = acting.send(principal, intent)
-    if not wait:
-        return
-    result = acting.result(key)
-    if as_json:
-        print_json(result)
-    else:
-        _tell(result)
-        if if_not_found is not None and result.get("error_code") == "not_found":
-            note(if_not_found)
-    sys.exit(GOOD if result["success"] else NOT_SO)
+
+class Act(NamedTuple):
+    """Has an action carried out as its command's options say."""
+
+    context: click.Context
+    principal: str
+    reason: str
+    wait: bool
+    as_json: bool
+
+    def __call__(self, intent: dict[str, JsonValue], if_not_found: str | None = None) -> None:
+        """Have the action carried out and print its result. Exits 1 if it failed, 2 if it is not an action.
+
+        `if_not_found` is a note for people whose action failed with `not_found`.
+        """
+        try:
+            read_intent(intent)
+        except NotAnIntent as error:
+            fail(str(error), WRONG_USAGE)
+        acting = Acting(settings_in_force(self.context))
+        if self.wait:
+            acting.refuse_without_daemon()
+        key = acting.send(self.principal, intent)
+        if not self.wait:
+            return
+        result = acting.result(key)
+        if self.as_json:
+            print_json(result)
+        else:
+            _tell(result)
+            if if_not_found is not None and result.get("error_code") == "not_found":
+                note(if_not_found)
+        sys.exit(GOOD if result["success"] else NOT_SO)
+
+
+def acts(command: Callable[..., None]) -> Callable[..., None]:
+    """`--reason`, `--no-wait` and `--json` of a command that takes an action `AS` a principal: it is given an `Act`."""
+
+    @click.option("--reason", default="", metavar="TEXT", help="The reason, for the log.")
+    @click.option("--no-wait", is_flag=True, help="Don't wait for the result, and print nothing.")
+    @json_option("Print the ActionResult as JSON.")
+    @wraps(command)
+    def with_act(principal: str, reason: str, no_wait: bool, as_json: bool, **given: object) -> None:
+        context = click.get_current_context()
+        command(Act(context, principal, reason, not no_wait, as_json), **given)
+
+    return with_act
 
 
 def _tell(result: dict[str, JsonValue]) -> None:

@@ -9,7 +9,7 @@ import click
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
-from runward.daemon.cli.exchange.acting import act, json_of, text_of
+from runward.daemon.cli.exchange.acting import AS, Act, acts, json_of, text_of
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
@@ -26,18 +26,6 @@ from runward.daemon.views.exchange import artifact_with_id, listed_artifact, sho
 from runward.daemon.views.text import ago, size
 from runward.handlers.exchange.genesis import METHODS
 from runward.handlers.model.exchange import SharedArtifact
-
-AS = click.option(
-    "--as",
-    "principal",
-    required=True,
-    metavar="P",
-    shell_complete=completing.principals,
-    help="The principal who acts.",
-)
-REASON = click.option("--reason", default="", metavar="TEXT", help="The reason, for the log.")
-NO_WAIT = click.option("--no-wait", is_flag=True, help="Don't wait for the result, and print nothing.")
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the ActionResult as JSON.")
 
 _MOST_PROBLEMS = 20
 """Problems of an interface that are shown to people."""
@@ -159,81 +147,51 @@ def _example(example: JsonValue) -> str:
 @artifact.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.shared_artifacts)
 @AS
-@REASON
-@NO_WAIT
-@AS_JSON
-@click.pass_context
-def read(
-    context: click.Context, identifier: str, principal: str, reason: str, no_wait: bool, as_json: bool
-) -> None:
+@acts
+def read(act: Act, identifier: str) -> None:
     """Read an artifact as a principal, at its price.
 
     \b
     Example:
       runward exchange artifact read note --as reader
     """
-    intent: dict[str, JsonValue] = {
-        "action_type": "read_artifact",
-        "artifact_id": identifier,
-        "reasoning": reason,
-    }
-    act(context, principal, intent, wait=not no_wait, as_json=as_json)
+    act({"action_type": "read_artifact", "artifact_id": identifier, "reasoning": act.reason})
 
 
 @artifact.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.shared_artifacts)
 @AS
-@REASON
-@NO_WAIT
-@AS_JSON
-@click.pass_context
-def delete(
-    context: click.Context, identifier: str, principal: str, reason: str, no_wait: bool, as_json: bool
-) -> None:
+@acts
+def delete(act: Act, identifier: str) -> None:
     """Delete an artifact: a tombstone stays.
 
     \b
     Example:
       runward exchange artifact delete note --as writer
     """
-    intent: dict[str, JsonValue] = {
-        "action_type": "delete_artifact",
-        "artifact_id": identifier,
-        "reasoning": reason,
-    }
-    act(context, principal, intent, wait=not no_wait, as_json=as_json)
+    act({"action_type": "delete_artifact", "artifact_id": identifier, "reasoning": act.reason})
 
 
 @artifact.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.shared_artifacts)
 @click.argument("to", shell_complete=completing.principals)
 @AS
-@REASON
-@NO_WAIT
-@AS_JSON
-@click.pass_context
-def transfer(
-    context: click.Context,
-    identifier: str,
-    to: str,
-    principal: str,
-    reason: str,
-    no_wait: bool,
-    as_json: bool,
-) -> None:
+@acts
+def transfer(act: Act, identifier: str, to: str) -> None:
     """Give an artifact to another principal.
 
     \b
     Example:
       runward exchange artifact transfer note reader --as writer
     """
-    intent: dict[str, JsonValue] = {
-        "action_type": "transfer_artifact",
-        "artifact_id": identifier,
-        "to": to,
-        "reasoning": reason,
-    }
-    act(context, principal, intent, wait=not no_wait, as_json=as_json)
+    act(
+        {
+            "action_type": "transfer_artifact",
+            "artifact_id": identifier,
+            "to": to,
+            "reasoning": act.reason,
+        }
+    )
 
 
 @artifact.command()
@@ -263,14 +221,10 @@ def transfer(
     help="An artifact that it needs.",
 )
 @click.option("--access-contract", metavar="ID", help="The contract that decides who may do what.")
-@REASON
-@NO_WAIT
-@AS_JSON
-@click.pass_context
+@acts
 def write(
-    context: click.Context,
+    act: Act,
     identifier: str,
-    principal: str,
     kind: str | None,
     content: str | None,
     content_file: str | None,
@@ -281,9 +235,6 @@ def write(
     interface: str | None,
     depends_on: tuple[str, ...],
     access_contract: str | None,
-    reason: str,
-    no_wait: bool,
-    as_json: bool,
 ) -> None:
     """Create an artifact, or replace its content.
 
@@ -297,7 +248,7 @@ def write(
     intent: dict[str, JsonValue] = {
         "action_type": "write_artifact",
         "artifact_id": identifier,
-        "reasoning": reason,
+        "reasoning": act.reason,
         "content": content if content_file is None else text_of(content_file),
         "code": "" if code_file is None else text_of(code_file),
         "executable": executable,
@@ -312,4 +263,4 @@ def write(
         intent["interface"] = json_of(interface, "--interface")
     if access_contract is not None:
         intent["access_contract_id"] = access_contract
-    act(context, principal, intent, wait=not no_wait, as_json=as_json)
+    act(intent)

@@ -11,8 +11,8 @@ from runward.config.intent import DEFAULT_METHOD, NotAnIntent
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
-from runward.daemon.cli.exchange.acting import Acting, act, argument_of, text_of
-from runward.daemon.cli.exchange.artifact import AS, AS_JSON, NO_WAIT, REASON, artifact
+from runward.daemon.cli.exchange.acting import AS, Act, Acting, acts, argument_of, text_of
+from runward.daemon.cli.exchange.artifact import artifact
 from runward.daemon.cli.exchange.contract import contract
 from runward.daemon.cli.exchange.principal import mint, principal, token
 from runward.daemon.cli.exits import GOOD, NOT_SO
@@ -207,21 +207,14 @@ MOST_INTENTS: Final = 256 << 20
 @click.option("--method", metavar="METHOD", help="The method, if the first word is an ARG.")
 @click.option("--budget", type=click.IntRange(min=0), metavar="N", help="The most scrip that it may cost.")
 @click.option("--delegate", is_flag=True, help="Let code of other owners act on the caller's behalf.")
-@REASON
-@NO_WAIT
-@AS_JSON
-@click.pass_context
+@acts
 def invoke(
-    context: click.Context,
+    act: Act,
     identifier: str,
     words: tuple[str, ...],
-    principal: str,
     method: str | None,
     budget: int | None,
     delegate: bool,
-    reason: str,
-    no_wait: bool,
-    as_json: bool,
 ) -> None:
     """Invoke a method of an artifact as a principal.
 
@@ -243,7 +236,7 @@ def invoke(
         "artifact_id": identifier,
         "method": named,
         "args": [argument_of(each) for each in words],
-        "reasoning": reason,
+        "reasoning": act.reason,
     }
     if budget is not None:
         intent["budget"] = budget
@@ -252,7 +245,7 @@ def invoke(
     hint = (
         None if guessed is None else f"{guessed} was taken as the method: if it is an ARG, add --method run"
     )
-    act(context, principal, intent, wait=not no_wait, as_json=as_json, if_not_found=hint)
+    act(intent, if_not_found=hint)
 
 
 @exchange.command()

@@ -11,8 +11,7 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.config.shape import size_of
 from runward.daemon.cli.commands import Group
-from runward.daemon.cli.exchange.acting import Acting, text_of
-from runward.daemon.cli.exchange.artifact import AS
+from runward.daemon.cli.exchange.acting import AS, Acting, text_of
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import (
