@@ -6,9 +6,8 @@ from base64 import b64decode
 from typing import Final
 
 from msgspec.structs import replace
-from pydantic_core import to_json
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, stored_json
 from runward.daemon.inbox.spool import InboxFile
 from runward.daemon.store.batch import Rows
 from runward.daemon.store.tables import starts
@@ -41,7 +40,7 @@ def load_request(file: InboxFile) -> Event | str | None:
     if not isinstance(kind, str) or kind not in _REQUESTS or not isinstance(version, int):
         return f"asks for {kind!r}, which is not a request"
     try:
-        event = load_payload(kind, version, to_json(_named(payload, file.name)))
+        event = load_payload(kind, version, stored_json(_named(payload, file.name)))
     except UnknownEvent as error:
         return str(error)
     assert isinstance(event, Request)
@@ -149,7 +148,7 @@ def load_launch(value: dict[str, JsonValue]) -> RunLaunched | str:
         return f"is a launch of version {value[LAUNCH]!r}, which this daemon does not know"
     payload = {name: each for name, each in value.items() if name != LAUNCH}
     try:
-        event = load_payload(RunLaunched.type, RunLaunched.version, to_json(payload).decode())
+        event = load_payload(RunLaunched.type, RunLaunched.version, stored_json(payload).decode())
     except UnknownEvent as error:
         return str(error)
     assert isinstance(event, RunLaunched)
@@ -189,6 +188,6 @@ def kept_with(event: Event | None) -> tuple[Rows, ...]:
 
 def _row(event: RunLaunched) -> Rows:
     contract = snapshot_from_run(event.contract).text
-    launcher, process = to_json(event.launcher).decode(), to_json(event.process).decode()
+    launcher, process = stored_json(event.launcher).decode(), stored_json(event.process).decode()
     row = (event.launch, event.session_key, event.at, event.seal, contract)
     return Rows(starts.INSERT_LAUNCH, [(*row, event.timeout, event.grace, launcher, process, event.cgroup)])

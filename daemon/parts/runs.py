@@ -11,8 +11,8 @@ from typing import ClassVar, Final
 
 import anyio
 import anyio.to_thread
-from pydantic_core import to_json
 
+from runward.config.json_value import stored_json
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Delayed, Part, delayed
@@ -380,7 +380,7 @@ class CancelOrders(Part):
             # run.
             self.files.check_epoch(self.store.epoch)
             return self.processes.end_tree(owed.processes, owed.directory)
-        word = to_json({"said_by": owed.said_by, "reason": owed.reason}) + b"\n"
+        word = stored_json({"said_by": owed.said_by, "reason": owed.reason}) + b"\n"
         self.files.check_epoch(self.store.epoch)  # a successor may find it too late by then
         # The note comes before the signal, so that the launcher finds it.
         place = self.files.leave_word(owed.directory, WORD, word)

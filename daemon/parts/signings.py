@@ -11,9 +11,9 @@ from typing import ClassVar, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
-from pydantic_core import to_json
 
 from runward.config.bundle import Scheme
+from runward.config.json_value import stored_json
 from runward.daemon.configuration.extras import NO_SIGNING
 from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.engine.part import Part
@@ -106,7 +106,7 @@ class Signings(Part):
             self.log.warning("receipt.not_signed", session=owed.key, attempt=owed.attempt, why=answer)
             return (now, None, None, answer, owed.id)
         self.log.info("receipt.signed", session=owed.key, attempt=owed.attempt, scheme=owed.scheme)
-        return (now, answer.signature, to_json(answer.part).decode(), None, owed.id)
+        return (now, answer.signature, stored_json(answer.part).decode(), None, owed.id)
 
     def _sign(self, owed: OwedSigning) -> Signed | str | Unreadable:
         """Sign it; returns why that can't be done, now or ever. Runs in a thread."""

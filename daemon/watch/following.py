@@ -7,8 +7,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pydantic_core import to_json
-
+from runward.config.json_value import stored_json
 from runward.daemon.rundir.liveness import WriterOf
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import UNTRUSTED, mark
@@ -75,7 +74,7 @@ def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now
 def placed(hinted: Hinted, key: str | None, signature: Signature | None) -> Change:
     """Whose place this is, and the state of its file when it was read to its end."""
     root, place = hinted.root.name, hinted.place
-    text = None if signature is None else to_json(signature).decode()
+    text = None if signature is None else stored_json(signature).decode()
     return (Rows(places.UPSERT_PLACE, [(f"{root}/{place}", root, place, key, text)]),)
 
 

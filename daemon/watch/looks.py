@@ -30,6 +30,7 @@ from runward.handlers.model.sessions import (
     LinkedSessionsOf,
     NoteHook,
 )
+from runward.handlers.secrets import secrets_with
 from runward.handlers.sessions.late import FIRST_LOOK, Lacking
 from runward.handlers.sessions.observe import dump_watched, forgotten
 
@@ -99,6 +100,13 @@ class _OfNative(NamedTuple):
     inbox_waits: bool
 
 
+def _load_what_runs_need() -> None:
+    # Otherwise the first row or line that needs them loads them, in the event loop.
+    import pydantic_core  # noqa: F401
+
+    secrets_with()
+
+
 @dataclass(slots=True)
 class Looks:
     """Looks at places, in threads. `roots` is by name."""
@@ -120,9 +128,13 @@ class Looks:
     closed: Callable[[Target], None] = lambda target: None
     """Called with a session that has stopped running."""
     _native_at: float = -math.inf
+    _is_ready: bool = False
 
     async def at(self, hints: Sequence[Hint], most_requests: int) -> Found:
         """Look at these places. The worker takes `most_requests` from the inbox at once."""
+        if not self._is_ready:
+            await in_thread(_load_what_runs_need)
+            self._is_ready = True
         of_native = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is None]
         native_looks = await self._native(of_native, most_requests) if of_native else Found([])
         foreign = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is not None]

@@ -4,10 +4,8 @@ import json
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from pydantic_core import from_json, to_json
-
 from runward.config.contract import Contract, contract_from_json, contract_to_json, resolve_contract
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, from_stored_json, stored_json
 from runward.config.root import NATIVE
 from runward.handlers.model.asking import Asking, ask
 from runward.handlers.model.contracts import DeclaredContract, Ruled, RuledPlaybook
@@ -40,12 +38,12 @@ def snapshot_from_run(value: JsonValue) -> Snapshot:
     """The snapshot that a launcher wrote into `run.json`, checked like everything in there."""
     if value is None:
         return NO_CONTRACT
-    text = to_json(value)
+    text = stored_json(value)
     return _checked(text) if len(text) <= REMEMBERED else _check(text)
 
 
 def _check(text: bytes) -> Snapshot:
-    parsed = contract_from_json(from_json(text), "run.json")
+    parsed = contract_from_json(from_stored_json(text), "run.json")
     if parsed.value is None:
         return Snapshot(None, None, "run.json: " + "; ".join(each.message for each in parsed.errors))
     return snapshot_of(parsed.value)
@@ -57,7 +55,7 @@ def stored_contract(text: str) -> Contract:
 
 
 def _read(text: str) -> Contract:
-    parsed = contract_from_json(from_json(text), "the store")
+    parsed = contract_from_json(from_stored_json(text), "the store")
     if parsed.value is None:
         raise BrokenSnapshot(parsed.problems[0].render())
     return parsed.value

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.contract import Contract, ContractEntry
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, stored_json
 from runward.config.problem import printable
 from runward.handlers.model.files import (
     RULES,
@@ -255,12 +255,11 @@ def describe(fact: FileFact) -> str:
 
 def dump_verification(verification: Verification) -> str:
     """The verification object as the store keeps it, as JSON text: with the `rules`, if the contract has some."""
-    from pydantic_core import to_json  # the launcher verifies too, and keeps nothing
 
     kept = verification_as_json(verification)
     if verification.rules:
         kept[RULES] = rules_as_json(verification)
-    return to_json(kept).decode()
+    return stored_json(kept).decode()
 
 
 ArtifactState: TypeAlias = Literal[

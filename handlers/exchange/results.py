@@ -6,11 +6,9 @@ turn comes: when its line was read, or when the action before it had its result.
 
 from typing import Final, NamedTuple
 
-from pydantic_core import to_json
-
 from runward.config import own_events
 from runward.config.intent import NotAnIntent
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, stored_json
 from runward.handlers.calls import Called, Place, Returned
 from runward.handlers.exchange.intent import intent_to_json, parse_intent
 from runward.handlers.journal.lines import EVENTS, action_taken, artifact_deleted
@@ -36,7 +34,7 @@ def tell_result(event: ActionTaken, given: Given) -> Deciding:
     if event.session_key is not None:
         session = yield from ask(SessionOf(event.session_key))
         if session is not None:
-            line = to_json({**event.told, "hash": given.event_hash}) + b"\n"
+            line = stored_json({**event.told, "hash": given.event_hash}) + b"\n"
             lines = action_taken(event, given.event_hash)
             if event.is_success and event.action_type == "delete_artifact":
                 lines += artifact_deleted(event, given.event_hash)

@@ -11,10 +11,9 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
-from pydantic_core import to_json
 
 from runward.config.contract import Contract
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, stored_json
 from runward.handlers.contracts.snapshots import BrokenSnapshot, snapshot_of, stored_contract
 from runward.handlers.contracts.verify import VerificationStatus, entry_as_json
 from runward.handlers.model.effects import Effect, Effects
@@ -309,7 +308,7 @@ class _Folding:
         }
         if line.rules is not msgspec.UNSET:
             kept[RULES] = line.rules
-        return to_json(kept).decode()
+        return stored_json(kept).decode()
 
     def _produced(self, attempt: int, line: _Verified) -> tuple[Produced, ...]:
         times: Sequence[int] = self._known(f"attempts/{attempt}/produced", line.modified_ns, ())
@@ -327,7 +326,7 @@ class _Folding:
         self._contract, self._is_known = None, value is not msgspec.UNSET
         if self._is_known and value is not None:
             try:
-                self._contract = stored_contract(to_json(value).decode())
+                self._contract = stored_contract(stored_json(value).decode())
             except BrokenSnapshot:
                 self._is_known = False  # somebody changed it
         if self._is_known:

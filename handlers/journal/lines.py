@@ -7,10 +7,8 @@ a session say everything that `folding` needs to rebuild its state.
 
 from typing import Final
 
-from pydantic_core import to_json
-
 from runward.config.contract import Contract, ContractEntry, contract_to_json
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, stored_json
 from runward.handlers.contracts.verify import Verification, rules_as_json
 from runward.handlers.model.asking import Given, ask
 from runward.handlers.model.contracts import FlowPlanned
@@ -222,7 +220,7 @@ def _line(at: float, name: str, path: str, event_hash: str, **further: object) -
         "hash": event_hash,
     }
     line.update(further)
-    return to_json(line) + b"\n"
+    return stored_json(line) + b"\n"
 
 
 # Lines are never rewritten in place. Lines that a crash lost are appended again. If somebody changed a line, the changed

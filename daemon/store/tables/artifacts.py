@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, from_stored_json, stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading import begins
 from runward.daemon.store.tables.table import Table, answers_by
@@ -45,11 +45,9 @@ RECORD_FILE: Final = Write(
 
 
 def _record(batch: Batch, job: Job, effect: RecordArtifact) -> None:
-    from pydantic_core import to_json
-
     from runward.handlers.model.outcomes import artifact_id
 
-    content = to_json(effect.content).decode()
+    content = stored_json(effect.content).decode()
     whose = (effect.session_key, effect.kind, effect.name)
     facts = (content, effect.summary, effect.passed, effect.file_path, effect.is_known, effect.place)
     batch.row(
@@ -79,14 +77,12 @@ async def files(store: Store, sessions: Iterable[str]) -> dict[str, tuple[Artifa
 
 async def latest(store: Store, sessions: Iterable[str]) -> dict[str, dict[str, JsonValue]]:
     """The latest outcome of a registered kind from each of these sessions, among those that its verdict read."""
-    from pydantic_core import from_json
-
     rows = await store.read(
         "select session_key, content from artifacts where is_known and not is_provisional and session_key in (select value from json_each(?))"
         " order by updated_at, place",
         (listed(sessions),),
     )
-    return {str(key): from_json(str(content)) for key, content in rows}
+    return {str(key): from_stored_json(str(content)) for key, content in rows}
 
 
 class ArtifactRow(NamedTuple):

@@ -4,9 +4,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from pydantic_core import from_json, to_json
-
 from runward.config.bundle import BundleRules, Scheme
+from runward.config.json_value import from_stored_json, stored_json
 from runward.config.root import NATIVE
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading_bundles import ATTEMPTS
@@ -174,7 +173,7 @@ def grown_row(key: str, attempt: int, begun: BegunReplay, problem: str | None) -
         as_json(begun.rules),
         grown.issue_number,
         grown.policy_bundle_id,
-        to_json(grown.steps).decode(),
+        stored_json(grown.steps).decode(),
         grown.length,
         grown.sha256,
         problem,
@@ -201,7 +200,7 @@ def _begun(
         str(sha256),
         None if issue is None else as_int(issue),
         None if policy is None else str(policy),
-        tuple(Step(*each) for each in from_json(str(steps))),
+        tuple(Step(*each) for each in from_stored_json(str(steps))),
     )
     return BegunReplay(grown, _RULES.load(str(rules)))
 
@@ -328,10 +327,10 @@ async def reported(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tu
     )
     by_attempt: dict[tuple[str, int], Reported] = {}
     for key, attempt, reason, changes, about, declared in rows:
-        cwd, _, _, given, made = (None,) * 5 if about is None else from_json(str(about))
+        cwd, _, _, given, made = (None,) * 5 if about is None else from_stored_json(str(about))
         by_attempt[str(key), as_int(attempt)] = Reported(
             "" if reason is None else str(reason),
-            tuple(str(each) for each in from_json(str(changes)) if each),
+            tuple(str(each) for each in from_stored_json(str(changes)) if each),
             None if given is None or made is None else (int(given), int(made)),
             next((each for each in (cwd, declared) if isinstance(each, str)), None),
         )
@@ -352,7 +351,7 @@ def _record(batch: Batch, job: Job, effect: RecordReceipt) -> None:
             None if sealed is None else sealed.receipt_hash,
             None if sealed is None else sealed.prev,
             order.directory,
-            to_json(parts).decode(),
+            stored_json(parts).decode(),
             dump_order(order),
             None if effect.draft is None else effect.draft.summary,
             effect.problem,

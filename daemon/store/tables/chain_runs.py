@@ -4,9 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, get_args
 
-from pydantic_core import from_json, to_json
-
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, from_stored_json, stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.artifacts import OUTCOMES
@@ -103,25 +101,25 @@ def _open(batch: Batch, job: Job, effect: OpenChainRun) -> None:
             run.chain,
             job.seq,
             run.fired_by,
-            to_json(run.definition).decode(),
-            to_json(run.trigger).decode(),
+            stored_json(run.definition).decode(),
+            stored_json(run.trigger).decode(),
             run.created_at,
             run.created_at,
             run.deadline,
             run.said_by,
             run.depth,
             run.turn,
-            None if run.cause is None else to_json(run.cause).decode(),
+            None if run.cause is None else stored_json(run.cause).decode(),
         ),
     )
 
 
 def _step(batch: Batch, job: Job, effect: SetStep) -> None:
-    value = None if effect.value is None else to_json(effect.value).decode()
+    value = None if effect.value is None else stored_json(effect.value).decode()
     step = effect.standing
-    outcome = None if step.outcome is None else to_json(step.outcome).decode()
+    outcome = None if step.outcome is None else stored_json(step.outcome).decode()
     row = (effect.run, step.step, step.attempt, step.status, step.reason, effect.reason_summary)
-    result = None if step.result == StepResult() else to_json(step.result._asdict()).decode()
+    result = None if step.result == StepResult() else stored_json(step.result._asdict()).decode()
     facts = (value, step.session_key, outcome, effect.at, _AFTER_STEP[step.status], result)
     batch.row(STEP, (*row, *facts))
 
@@ -138,7 +136,7 @@ async def left(store: Store, asked: Iterable[tuple[str, int]]) -> dict[tuple[str
     cut: set[str] = set()
     keys = listed({key for key, _ in attempts})
     for key, content, is_cut in await store.read(OUTCOMES, (keys, MOST_OUTCOMES, False)):
-        outcomes.setdefault(str(key), []).append(from_json(str(content)))
+        outcomes.setdefault(str(key), []).append(from_stored_json(str(content)))
         cut |= {str(key)} if is_cut else set()
     rows = await store.read(
         "select s.key, a.value ->> 1, s.attempt, s.delivery, s.artifact_verification_json, s.artifacts_path,"
@@ -153,7 +151,7 @@ async def left(store: Store, asked: Iterable[tuple[str, int]]) -> dict[tuple[str
         is_current = now == attempt  # what an earlier attempt delivered was replaced
         result = result_of(
             str(delivery) if is_current and delivery is not None else None,
-            from_json(str(verification)) if is_current and verification is not None else None,
+            from_stored_json(str(verification)) if is_current and verification is not None else None,
             None if exit_code is None else as_int(exit_code),
             str(path),
             None if str(key) in cut else known[:-1],
@@ -178,8 +176,8 @@ async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStan
             None if reason is None else str(reason),
             None if session is None else str(session),
             as_int(attempt),
-            None if outcome is None else from_json(str(outcome)),
-            StepResult() if result is None else StepResult(**from_json(str(result))),
+            None if outcome is None else from_stored_json(str(outcome)),
+            StepResult() if result is None else StepResult(**from_stored_json(str(result))),
         )
     rows = await store.read(
         "select id, chain, status, definition, trigger_event, fired_by, reason_code, reason_summary, deadline, said_by,"
@@ -355,7 +353,7 @@ DECIDE_APPROVAL: Final = Write(
 
 def _ask(batch: Batch, job: Job, effect: AskApproval) -> None:
     asked = effect.asked
-    shown = to_json(asked.shown).decode()
+    shown = stored_json(asked.shown).decode()
     facts = (asked.id, asked.run, asked.step, asked.asked_at, asked.expires_at, shown, asked.shown_hash)
     batch.row(ASK_APPROVAL, facts)
 
@@ -378,7 +376,7 @@ async def approval_standings(store: Store, ids: Iterable[str]) -> dict[str, Appr
             str(status),  # type: ignore[arg-type]  # the table checks it
             str(digest),
             None if expires is None else as_float(expires),
-            from_json(str(shown)),
+            from_stored_json(str(shown)),
             as_float(asked),
         )
         for approval, run, step, status, digest, expires, shown, asked in rows

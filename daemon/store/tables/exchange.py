@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import astuple
-from pydantic_core import to_json
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading_exchange import (
     ARTIFACT_ASKED,
@@ -321,8 +320,8 @@ def _record(batch: Batch, job: Job, effect: RecordAction) -> None:
             effect.line,
             effect.action_type,
             effect.artifact_id,
-            to_json(effect.intent).decode(),
-            to_json(effect.result).decode(),
+            stored_json(effect.intent).decode(),
+            stored_json(effect.result).decode(),
             effect.is_success,
             effect.error_code,
             effect.scrip_after,

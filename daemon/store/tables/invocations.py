@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from runward.config.json_value import stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading import begins
 from runward.daemon.store.tables.table import Fold, Table, answers_by
@@ -27,9 +28,7 @@ END_INVOCATION: Final = Write(
 
 
 def _open(batch: Batch, job: Job, effect: OpenInvocation) -> None:
-    from pydantic_core import to_json
-
-    metadata = None if effect.metadata is None else to_json(effect.metadata).decode()
+    metadata = None if effect.metadata is None else stored_json(effect.metadata).decode()
     place = (effect.session_key, effect.chain_run, effect.step, effect.attempt)
     batch.row(OPEN_INVOCATION, (effect.id, effect.skill, *place, metadata, effect.at))
 

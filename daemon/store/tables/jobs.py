@@ -5,8 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from pydantic_core import to_json
-
+from runward.config.json_value import stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.hash_chain import GENESIS_HEAD, Head, Recorded, link
 from runward.daemon.store.store import Store
@@ -404,7 +403,7 @@ INSERT_DECISION: Final = Write(
 
 
 def _explain(batch: Batch, job: Job, effect: Explain) -> None:
-    known = None if effect.known is None else to_json(effect.known).decode()
+    known = None if effect.known is None else stored_json(effect.known).decode()
     row = (job.seq, job.handler, effect.subject, batch.now, effect.verdict, effect.summary, known)
     batch.row(INSERT_DECISION, row)
 

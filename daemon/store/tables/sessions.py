@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from runward.config.json_value import JsonValue, objects
+from runward.config.json_value import JsonValue, objects, stored_json
 from runward.config.root import NATIVE
 from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import packed_document
@@ -460,16 +460,14 @@ def _link(batch: Batch, job: Job, effect: LinkSession) -> None:
 
 
 def _evidence(references: Iterable[EvidenceRef]) -> str:
-    from pydantic_core import to_json  # `session list` does without
-
-    return to_json([{"kind": each.kind, "id": each.id, "label": each.label} for each in references]).decode()
+    return stored_json(
+        [{"kind": each.kind, "id": each.id, "label": each.label} for each in references]
+    ).decode()
 
 
 def _produced(files: tuple[Produced, ...]) -> str | None:
     """What was produced, as lists in the order of the tuple's fields; None if nothing was."""
-    from pydantic_core import to_json  # likewise
-
-    return to_json(files).decode() if files else None
+    return stored_json(files).decode() if files else None
 
 
 def table() -> Table:

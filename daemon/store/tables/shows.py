@@ -6,7 +6,7 @@ import json
 import sqlite3
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.tables.table import Table
 from runward.handlers.times import iso
@@ -173,11 +173,9 @@ RECORD_PLAY: Final = Write(
 
 
 def _record(batch: Batch, job: Job, effect: RecordPlay) -> None:
-    from pydantic_core import to_json
-
     meta = effect.meta
-    depends_on = to_json(meta.depends_on).decode()
-    further = None if meta.further is None else to_json(meta.further).decode()
+    depends_on = stored_json(meta.depends_on).decode()
+    further = None if meta.further is None else stored_json(meta.further).decode()
     times = (meta.started_at, meta.finished_at)
     whose = (effect.session_key, effect.show, effect.topic, effect.name)
     batch.row(

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import astuple
-from pydantic_core import to_json
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Fold, Table, answers_by
@@ -32,7 +31,7 @@ RELEASE_EVENT: Final = Write("delete from held_events where chain = ? and key = 
 
 
 def _hold(batch: Batch, job: Job, effect: HoldEvent) -> None:
-    held, fields = effect.held, to_json(effect.fields).decode()
+    held, fields = effect.held, stored_json(effect.fields).decode()
     facts = (effect.chain, held.key, held.at, json.dumps(held.items), held.trigger)
     batch.row(HOLD_EVENT, (*facts, held.event, held.event_id, fields, held.by_run))
 
