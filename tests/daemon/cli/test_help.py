@@ -67,19 +67,21 @@ def test_every_command_of_the_table_is_a_command_of_its_name() -> None:
     assert [path[0] for path in _ALL if len(path) == 1] == list(COMMANDS)
 
 
-@pytest.mark.parametrize("path", _ALL, ids=" ".join)
-def test_help_is_shown_and_has_an_example(place: Place, path: tuple[str, ...]) -> None:
-    shown = place.call(*path, "--help")
-    assert (shown.code, shown.err) == (0, "")
-    assert "Example:" in shown.out
-    assert f"runward {' '.join(path)}".strip() in shown.out
+def test_help_is_shown_and_has_an_example(place: Place) -> None:
+    for path in _ALL:
+        shown = place.call(*path, "--help")
+        assert (shown.code, shown.err) == (0, ""), path
+        assert "Example:" in shown.out, path
+        assert f"runward {' '.join(path)}".strip() in shown.out, path
 
 
-@pytest.mark.parametrize("path", _ALL, ids=" ".join)
-def test_the_examples_of_the_help_are_right_usage(path: tuple[str, ...]) -> None:
-    text = USAGE if path == ("run",) else _ALL[path].help or ""
-    examples = re.findall(r"^ *(?:Example: )?(?:source <\()?runward ([^&|>)\n]+)", text, re.MULTILINE)
-    assert examples
+def test_the_examples_of_the_help_are_right_usage() -> None:
+    examples: list[str] = []
+    for path, documented in _ALL.items():
+        text = USAGE if path == ("run",) else documented.help or ""
+        of_this = re.findall(r"^ *(?:Example: )?(?:source <\()?runward ([^&|>)\n]+)", text, re.MULTILINE)
+        assert of_this, path
+        examples += of_this
     for example in examples:
         words = shlex.split(example)
         command: click.Command = runward
@@ -92,32 +94,39 @@ def test_the_examples_of_the_help_are_right_usage(path: tuple[str, ...]) -> None
         command.make_context(" ".join(name), words)
 
 
-@pytest.mark.parametrize("path", _LEAVES, ids=" ".join)
-def test_every_option_is_explained(path: tuple[str, ...]) -> None:
-    for parameter in _LEAVES[path].params:
-        if isinstance(parameter, click.Option):
-            assert parameter.help, parameter.name
+def test_every_option_is_explained() -> None:
+    options = [
+        (path, parameter)
+        for path, command in _LEAVES.items()
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+    ]
+    assert options
+    assert [(path, option.name) for path, option in options if not option.help] == []
 
 
-@pytest.mark.parametrize("path", _LEAVES, ids=" ".join)
-def test_whatever_prints_data_has_json(path: tuple[str, ...]) -> None:
-    assert ("--json" in _options(path)) == (
-        path in _WITH_JSON or (path[0] not in _WITHOUT_JSON and path not in _LIKE_A_DAEMON)
-    )
+def test_whatever_prints_data_has_json() -> None:
+    assert {path for path in _LEAVES if "--json" in _options(path)} == {
+        path
+        for path in _LEAVES
+        if path in _WITH_JSON or (path[0] not in _WITHOUT_JSON and path not in _LIKE_A_DAEMON)
+    }
 
 
 def test_the_page_has_a_section_for_each_command_and_for_nothing_else() -> None:
     assert sorted(_SECTIONS) == sorted(_LEAVES)
 
 
-@pytest.mark.parametrize("path", _LEAVES, ids=" ".join)
-def test_the_page_names_every_option_and_none_that_there_is_not(path: tuple[str, ...]) -> None:
-    text = _SECTIONS[path].replace(" --quiet", " `--quiet`")
-    if path[0] != "run":
-        text = re.sub(r"^runward run .*$", "", text, flags=re.MULTILINE)  # a run that the example is about
-    named = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", text))
-    assert _options(path) <= named
-    assert named <= _options(path) | {"--json", "--config"}
+def test_the_page_names_every_option_and_none_that_there_is_not() -> None:
+    for path in _LEAVES:
+        text = _SECTIONS[path].replace(" --quiet", " `--quiet`")
+        if path[0] != "run":
+            text = re.sub(
+                r"^runward run .*$", "", text, flags=re.MULTILINE
+            )  # a run that the example is about
+        named = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", text))
+        assert _options(path) <= named, path
+        assert named <= _options(path) | {"--json", "--config"}, path
 
 
 def test_the_page_has_the_table_of_exit_codes() -> None:
