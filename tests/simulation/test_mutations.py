@@ -352,14 +352,7 @@ LIKELY: Final[dict[Mutation, int]] = {
 }
 """Histories that broke a law, where that isn't the first. They are played first; if a change has shifted them, all are."""
 
-QUICK: Final = (
-    without_the_journals_identity_check,
-    without_taking_jobs_back,
-    without_lanes,
-    without_owing_lines_again,
-    without_knowing_copies,
-    without_leaving_the_contract_to_the_launcher,
-)
+QUICK: Final = (without_taking_jobs_back, without_knowing_copies)
 """Guards whose absence shows at once: `make test` takes these."""
 
 
@@ -370,6 +363,10 @@ QUICK: Final = (
         *(
             pytest.param(each, marks=pytest.mark.prove)
             for each in (
+                without_the_journals_identity_check,
+                without_lanes,
+                without_owing_lines_again,
+                without_leaving_the_contract_to_the_launcher,
                 without_the_journals_epoch,
                 without_the_stores_epoch,
                 without_syncing,

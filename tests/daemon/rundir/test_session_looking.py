@@ -433,7 +433,7 @@ def test_many_documents_are_read_in_several_looks_and_the_logs_after_them(tmp_pa
 
 def test_a_packed_log_that_breaks_is_backed_off_while_it_changes(onlooker: Onlooker, log: Path) -> None:
     packed, start = pack(log), 1e9
-    content = b"{}\n" * 500_000
+    content = b"{}\n" * 50_000
 
     def spoil(size: int) -> None:
         packed.write_bytes(zstandard.compress(content) + b"x" * size)
@@ -459,7 +459,7 @@ def test_a_packed_log_that_breaks_is_backed_off_while_it_changes(onlooker: Onloo
     packed.write_bytes(zstandard.compress(content + b"[]\n"))
     sight = onlooker.look(now=now)
     assert (sight.obstacles, sight.read.failures, sight.read.retry_at) == ((), 0, 0.0)
-    assert onlooker.lines == {"a.jsonl": [*([b"{}"] * 500_000), b"[]"]}
+    assert onlooker.lines == {"a.jsonl": [*([b"{}"] * 50_000), b"[]"]}
 
 
 def test_a_packed_log_that_unpacks_without_end_is_given_up(

@@ -1,12 +1,15 @@
 """The lines of a replay that tell of calls: hashes over whole values, and what is shown of them."""
 
 import json
+from functools import partial
 from typing import cast
 
 import pytest
 
 from runward.config.bundle import BundleRules
 from runward.config.json_value import JsonValue
+from runward.handlers.bundle import replay as bundle_replay
+from runward.handlers.bundle import replay_lines
 from runward.handlers.bundle.canonical import FORMS, canonical_bytes, hash_of
 from runward.handlers.bundle.replay import TOO_MANY, Replay, receipt_body, summary_of
 from runward.handlers.bundle.replay_check import ReplayCheck
@@ -237,8 +240,15 @@ def line_of(record: JsonValue) -> PlacedLine:
     return PlacedLine(1, 0, content)
 
 
-def test_a_value_of_more_parts_than_readers_take_is_not_shown_and_has_no_hash() -> None:
-    most = MOST_VALUES - OF_A_LINE
+def test_a_value_of_more_parts_than_readers_take_is_not_shown_and_has_no_hash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert bundle_replay._MOST_SHOWN == MOST_VALUES - OF_A_LINE
+    most = 50_000  # of two million, a reader takes seconds
+    monkeypatch.setattr(bundle_replay, "_MOST_SHOWN", most)
+    monkeypatch.setattr(
+        replay_lines, "has_more_values", partial(replay_lines.has_more_values, most=most + OF_A_LINE)
+    )
     params: JsonValue = [0] * (most - 1)
     more: JsonValue = [0] * (most + 1)
     replay, lines = replayed(Called(PLACE, AT, "a", "sh", params), Called(PLACE, AT, "b", "sh", more))
