@@ -61,6 +61,7 @@ def acting_with_code(
     def act(asked: ActedWithCode) -> Worked:
         with lock:
             take = ready().take
+        # One read transaction for all of it: what is decided is compared later with what this snapshot said.
         with snapshot(state) as connection:
             accounts = accounts_of(asked.event.key, asked.given)
             code = RunningCode(
@@ -203,6 +204,7 @@ class RunningCode:
     def _run(self, asked: CodeRun) -> Ran:
         from runward.daemon.sandbox import workers
 
+        # One bound for all pieces of an action, so code can't get more by calling other code.
         self.cpu.most = asked.cpu_s
         executor, deadline = self._executor, self._deadline
         is_contract = asked.frame is None and asked.defines is None

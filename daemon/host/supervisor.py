@@ -235,6 +235,8 @@ class Supervisor:
 
     async def start(self) -> None:
         """Take the store over and remember what was in progress. Nobody else may write from here on."""
+        # First in the database, then in the file: from the first on no transaction of an older daemon is accepted, from
+        # the second on none of its lines. Both come before anything is written here.
         epoch = await self._store.take_over(self._world.processes.boot_id(), self._settings.state_dir)
         if self._state is not None:
             self._held_epoch = HeldEpoch(self._state, epoch, self._epoch_unreadable)
@@ -275,6 +277,7 @@ class Supervisor:
                 await self._use_roots(settings)
         except (CommitUnknown, sqlite3.Error) as error:
             raise SettingsNotTaken(str(error)) from error
+        # Only now: had the store refused the roots, the old settings would still be in force.
         self._settings = settings
         self.settings_report = _told(settings, self._world.clock.now())
         if is_due:
@@ -293,13 +296,16 @@ class Supervisor:
                 await self.start()
                 await self._begin(tasks, ready)
                 await self._work()
+            # What it claimed and did not finish is put back, so the next daemon need not take it for a crash's.
             with self._putting_back:
                 await self.assembly.background.ended.wait()
+            # The other loops end first: the outbox's own would write the same lines at the same time.
             tasks.cancel_scope.cancel()
         await self._finish()
 
     async def _begin(self, tasks: TaskGroup, ready: Callable[[], None]) -> None:
         """Set up the watch, and then have all parts begin."""
+        # The watch stands before the first scan: what changes in between is noticed twice, and never not at all.
         tasks.start_soon(self.assembly.watch.run)
         await self.assembly.watch.stands.wait()
         if self.is_stopping:
@@ -327,6 +333,7 @@ class Supervisor:
     async def _work(self) -> None:
         try:
             while not self.is_stopping:
+                # Made anew before the turn: a wake-up during it must be seen after it.
                 self.assembly.woken = anyio.Event()
                 if await self.assembly.worker.turn():
                     continue
@@ -347,6 +354,7 @@ class Supervisor:
                 await anyio.lowlevel.checkpoint()  # nothing else here notices that the time is up
             await anyio.lowlevel.checkpoint()
             await self.assembly.outbox.sweep()
+        # A daemon that doesn't know yet which journals to compare leaves that to the next one, as after a crash.
         if not self.assembly.comparison.listing:
             await self._stopped_cleanly()
         self._log.info("stopped", owed_lines=self.assembly.outbox.owed)

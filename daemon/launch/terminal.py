@@ -86,6 +86,7 @@ class TerminalStream(PassedStream):
             now, outer = termios.tcgetattr(self.source), termios.tcgetattr(self._outer)
             if os.tcgetpgrp(self._outer) != os.getpgrp() and not self._has_set_outer:
                 return
+            # Only what the command changed: the two terminals differ from the beginning.
             for field in (_IN, _OUT, _CONTROL, _LOCAL):
                 changed = self._modes[field] ^ now[field]
                 outer[field] = (outer[field] & ~changed) | (now[field] & changed)
@@ -108,6 +109,8 @@ def open_terminal(outer: int) -> tuple[int, int]:
     near, far = os.openpty()
     try:
         modes = termios.tcgetattr(outer)
+        # Written to the caller's terminal unchanged, so only that one may process it: else each newline would get
+        # two carriage returns.
         modes[_OUT] &= ~termios.OPOST
         modes[_LOCAL] |= _TELL_OF_MODES
         termios.tcsetattr(far, termios.TCSANOW, modes)

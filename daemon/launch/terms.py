@@ -66,6 +66,8 @@ def begin_terms(
     if playbook is None and agent is None and not _has_settings(config, environment, cwd):
         root = default_root(environment, cwd)
         return lambda: Terms(root, state=os.path.dirname(root))
+    # In a child, alongside the launcher's own preparation. What reads them does not stay in the memory of a launcher,
+    # which lives as long as its run.
     answer = _begin_in_a_child(lambda: _read(playbook, agent, config, environment, cwd))
     return lambda: _understood(answer())
 

@@ -129,13 +129,17 @@ class ActionsWithCode:
             if action is not None and isinstance(action.worked, Worked) and action.number > asked.after:
                 return Acted(action.number, action.cpu_s, action.worked)
             principal = asked.event.principal
+            # The one before may have changed what this one reads, and the store doesn't have it yet.
             if action is None and self._is_to_be_recorded(principal, now):
                 return Running(0.0)
             if not self._is_its_turn(key, most, now):
                 return Running(0.0)
+            # Worked out again because others changed what it read: a further number, so that its job knows this result
+            # from the one that it refused. What its code used so far is charged in any case.
             number = 1 if action is None else action.number + isinstance(action.worked, Worked)
             cpu_s = 0.0 if action is None else action.cpu_s
             action = self._actions[key] = _Action(principal, now, number, cpu_s)
+        # In a thread of its own, outside the lock: code may take minutes, and verdicts are decided meanwhile.
         try:
             threading.Thread(target=self._run, args=(asked, action), daemon=True).start()
         except RuntimeError as error:  # the machine has no thread left

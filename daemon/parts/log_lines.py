@@ -62,6 +62,7 @@ class Verdicts:
         self._last = self.clock.monotonic()
         self.count += len(done)
         for _, effect in done:
+            # A run that ended before this daemon started waited for the start, not for a verdict.
             if effect.key.startswith(_OF_NATIVE) and effect.at >= self._since:
                 (self.lag_of_awaited if effect.was_awaited else self.lag).append(now - effect.at)
         self.tell([_line(effect, job.event, now) for job, effect in done])

@@ -2,11 +2,11 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from runward.config.settings import Settings
 from runward.daemon.disk.durable import write_durably
@@ -15,8 +15,8 @@ from runward.daemon.engine.part import Part, Slices
 from runward.daemon.engine.queue import Queue
 from runward.daemon.log import Log
 from runward.daemon.store import packing, pruning
-from runward.daemon.store.packing import FIRST_TO_PACK, PackPlace
-from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
+from runward.daemon.store.packing import FIRST_TO_PACK, PackPlace, Slice
+from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, Place
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import bundles, prunings
 from runward.daemon.store.transaction import NOT_STORED
@@ -24,6 +24,22 @@ from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.model.requests import PruneSessions
 from runward.handlers.model.stored import Stored, as_json
+
+P = TypeVar("P")
+
+
+async def _in_slices(
+    queue: Queue, slices: Slices, first: P, some: Callable[[P, int], Awaitable[P | None]]
+) -> None:
+    """Walk over old rows. `some` works on the next ones, at most so many, and returns the walk's position after them."""
+    place: P | None = first
+    while place is not None:
+        await slices.begin()
+        # Under the queue's lock: no completed job may be packed or pruned while it is unknown whether its commit
+        # succeeded.
+        place = await queue.beside(partial(some, place, slices.size))
+        await slices.end()
+
 
 AFTER: Final = 86_400.0
 """Seconds after its end from which on a session is packed: until then people look at it, and it may be resumed."""
@@ -70,24 +86,14 @@ class Packer(Part):
         return self.packed > before
 
     async def _pack(self, before: float) -> None:
-        slices = Slices(self.clock, self.busy, PACKED_SESSIONS)
-        place: PackPlace | None = FIRST_TO_PACK
-        while place is not None:
-            await slices.begin()
-            place = await self._slice(place, before, slices.size)
-            await slices.end()
-
-    async def _slice(self, place: PackPlace, before: float, most: int) -> PackPlace | None:
-        async def some() -> PackPlace | None:
+        async def some(place: PackPlace, most: int) -> PackPlace | None:
             due = await packing.sessions_to_pack(self.store, place, before, most, self.clock.now())
-            if due.sessions:
+            if due.keys:
                 await self.store.run(due.statements, "pack")
-                self.packed += due.sessions
+                self.packed += len(due.keys)
             return due.place
 
-        # Under the queue's lock: no completed job may be packed while it is unknown whether its commit
-        # succeeded.
-        return await self.queue.beside(some)
+        await _in_slices(self.queue, Slices(self.clock, self.busy, PACKED_SESSIONS), FIRST_TO_PACK, some)
 
 
 CLOCK: Final = "clock"
@@ -275,19 +281,29 @@ class Pruner(Part):
 
     async def _prune(self, before: float, event: int | None) -> int:
         """Prune what ended before this moment (Unix seconds), as `event` requested; returns how many sessions."""
-        slices, sessions = Slices(self.clock, self.busy, PRUNED_SESSIONS), 0
-        place: Place | None = FIRST
-        while place is not None:
-            await slices.begin()
-            pruned = await self._prune_sessions(place, before, event, slices.size)
-            sessions, place = sessions + len(pruned.keys), pruned.place
-            await slices.end()
-        await self._prune_chains(before, slices)
-        loose: LoosePlace | None = FIRST_LOOSE
-        while loose is not None:
-            await slices.begin()
-            loose = await self._prune_loose(loose, before, slices.size)
-            await slices.end()
+        store, now, sessions = self.store, self.clock.now, 0
+
+        async def some_sessions(place: Place, most: int) -> Place | None:
+            nonlocal sessions
+            due = await self._prune_sessions(place, before, event, most)
+            sessions += len(due.keys)
+            return due.place
+
+        in_slices = partial(_in_slices, self.queue, Slices(self.clock, self.busy, PRUNED_SESSIONS))
+        await in_slices(FIRST, some_sessions)
+        # Chain runs that have no session left, then the firings that began no run.
+        await in_slices(
+            pruning.FIRST_CHAIN_RUN,
+            lambda place, most: self._pruned(pruning.chain_runs_to_prune(store, place, before, most, now())),
+        )
+        await in_slices(
+            pruning.FIRST_FIRING,
+            lambda place, most: self._pruned(pruning.firings_to_prune(store, place, before, most)),
+        )
+        await in_slices(
+            FIRST_LOOSE,
+            lambda place, most: self._pruned(pruning.loose_to_prune(store, place, before, most, now())),
+        )
         if event is not None:
             await self.store.run([prunings.pruning_ended(event, self.clock.now())], "prune")
         if sessions or event is not None:
@@ -295,27 +311,26 @@ class Pruner(Part):
             await self._give_pages_back()
         return sessions
 
-    async def _prune_sessions(self, place: Place, before: float, event: int | None, most: int) -> Slice:
-        async def some() -> Slice:
-            # The settings also require that it was recorded long ago: history that was just imported counts as new.
-            recorded_before = before if event is None else None
-            due = await pruning.sessions_to_prune(
-                store=self.store,
-                place=place,
-                before=before,
-                recorded_before=recorded_before,
-                most=most,
-                now=self.clock.now(),
-            )
-            if due.keys:
-                # Just before the records: a daemon that is killed in between leaves records without files,
-                # which are pruned next time, and no files that nobody knows.
-                await self._remove_parts(due.keys)
-                count = [] if event is None else [prunings.sessions_counted(event, len(due.keys))]
-                await self.store.run([*due.statements, *count], "prune")
-            return due
-
-        return await self.queue.beside(some)
+    async def _prune_sessions(
+        self, place: Place, before: float, event: int | None, most: int
+    ) -> Slice[Place]:
+        # The settings also require that it was recorded long ago: history that was just imported counts as new.
+        recorded_before = before if event is None else None
+        due = await pruning.sessions_to_prune(
+            store=self.store,
+            place=place,
+            before=before,
+            recorded_before=recorded_before,
+            most=most,
+            now=self.clock.now(),
+        )
+        if due.keys:
+            # Just before the records: a daemon that is killed in between leaves records without files,
+            # which are pruned next time, and no files that nobody knows.
+            await self._remove_parts(due.keys)
+            count = [] if event is None else [prunings.sessions_counted(event, len(due.keys))]
+            await self.store.run([*due.statements, *count], "prune")
+        return due
 
     async def _remove_parts(self, keys: Sequence[str]) -> None:
         """Remove the replays and summaries of these sessions from our own state. The receipts stay."""
@@ -327,39 +342,12 @@ class Pruner(Part):
             if left is not None:
                 self.log.warning("prune.parts_left", directory=directory, why=left.why)
 
-    async def _prune_chains(self, before: float, slices: Slices) -> None:
-        """Prune chain runs that have no session left, then the firings that began no run."""
-        run: str | None = pruning.FIRST_CHAIN_RUN
-        while run is not None:
-            await slices.begin()
-            run = await self.queue.beside(partial(self._prune_chain_runs, run, before, slices.size))
-            await slices.end()
-        firing: int | None = pruning.FIRST_FIRING
-        while firing is not None:
-            await slices.begin()
-            firing = await self.queue.beside(partial(self._prune_firings, firing, before, slices.size))
-            await slices.end()
-
-    async def _prune_chain_runs(self, place: str, before: float, most: int) -> str | None:
-        due = await pruning.chain_runs_to_prune(self.store, place, before, most, self.clock.now())
-        if due.statements:
-            await self.store.run(due.statements, "prune")
-        return due.place
-
-    async def _prune_firings(self, place: int, before: float, most: int) -> int | None:
-        due = await pruning.firings_to_prune(self.store, place, before, most)
-        if due.statements:
-            await self.store.run(due.statements, "prune")
-        return due.place
-
-    async def _prune_loose(self, place: LoosePlace, before: float, most: int) -> LoosePlace | None:
-        async def some() -> LoosePlace | None:
-            due = await pruning.loose_to_prune(self.store, place, before, most, self.clock.now())
-            if due.statements:
-                await self.store.run(due.statements, "prune")
-            return due.place
-
-        return await self.queue.beside(some)
+    async def _pruned(self, due: Awaitable[Slice[P]]) -> P | None:
+        """Prune this slice; returns the walk's position after it."""
+        part = await due
+        if part.statements:
+            await self.store.run(part.statements, "prune")
+        return part.place
 
     async def _give_pages_back(self) -> None:
         """Shrink the store's file by its free pages."""

@@ -86,6 +86,7 @@ class RunningOutcomes(Part):
         digests = await in_thread(
             lambda: {target: self.files.outcomes_digest(path) for target, path in paths.items()}
         )
+        # Looked up again: the session may have ended while the thread compared.
         for target in due:
             if (known := self._known.get(target)) is not None:
                 known.due, known.compared = math.inf, now
@@ -104,6 +105,7 @@ class RunningOutcomes(Part):
 
     async def _tell_of(self, changed: Mapping[Target, str], now: float) -> None:
         keys = {native.session_key(*target): target for target in changed}
+        # Once more a second later: a file that arrives in a directory that is new, too, may go unnoticed.
         for target in changed:
             self._known[target].due = now + APART
         try:

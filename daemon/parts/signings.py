@@ -81,6 +81,7 @@ class Signings(Part):
             self._seen = owed_now[-1].id if owed_now else 0
             settled: list[Row] = []
             for owed in owed_now:
+                # Its receipt may still be recorded: to say now that there is none would be final.
                 if owed.is_coming:
                     self._waits = True
                     continue
@@ -147,6 +148,8 @@ class Signings(Part):
             return part.why
         if isinstance(part, Unreadable):
             return part
+        # Put in place before it is recorded. A successor of a daemon that was killed in between signs it again, and the
+        # same key makes the same signature.
         point("sign.rename.before")
         refused = self.files.replace_parts(owed.directory, [part])
         point("sign.rename.after")

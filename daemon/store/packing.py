@@ -6,7 +6,7 @@ others."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from runward.daemon.store.packed_document import CHOSEN, COLUMNS, Document, insert, pack, select, unpack
 from runward.daemon.store.store import Store
@@ -123,24 +123,32 @@ class PackPlace(NamedTuple):
 FIRST_TO_PACK: Final = PackPlace(float("-inf"), 0)
 
 
-class PackSlice(NamedTuple):
-    """What is packed in one transaction, and the walk's position after it; `place` is None after the last one."""
+P = TypeVar("P")
+
+
+class Slice(NamedTuple, Generic[P]):
+    """What one transaction does of a walk over old rows, and the walk's position after it; None after the last one.
+
+    `keys` are the sessions that it is about, if it is about sessions.
+    """
 
     statements: Sequence[Statement]
-    sessions: int
-    place: PackPlace | None
+    place: P | None
+    keys: Sequence[str] = ()
 
 
-async def sessions_to_pack(store: Store, place: PackPlace, before: float, most: int, now: float) -> PackSlice:
+async def sessions_to_pack(
+    store: Store, place: PackPlace, before: float, most: int, now: float
+) -> Slice[PackPlace]:
     """The next slice of the walk over unpacked sessions that ended before a moment (both Unix seconds)."""
     candidates = await store.read(_CANDIDATES, (before, now - ASKED_LATELY, *place, most))
     if not candidates:
-        return PackSlice((), 0, None)
+        return Slice((), None)
     last = PackPlace(as_float(candidates[-1][1]), as_int(candidates[-1][2]))
     packable = {str(row[0]): (str(row[3]), row[4]) for row in candidates if row[5]}
     documents = await _documents(store, packable) if packable else {}
     if not documents:
-        return PackSlice((), 0, last)
+        return Slice((), last)
     events = {as_int(row[0]): str(row[10]) for each in documents.values() for row in each.rows["events"]}
     rows: list[Row] = [(key,) for key in documents]
     numbers: list[Row] = [(seq,) for seq in sorted(events)]
@@ -152,7 +160,7 @@ async def sessions_to_pack(store: Store, place: PackPlace, before: float, most: 
         *(Statement(sql, numbers) for sql in _OF_EVENTS),
         *await absent(store, events),
     ]
-    return PackSlice(statements, len(documents), last)
+    return Slice(statements, last, list(documents))
 
 
 async def _documents(store: Store, sessions: Mapping[str, tuple[str, object]]) -> dict[str, Document]:

@@ -5,10 +5,10 @@ of events stays verifiable, because the number and hash of the last event of eac
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from runward.daemon.store.packing import absent, packed_sessions
+from runward.daemon.store.packing import Slice, absent, packed_sessions
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables.prunings import ASKED, ASKED_LATELY, NOTHING_OWED
@@ -110,32 +110,17 @@ FIRST: Final = Place(float("-inf"), 0)
 FIRST_LOOSE: Final = LoosePlace("", 0)
 
 
-class Slice(NamedTuple):
-    """What is deleted in one transaction, and the walk's position after it; `place` is None after the last one."""
-
-    statements: Sequence[Statement]
-    keys: Sequence[str]
-    place: Place | None
-
-
-class LooseSlice(NamedTuple):
-    """The same for requests that belong to no session."""
-
-    statements: Sequence[Statement]
-    place: LoosePlace | None
-
-
 async def sessions_to_prune(
     store: Store, place: Place, before: float, recorded_before: float | None, most: int, now: float
-) -> Slice:
+) -> Slice[Place]:
     """The next slice of the walk over sessions that ended and were recorded before these times (Unix seconds)."""
     candidates = await store.read(_CANDIDATES, (before, now - ASKED_LATELY, recorded_before, *place, most))
     if not candidates:
-        return Slice((), (), None)
+        return Slice((), None)
     last = Place(as_float(candidates[-1][1]), as_int(candidates[-1][2]))
     keys = [str(key) for key, _, _, goes in candidates if goes]
     if not keys:
-        return Slice((), (), last)
+        return Slice((), last)
     events = await store.read(_EVENTS, (listed(keys),))
     ends: dict[str, tuple[int, str]] = {}
     for seq, digest, session, key in sorted(events, key=lambda row: as_int(row[0])):
@@ -152,14 +137,16 @@ async def sessions_to_prune(
     statements += [Statement(sql, rows) for sql in _OF_SESSIONS]
     statements.append(Statement(_SESSION, rows, exact=True))
     statements += await _without(store, {as_int(seq): str(digest) for seq, digest, _, _ in events})
-    return Slice(statements, keys, last)
+    return Slice(statements, last, keys)
 
 
-async def loose_to_prune(store: Store, place: LoosePlace, before: float, most: int, now: float) -> LooseSlice:
+async def loose_to_prune(
+    store: Store, place: LoosePlace, before: float, most: int, now: float
+) -> Slice[LoosePlace]:
     """The next slice of the walk over requests that were recorded before a moment and belong to no session."""
     rows = await store.read(_LOOSE, (*place, min(before, now - ASKED_LATELY), most))
     if not rows:
-        return LooseSlice((), None)
+        return Slice((), None)
     going = [row for row in rows if row[5]]
     statements = []
     if going:
@@ -170,7 +157,7 @@ async def loose_to_prune(store: Store, place: LoosePlace, before: float, most: i
             Statement(_HOOK, unknown),
             *await _without(store, {as_int(row[1]): str(row[2]) for row in going}),
         ]
-    return LooseSlice(statements, LoosePlace(str(rows[-1][0]), as_int(rows[-1][1])))
+    return Slice(statements, LoosePlace(str(rows[-1][0]), as_int(rows[-1][1])))
 
 
 def _subject(lane: str, kind: str, payload: str) -> str:
@@ -229,42 +216,28 @@ FIRST_CHAIN_RUN: Final = ""
 FIRST_FIRING: Final = 0
 
 
-class ChainSlice(NamedTuple):
-    """What is deleted in one transaction, and the chain run that the walk reached; None after the last one."""
-
-    statements: Sequence[Statement]
-    place: str | None
-
-
-class FiringSlice(NamedTuple):
-    """The same for firings that began no chain run."""
-
-    statements: Sequence[Statement]
-    place: int | None
-
-
-async def chain_runs_to_prune(store: Store, place: str, before: float, most: int, now: float) -> ChainSlice:
+async def chain_runs_to_prune(store: Store, place: str, before: float, most: int, now: float) -> Slice[str]:
     """The next slice of the walk over chain runs that ended before a moment (Unix seconds)."""
     runs = await store.read(_OLD_CHAIN_RUNS, (place, min(before, now - ASKED_LATELY), most))
     if not runs:
-        return ChainSlice((), None)
+        return Slice((), None)
     going = [str(run) for run, goes in runs if goes]
     last = str(runs[-1][0])
     if not going:
-        return ChainSlice((), last)
+        return Slice((), last)
     # If a step's run was never seen, there is no session to wait for.
     unseen: list[Row] = [(key,) for (key,) in await store.read(_SESSIONS, (listed(going),))]
     rows: list[Row] = [(run,) for run in going]
     statements = [Statement(sql, unseen) for sql in tables.GO_WITH_SESSION] if unseen else []
     statements += [Statement(sql, rows) for sql in tables.GO_WITH_CHAIN_RUN]
     statements.append(Statement(_RUN, rows, exact=True))
-    return ChainSlice(statements, last)
+    return Slice(statements, last)
 
 
-async def firings_to_prune(store: Store, place: int, before: float, most: int) -> FiringSlice:
+async def firings_to_prune(store: Store, place: int, before: float, most: int) -> Slice[int]:
     """The next slice of the walk over skips and misses from before a moment (Unix seconds)."""
     firings = await store.read(_SKIPPED, (place, before, most))
     if not firings:
-        return FiringSlice((), None)
+        return Slice((), None)
     rows: list[Row] = [(row[0],) for row in firings]
-    return FiringSlice([Statement(_FIRING, rows, exact=True)], as_int(firings[-1][0]))
+    return Slice([Statement(_FIRING, rows, exact=True)], as_int(firings[-1][0]))

@@ -47,7 +47,7 @@ def pack(place: Place) -> int:
         await store.run(found.statements, "pack")
         await store.run([Statement("update daemon set epoch = epoch - 1, stopped_cleanly = 1", [()])], "test")
         await store.close()
-        return found.sessions
+        return len(found.keys)
 
     return asyncio.run(all_of_it())
 
