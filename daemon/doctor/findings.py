@@ -130,11 +130,9 @@ def end_of(
     environment: Mapping[str, str],
     patience: Patience,
     within: float,
-    cwd: Path | None = None,
 ) -> Ended:
     """Run a program to its end, for at most `within` seconds. Raises `OSError`, and `OutOfTime` once it is killed."""
-    process = start(arguments, environment, cwd)
-    return finish(process, patience, within)
+    return finish(start(arguments, environment), patience, within)
 
 
 def start(

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from runward.config.root import NATIVE, Root
 from runward.daemon.disk.file_systems import IN_MEMORY, Mount, limit_of, mount_of, mounts, space_of
 from runward.daemon.doctor.findings import Ended, Finding, Installation, Patience, end_of
 from runward.daemon.host.report import read_report
@@ -38,7 +39,7 @@ def examine_file_systems(installation: Installation, patience: Patience) -> Iter
         yield room
     for root in settings.roots:
         patience.left()
-        yield _of_root(root.name, root.path, root.layout, mount_of(root.path, known), settings.scan.period)
+        yield _of_root(root, mount_of(root.path, known), settings.scan.period)
 
 
 def _of_state(path: str, mount: Mount | None) -> Finding:
@@ -74,11 +75,11 @@ def _room(state: Path, low_disk: int) -> Finding | None:
     return Finding("ok", message)
 
 
-def _of_root(name: str, path: str, layout: str, mount: Mount | None, period: float) -> Finding:
+def _of_root(root: Root, mount: Mount | None, period: float) -> Finding:
     if mount is None:
-        return Finding("warning", f"can't tell which file system root {name} is on", "mount /proc")
-    message = f"root {name} is on {mount.kind} ({mount.place})"
-    if mount.is_read_only and layout == "native":
+        return Finding("warning", f"can't tell which file system root {root.name} is on", "mount /proc")
+    message = f"root {root.name} is on {mount.kind} ({mount.place})"
+    if mount.is_read_only and root.layout == NATIVE:
         return Finding(
             "warning",
             f"{message}, which is mounted read-only: runs there get no journals",

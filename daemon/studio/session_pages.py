@@ -86,15 +86,10 @@ class ReadSession(NamedTuple):
 
 def session_page(request: Request, session_read: ReadSession) -> Response:
     """Everything about a session."""
-    session, receipt, why, timeline = (
-        session_read.session,
-        session_read.receipt,
-        session_read.why,
-        session_read.timeline,
-    )
+    session, receipt, why, timeline, not_there, is_unseen = session_read
     reason = session["reason"]
     assert isinstance(reason, dict), "our own JSON"
-    expected = expected_artifacts(session["contract"], session["verification"], session_read.not_delivered)
+    expected = expected_artifacts(session["contract"], session["verification"], not_there)
     decided = _last_verdict(why)
     return page(
         request,
@@ -110,7 +105,7 @@ def session_page(request: Request, session_read: ReadSession) -> Response:
         later=None if timeline.next is None else address(request, after=timeline.next),
         is_later="after" in request.query_params,
         facts=_facts(session, receipt),
-        is_unseen=session_read.is_unseen,
+        is_unseen=is_unseen,
         exited_with_0=session["status"] == "failed" and decided.get("exit_code") == 0,
         cards=[card(each, session) for each in objects(session["artifacts"])],
         invalid=invalid_outcomes(decided),

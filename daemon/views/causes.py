@@ -279,21 +279,11 @@ def _entries(
 ) -> Iterator[Entry]:
     for event in events:
         yield _event(event)
-        for decision in decisions:
-            if decision.event == event.seq:
-                yield _decision(event, decision)
-        for order in orders:
-            if order.event == event.seq:
-                yield _order(event, order)
-        for change in history:
-            if _brought_about(key, change) == event.key:
-                yield _status(event, change)
-        for line in lines:
-            if line.event == event.seq:
-                yield _line(event, line)
-        for job in jobs:
-            if job.event == event.seq and job.state != "done":
-                yield _job(event, job)
+        yield from (_decision(event, each) for each in decisions if each.event == event.seq)
+        yield from (_order(event, each) for each in orders if each.event == event.seq)
+        yield from (_status(event, each) for each in history if _brought_about(key, each) == event.key)
+        yield from (_line(event, each) for each in lines if each.event == event.seq)
+        yield from (_job(event, each) for each in jobs if each.event == event.seq and each.state != "done")
 
 
 def _brought_about(key: str, change: StatusChange) -> str:

@@ -90,12 +90,10 @@ class ReadReplay(NamedTuple):
     costs: dict[str, JsonValue]
 
 
-def replay_of(
-    connection: sqlite3.Connection, settings: Settings, row: SessionRow, attempt: int | None = None
-) -> ReadReplay:
-    """What the replay of an attempt, by default the last one, says about its calls."""
-    number = row.attempt if attempt is None else attempt
-    bundle = session_bundle(connection, settings, row, number)
+def replay_of(connection: sqlite3.Connection, settings: Settings, row: SessionRow) -> ReadReplay:
+    """What the replay of the last attempt says about its calls."""
+    number = row.attempt
+    bundle = session_bundle(connection, settings, row)
     if bundle is not None and bundle.state == "written":
         try:
             replay_told = told_replay(_lines(bundle.directory, part_name(REPLAY, number)))

@@ -64,14 +64,17 @@ def obstacles_of_session(
 
 def not_taken_up(is_up: bool) -> Obstacle:
     """Why a request is still in the inbox."""
-    why = "the daemon has not processed it yet" if is_up else "no daemon is running"
-    return Obstacle("it has not begun", why, None if is_up else _START)
+    return _not_processed("it has not begun", is_up)
 
 
 def not_judged_yet(is_up: bool) -> Obstacle:
     """Why a run has no verdict yet."""
+    return _not_processed("it is not judged yet", is_up)
+
+
+def _not_processed(what: str, is_up: bool) -> Obstacle:
     why = "the daemon has not processed it yet" if is_up else "no daemon is running"
-    return Obstacle("it is not judged yet", why, None if is_up else _START)
+    return Obstacle(what, why, None if is_up else _START)
 
 
 def obstacles_of_start(start: StartRow, is_up: bool) -> list[Obstacle]:

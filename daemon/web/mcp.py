@@ -21,6 +21,7 @@ from runward.daemon.disk.credentials import principal_of_token
 from runward.daemon.log import Log
 from runward.daemon.web.child_server import ChildServer, NoServer
 from runward.daemon.web.server import BodyReader, BodyTooLong, Refusals, is_own_host, is_own_origin
+from runward.daemon.web.sockets import listen_at
 
 _PIECE: Final = 64 << 10
 
@@ -90,7 +91,6 @@ PRINCIPAL: Final = "x-runward-principal"
 
 _MODULE: Final = "runward.daemon.cli.mcp.over_http"
 _SOCKET: Final = "mcp.sock"
-_BACKLOG: Final = 64
 
 SWITCHED_OFF: Final = "tools are not served here: http.mcp of the settings is false"
 
@@ -172,16 +172,8 @@ class McpProcess:
     def _listen(self) -> socket.socket:
         """A socket for the server alone: once it has ended, nobody listens on it."""
         self._path().unlink(missing_ok=True)
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            os.fchmod(made.fileno(), 0o600)
-            with _short(self._state) as directory:
-                made.bind(f"{directory}/{_SOCKET}")
-            made.listen(_BACKLOG)
-        except OSError:
-            made.close()
-            raise
-        return made
+        with _short(self._state) as directory:
+            return listen_at(f"{directory}/{_SOCKET}")
 
     async def _reach(self) -> Forwarding:
         with _short(self._state) as directory:

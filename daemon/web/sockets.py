@@ -88,14 +88,19 @@ def _tcp(address: TcpAddress) -> socket.socket:
 
 
 def _in_file_system(address: SocketPath) -> socket.socket:
-    """A socket that only this user may connect to. One that a killed daemon left behind is replaced."""
+    """A socket in the file system. One that a killed daemon left behind is replaced."""
     _make_way(address.path)
+    return listen_at(address.path)
+
+
+def listen_at(path: str) -> socket.socket:
+    """A socket at this path, where nothing may be, to which only this user may connect. Raises `OSError`."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         os.fchmod(
             made.fileno(), 0o600
         )  # before it has a name: there is no moment at which others may connect
-        made.bind(address.path)
+        made.bind(path)
         made.listen(BACKLOG)
     except OSError:
         made.close()

@@ -50,6 +50,6 @@ def further_needs(letter: str, documents: Documents) -> Iterable[str]:
     return () if named is None else (named,)
 
 
-def new_report(letter: str, allow_missing: bool = False) -> Report:
+def new_report(letter: str, allow_missing: bool) -> Report:
     """An empty report on a contract, for its check to fill."""
     return Report(letter, CONTRACTS[letter].path, allow_missing)

@@ -100,7 +100,7 @@ def check_file_request(documents: Documents, report: Report) -> Request | None:
         return None
     fields.text("goal")
     fields.text("reason")
-    paths: list[str | None] = [_need(need, report) for need in fields.tables("needs")]
+    paths: list[str | None] = [_need(need) for need in fields.tables("needs")]
     budget = fields.table("budget")
     files = size = None
     if budget is not None:
@@ -114,7 +114,7 @@ def check_file_request(documents: Documents, report: Report) -> Request | None:
     return Request(tuple(known) if is_whole else None, files, size)
 
 
-def _need(need: Fields, report: Report) -> str | None:
+def _need(need: Fields) -> str | None:
     path, mode = need.text("path"), need.text("mode")
     if mode is not None and mode not in _MODES:
         need.report("mode", f"is {quoted(mode)}; write 'full' or 'snippets'", "mode")
