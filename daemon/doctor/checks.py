@@ -29,6 +29,9 @@ PROOF: Final = "proof.txt"
 _SETTINGS: Final = 'state_dir = "state"\nplaybooks = ["playbooks"]\nagents = []\n'
 _PLAYBOOK: Final = f"name: {PLAYBOOK}\nartifacts:\n  expected:\n    - {{id: proof, path: {PROOF}}}\n"
 _NOT_HANDED_ON: Final = ("RUNWARD_", "NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_", "TRACEPARENT")
+"""What the names of variables begin with that a command there must not have. With `NOTIFY_SOCKET`, its daemon would tell
+systemd that the real one is ready, or stops."""
+
 _PR_SET_PDEATHSIG: Final = 1
 _ENTRY: Final = (
     f"import ctypes\nctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, 9)\n"
@@ -190,6 +193,7 @@ def _walk(place: PrivatePlace) -> float:
     _judged(place, daemon, DELIVERS)
     after_s = time.monotonic() - ended
     _judged(place, daemon, LACKS)
+    # The one end that no program can prepare for. What is lost here would also be lost in a power failure.
     daemon.send_signal(signal.SIGKILL)
     place.finish(daemon)
     _launch(place, MEANWHILE, 0, _DELIVER)
@@ -207,6 +211,7 @@ def _walk(place: PrivatePlace) -> float:
 
 def _daemon(place: PrivatePlace) -> subprocess.Popen[str]:
     """A daemon that is ready."""
+    # The report of a killed predecessor is still there, and would say that this one is ready.
     (place.state / NAME).unlink(missing_ok=True)
     daemon = place.start("daemon", "--quiet")
     while not (place.state / NAME).exists():  # it reports once it is ready
@@ -272,6 +277,7 @@ def _verified(place: PrivatePlace) -> None:
             ended = place.finish(process)
             if ended.code != 0:
                 raise _Failed(f"the {what} of the run {name} is not valid: {_said(ended)}")
+    # A check that finds nothing wrong proves little: it must find this.
     _change(place, DELIVERS)
     if place.call("receipt", "verify", DELIVERS).code != 1:
         raise _Failed(f"the replay of the run {DELIVERS} was changed, but its receipt is still valid")

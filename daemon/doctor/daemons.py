@@ -89,6 +89,7 @@ def examine_unit(installation: Installation, patience: Patience) -> Iterator[Fin
         yield from _of_unit(unit, installation) if unit in ours else [_of_other(unit, installation, ours)]
     if any(unit.is_users for unit in ours):
         yield _lingering(user)
+    # They fight for one lock: systemd restarts the loser for ever, and which one wins changes with each boot.
     if sum(unit.properties.get("ActiveState") == "active" for unit in ours) > 1:
         names = ", ".join(f"`{unit.systemctl('disable --now')}`" for unit in ours)
         yield Finding(
@@ -212,6 +213,7 @@ def examine_daemon(installation: Installation, patience: Patience) -> Iterator[F
     """Who has the lock, who has the store open, and when the daemon last gave a sign of life."""
     state = installation.state
     pid = holder(state)
+    # The lock keeps out other daemons, but no other program that opens the store.
     for other in _others(state, pid, patience):
         yield _second(other, pid)
     if pid is None:

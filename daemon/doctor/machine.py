@@ -112,6 +112,8 @@ def examine_lock(installation: Installation, patience: Patience) -> Iterator[Fin
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Another process, as a second daemon would be: some file systems give a lock to everybody who asks. Two daemons
+            # over one store would both judge each run.
             held = _ask(path, installation, patience)
         finally:
             os.close(descriptor)
@@ -165,6 +167,7 @@ def examine_durability(installation: Installation, patience: Patience) -> Iterat
 
 
 def _write(scratch: Path, number: int) -> None:
+    # The daemon's own order. Without the second sync, a power failure may take the name of a file that is on the disk.
     descriptor = os.open(scratch / "new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, _PAGE + b"%d" % number)
@@ -206,6 +209,7 @@ def examine_clocks(installation: Installation, patience: Patience) -> Iterator[F
 def _wall_clock(patience: Patience) -> Iterator[Finding]:
     began = _offset()
     patience.pause(_WATCHED_S)
+    # A clock that is set while runs go on gives them ends before their starts; slewing, which is fine, stays far below.
     drift = abs(_offset() - began)
     now = time.time()
     made = os.stat(__file__).st_mtime
@@ -250,6 +254,7 @@ def _boot() -> Finding:
 
 
 def _files_clock(installation: Installation) -> Iterator[Finding]:
+    # A file server stamps files by its own clock. `stale_after` and the order of events compare those times with ours.
     with installation.scratch() as scratch:
         before = time.time()
         (scratch / "file").touch()
@@ -296,6 +301,8 @@ def examine_database(installation: Installation, patience: Patience) -> Iterator
         wanted = ".".join(map(str, OLDEST))
         yield Finding("failed", f"SQLite is {version}", f"use a Python with SQLite {wanted} or newer")
         return
+    # Without the log that is written ahead, each command that reads would keep the daemon from writing. It needs memory
+    # that processes share, which network file systems don't have.
     with installation.scratch() as scratch:
         try:
             works = can_write_ahead(scratch / "store.db")
@@ -349,6 +356,7 @@ def examine_notifications(installation: Installation, patience: Patience) -> Ite
 
 
 def _comes(installation: Installation) -> Finding:
+    # Tried, because some file systems accept a watch and never report anything. Then only scans find runs.
     with installation.scratch() as scratch:
         try:
             watcher = Directories([str(scratch)])
@@ -423,6 +431,7 @@ def _instances(installation: Installation, patience: Patience) -> Finding:
     except (OSError, ValueError):
         return Finding("skipped", "the limit of inotify instances per user is unknown")
     message = f"this user has {used} of {limit} inotify instances"
+    # Editors and file managers take from the same few. The running daemon's are among those in use.
     needed = 0 if holder(installation.state) is not None else INSTANCES_NEEDED
     if used + needed > limit:
         fix = f"stop programs that watch files, or set sysctl fs.inotify.max_user_instances={2 * limit}"

@@ -172,6 +172,7 @@ def _can_be_had(addresses: Sequence[str]) -> Finding:
 def _answers(listener: HttpReport, seconds: float) -> Finding:
     where = listener.address or listener.socket
     try:
+        # Any status will do: what is asked is whether a process answers behind the open socket.
         status = _status(listener, seconds)
     except (OSError, http.client.HTTPException) as error:
         return Finding("failed", f"the daemon does not answer on {where}: {error}", "see `runward log`")
@@ -274,6 +275,7 @@ def examine_hooks(installation: Installation, patience: Patience) -> Iterator[Fi
         return
     patience.left()
     program = installed(environment)
+    # One event that is unknown to it, and Claude Code ignores the whole file: the person's permissions are gone with it.
     unknown = [event for event in events if event not in events_of(program)]
     who = "Claude Code (not found; its version is unknown)" if program is None else program.name
     if not unknown:

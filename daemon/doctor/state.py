@@ -87,6 +87,7 @@ def _of_state(state: Path, status: os.stat_result) -> Iterator[Finding]:
         yield Finding("warning", message, f"`{run_as(owner, str(state), 'doctor')}`")
     if not os.access(state, os.R_OK | os.W_OK | os.X_OK):
         yield Finding("failed", f"{state} can't be read and written", f"chmod 700 {state}")
+    # Prompts, outputs and the keys of links lie in there.
     open_to_others = [path for path in (state, *(state / name for name in PRIVATE)) if _mode(path) & _OTHERS]
     if open_to_others:
         names = " ".join(map(str, open_to_others))
@@ -176,6 +177,7 @@ def _pages(store: Soundness, state: Path) -> Finding:
 
 
 def _checked(installation: Installation, patience: Patience) -> Finding:
+    # The quick form, which leaves out the indexes: the whole one takes minutes for a large store.
     complaints = quick_check(installation.state, max(patience.left() - _MARGIN_S, _MARGIN_S))
     if complaints is None:
         return Finding("skipped", "the store is too large to check in this time; no damage was found so far")
@@ -351,6 +353,7 @@ def _some(
     """The next sessions after `last`; returns the last one of them, None if there is none."""
     keys = keys_after(connection, last, AT_ONCE)
     packed = packed_among(connection, keys)
+    # A few sessions for each transaction: a long one would keep the daemon's log from being moved into the store.
     for row in session_rows(connection, keys):
         rebuilt.sessions += 1
         live = state_of(connection, row.key, packed.get(row.key))

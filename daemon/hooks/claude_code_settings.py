@@ -262,6 +262,7 @@ def install(text: str | None, name: str, command: str, events: Sequence[str] = E
     if text is None:
         return Edited(_pretty({"hooks": {event: [_group(command)] for event in events}}, "  ") + "\n")
     before, style = text, _style(text, name)
+    # One edit at a time, each in the text as it is then: an edit moves all places behind it.
     while (following := _towards(text, name, command, events, style)) is not None:
         text = following
     # Tried before the file is written: what is installed must be removable without a trace.

@@ -45,6 +45,7 @@ def install(text: str | None, name: str, words: Sequence[str]) -> Edited:
     after = _with(text, name, notify, words)
     parsed, _ = _read(after, name)
     new = notify is None or not notify.own
+    # Read again as Codex reads it: whatever the edit did to the text, no other key may have changed.
     if _others(parsed) != _others(before) or (new and uninstall(after, name).text != text):
         raise Refused(
             Problem(name, None, None, "can't be edited in a way that can be undone", "do it by hand")
@@ -76,6 +77,7 @@ def _with(text: str, name: str, notify: _Notify | None, words: Sequence[str]) ->
         if notify.words[: notify.own] == wanted:
             return text
         return text[: notify.spans[0][0]] + _list(wanted) + text[notify.spans[notify.own - 1][1] :]
+    # With ours in front as well, it would be called twice for each event.
     if any(is_ours(notify.words[number:], AGENT) for number in range(len(notify.words))):
         message = "another program already calls Runward's hook"
         raise refused(name, text, notify.start, message, "take it out there, or leave it as it is")

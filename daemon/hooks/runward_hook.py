@@ -39,9 +39,11 @@ def main(words: list[str]) -> None:
         pass
     try:
         if len(program) > 1:
+            # In our place, not below us: Codex sees the exit and the output of the program that it would have called.
             os.execvp(program[0], program)  # noqa: S606  # the payload is its last word already
     except BaseException:  # noqa: BLE001, S110  # as above: a program that can't be called is not the agent's error
         pass
+    # Not `sys.exit`: what the interpreter does at its end could fail, too, and change the status.
     os._exit(0)
 
 
@@ -137,6 +139,7 @@ def put(state: str, content: bytes) -> None:
         )
         while content:
             content = content[os.write(file, content) :]
+        # Content, name, directory: the daemon finds whole files only, and what was put stays put through a power failure.
         os.fsync(file)
         os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         os.fsync(directory)

@@ -75,7 +75,7 @@ class SettingsFile:
     def replace(self, text: str | None) -> None:
         """Replace what was read with `text`, or remove the file. Raises `Refused` and `OSError`."""
         if text is None:
-            self._unchanged()
+            self._unchanged()  # somebody's new settings must not go with ours
             os.unlink(self.path)
             sync_directory(os.path.dirname(self.path))
             _remove_if_empty(os.path.dirname(self.path))
@@ -120,6 +120,8 @@ class SettingsFile:
 
 def read_settings_file(path: str) -> SettingsFile:
     """The file at `path`, or at the end of its links. Raises `Refused`, and `OSError` if it can't be read."""
+    # The file at the end of the links is the one that is replaced. A rename over a link would take the link away, and
+    # the settings out of the repository that people keep such files in.
     path = os.path.realpath(path)
     try:
         # Without waiting: a FIFO may have no writer. O_NONBLOCK changes nothing for a regular file.

@@ -38,6 +38,7 @@ def plan(path: str, text: str | None) -> Change:
         return Change(path, "absent" if text is None else "written")
     if text is not None and there == sealed(text):
         return Change(path, "unchanged")
+    # Whatever a person wrote there is never overwritten or removed: it moves aside, under a name that systemd ignores.
     kept = None if is_untouched(there) else _free(f"{path}{KEPT}")
     return Change(path, "removed" if text is None else "updated", kept)
 
@@ -232,6 +233,7 @@ def install(files: dict[str, str], is_user: bool, is_dry: bool) -> Done:
 
 
 def _start(done: Done, users: Sequence[str]) -> None:
+    # The user first: a unit whose User= doesn't exist fails to start.
     calls: list[tuple[str, ...]] = [("systemd-sysusers", path) for path in users]
     calls += [
         done.systemctl.words(*each) for each in (("daemon-reload",), ("enable", UNIT), ("restart", UNIT))
@@ -253,6 +255,7 @@ def uninstall(is_user: bool, is_dry: bool) -> Done:
     if any(os.path.lexists(path) for path in files):
         done.silence = done.systemctl.silence()
         if done.silence is None:
+            # As long as the files are there: without them, systemd can't disable the units.
             _stop(done, directory)
     _change_files(done, files)
     if done.silence is None and any(change.deed == "removed" for change in done.changes):

@@ -99,6 +99,7 @@ def unseen(program: str, also: Sequence[str] = ()) -> str | None:
     """What of the program (or of the files `also`) is where no system unit can see it; None: nothing."""
     parts = [program, sys.executable, sys.prefix, runward.daemon.__file__, *also]
     homes = _homes(program)
+    # The system units start without the homes (ProtectHome=). A program in one would fail there with "no such file".
     for part in parts:
         for path in (os.path.abspath(part), os.path.realpath(part)):
             if any(f"{path}/".startswith(f"{home}/") for home in homes):

@@ -53,6 +53,7 @@ def session_bundle(
             )
         problem = "; ".join(each for each in (recorded.problem, recorded.place_problem) if each) or None
         return SessionBundle("written", number, directory, recorded, problem)
+    # Nothing is recorded: whether that is still to come depends on the job.
     job = job_state(connection, row.key, number)
     is_begun, _ = growing(connection, row.key, number)
     has_none = bundle_rules(settings, row.layout, row.path) is None and not is_begun

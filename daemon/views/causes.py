@@ -292,6 +292,7 @@ def _brought_about(key: str, change: StatusChange) -> str:
 
 
 def _event(event: EventRow) -> Entry:
+    # Others pay to read what is in the exchange: `why` must not show it for nothing.
     payload = _without_content(event.type, json.loads(event.payload))
     late = event.recorded_at - event.at
     noted = f"recorded {duration(late)} later, at {local(event.recorded_at)}" if late > _LATE else None

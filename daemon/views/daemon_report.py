@@ -25,6 +25,7 @@ def report_of(state: str, pid: int | None) -> Mapping[str, JsonValue]:
             value = json.loads(file.read(_MAXIMUM_REPORT))
     except (OSError, ValueError):
         return {}  # it has written none yet
+    # The lock says who runs. A killed daemon leaves its report behind, and it would describe the wrong one.
     return value if isinstance(value, dict) and value.get("pid") == pid else {}
 
 

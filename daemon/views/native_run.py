@@ -180,6 +180,7 @@ def _standing(
 ) -> tuple[Standing, tuple[Complaint, ...]]:
     """The state of the run, and what is wrong with its documents."""
     key = native.session_key("", os.path.basename(path))
+    # Through the daemon's own eyes, as at its first look: so a command and the daemon never disagree about a run.
     watched, events = see(
         watched=NEVER_SEEN,
         key=key,

@@ -103,6 +103,7 @@ def _entry(
 
 def not_delivered(connection: sqlite3.Connection, key: str) -> dict[str, str]:
     """Why each artifact that the last verification missed didn't count, by path, as the daemon saw it."""
+    # The last verdict: a session that was resumed has one for each attempt.
     for decision in reversed(decisions_about(connection, key)):
         known: JsonValue = json.loads(decision.known) if decision.known else None
         reasons = known.get("not_delivered") if isinstance(known, dict) else None

@@ -200,6 +200,7 @@ class RecordedFile(NamedTuple):
         os.close(open_recorded(self.place, self.path))
 
         def pieces() -> Iterator[bytes]:
+            # Held open for all pieces: a run could otherwise put a link in place of the directory between two of them.
             with opened_directory(self.place) as within:
                 yield from _output(within, self.path).added()
 

@@ -77,6 +77,7 @@ def status_in(connection: sqlite3.Connection, settings: Settings, now: float) ->
     """The current status, with what the store says."""
     pid = holder(Path(settings.state_dir))
     report = report_of(settings.state_dir, pid)
+    # Those of the daemon count: the caller may have other variables, or a file that changed since.
     settings = settings_in_report(report) or settings
     chains = _all_chains(settings)
     statuses = reading_chains.chain_statuses(connection) if chains else {}
@@ -315,6 +316,7 @@ def _queue(connection: sqlite3.Connection, now: float) -> JsonValue:
 def _coverage(report: Mapping[str, JsonValue], pid: int | None) -> JsonValue:
     reported = report.get("coverage")
     coverage = reported if isinstance(reported, dict) else {}
+    # Asked of the kernel: its report is up to ten seconds old, and people compare this number with their limits.
     held = held_watches(pid) if pid else None
     return {
         "watched": coverage.get("watched") if held is None else held,

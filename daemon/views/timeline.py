@@ -154,6 +154,7 @@ class Timeline:
                 places[name] = head.place
             elif head is not None:
                 heads[name] = head
+                # Never back in time: lines of one file stay in their order, whatever times a run wrote into them.
                 times[name] = max(times[name], head.at or 0.0)
 
         for name in sources:
@@ -161,8 +162,10 @@ class Timeline:
         entries: list[JsonValue] = []
         at, size_told = start.at, 0
         while heads and len(entries) < ENTRIES and size_told < MOST_TOLD:
+            # A source that was not read to its end may have what comes next, so the page ends here.
             if any(each.value is None for each in heads.values()):
                 break
+            # By milliseconds: some sources have no finer times, and would else come before what they followed.
             name = min(heads, key=lambda name: (int(times[name] * 1000), heads[name].rank, order.index(name)))
             head, at = heads[name], times[name]
             assert head.value is not None, "those without a value end the page"

@@ -173,6 +173,7 @@ class GithubWebhook:
             return _Answer(503, "the file of the secret can't be used; `runward status` says why")
         self._trouble = None
         match = _SIGNATURE.fullmatch(signature)
+        # Over the bytes as they came, before anything reads them: only GitHub's bodies get as far as the JSON parser.
         right = hmac.new(secret, body, hashlib.sha256).hexdigest()
         if not hmac.compare_digest(right, match[1] if match else "") or match is None:
             return _Answer(401, "the signature (X-Hub-Signature-256) is missing or wrong")
@@ -194,6 +195,7 @@ class GithubWebhook:
         if occurrence is None:
             return _Answer(202, "accepted: no event follows from it")
         try:
+            # The delivery's id is the event's: GitHub repeats deliveries, and each must count once.
             leave_request(self._state, occurrence_request(occurrence.name, delivery, occurrence.fields))
         except RequestTooLong:
             return _Answer(400, "the fields are too long for an event (1 MiB)")

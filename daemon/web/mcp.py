@@ -245,6 +245,7 @@ class McpGateway:
             return _refusal(421, "Host must be an IP address, localhost or the host of http.url")
         if origin is not None and not is_own_origin(origin, host, http.url):
             return _refusal(403, "Origin must be the site that the request goes to")
+        # After host and origin: a page of another site learns nothing about tokens.
         principal = await self._principal(request.headers.get("authorization", ""))
         if principal is None:
             refusal = _refusal(401, "the token is missing or not valid: runward exchange token create")
@@ -269,6 +270,7 @@ class McpGateway:
             body = await self._bodies.read(request, MOST)
         except BodyTooLong:
             return _refusal(413, f"the body has more than {MOST} bytes")
+        # Only what is named passes. A client that sends PRINCIPAL itself must not become somebody else.
         headers = [each for each in request.headers.raw if each[0].startswith(_PASSED_ON)]
         try:
             forwarding = await self.process.connect()

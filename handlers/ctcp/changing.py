@@ -109,6 +109,7 @@ def _check_review(path: str, content: bytes | bytearray, report: Report) -> None
 
 def _verdict(content: bytes | bytearray) -> tuple[int | None, str | None]:
     """What the first verdict says, and its line."""
+    # The first counts: further down, a review may quote another one.
     for number, line in enumerate(bytes(content).split(b"\n"), 1):
         if line[: len(_VERDICT)].lower() == _VERDICT:
             return number, line[len(_VERDICT) :].decode(errors="replace").strip()
@@ -120,7 +121,7 @@ PATCH: Final = "artifacts/diff.patch"
 _MOST_FILES: Final = 5
 _MOST_ADDED: Final = 400
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
-_GIT: Final = frozenset({".git", "git~1"})
+_GIT: Final = frozenset({".git", "git~1"})  # the second is the short name that Windows gives the first
 
 
 def check_patch(documents: Documents, report: Report) -> None:
@@ -128,6 +129,7 @@ def check_patch(documents: Documents, report: Report) -> None:
     content = lined_content_of(documents, PATCH, report)
     if content is None:
         return
+    # What is wrong with the plan is contract F's: here it goes into a report that nobody reads.
     scope = check_plan(documents, Report("F", PLAN)) or Scope(None, None)
     allow = None if scope.allow is None else [_parts(each) for each in scope.allow]
     deny = [_parts(each) for each in scope.deny or ()]
@@ -153,6 +155,7 @@ def _check_file(
     bad = [(path, why) for path in diff.touched if (why := why_not_a_path(path)) is not None]
     for path, why in bad:
         report.add("path", f"{quoted(path)} {why}", diff.line)
+    # Where such a path leads depends on the reader, so whether it is in the scope can't be said.
     if bad:
         return
     if diff.is_link and diff.new is not None and (diff.target is not None or diff.is_binary):
@@ -272,6 +275,7 @@ def check_verify_report(documents: Documents, report: Report) -> Verified | None
     if result is not None and result not in _RESULTS:
         fields.report("result", f"is {quoted(result)}; write 'PASS' or 'FAIL'", "result")
         result = None
+    # A list that is missing has its own finding: what it would say must not contradict the result as well.
     if result is not None and all(isinstance(fields.optional(key), list) for key in ("commands", "failures")):
         _check_result(result, codes, failures, fields)
     return Verified(result, _bundle(fields, documents))
@@ -322,6 +326,7 @@ def _check_bundle(bundle: ZipDirectory, report: Report) -> None:
     if bundle.problem is not None:
         report.add("not_a_zip", bundle.problem, path=BUNDLE)
         return
+    # Only the directory is ever read. Unpacking is what a zip bomb waits for.
     unpacked = sum(each.size for each in bundle.entries)
     if unpacked > MOST_UNPACKED:
         message = f"states {unpacked:,} bytes unpacked, which is over 1 GiB; it was not unpacked"

@@ -45,6 +45,7 @@ def two_paths(text: str) -> list[tuple[str, str]]:
         return [] if last is None else [(text[:at], _unquoted(last[1]))]
     if len(text) > _LONGEST_PATHS:
         return []
+    # git quotes no blanks: a name with ` b/` in it can be parted in several ways, and the other lines say which is meant.
     return [(text[: at.start()], text[at.end() :]) for at in re.finditer(" (?=b/)", text)]
 
 
@@ -145,6 +146,7 @@ def read_diff(content: bytes | bytearray) -> Iterator[FileDiff | DiffFault]:
         return
     while lines.line is not None:
         yield _section(lines)
+        # Only the beginning of the line was read, so nothing that follows can be trusted.
         if lines.too_long is not None:
             yield DiffFault("too_large", f"the line is over {MOST_BYTES >> 20} MiB", lines.too_long)
             return
@@ -231,6 +233,7 @@ def _name(header: str, sides: list[str], diff: FileDiff) -> DiffFault | None:
         return fault._replace(message=problem)
     old, new = ways[0]
     is_new, is_gone = "new file" in diff.modes, "deleted file" in diff.modes
+    # `git apply` takes the names from one of these lines, other programs from another: they must not differ.
     if sides:
         wanted = NOWHERE if is_new else f"a/{old}", NOWHERE if is_gone else f"b/{new}"
         if (one_path(sides[0]), one_path(sides[1])) != wanted:
@@ -269,6 +272,7 @@ def _hunk(lines: _Lines, diff: FileDiff, old: int, new: int) -> int | None:
     while (line := lines.line) is not None and (old > 0 or new > 0):
         sign = line[:1]
         if sign == "+":
+            # The content of a link is its target, which is checked: `git apply` makes the link.
             if diff.is_link and len(diff.target or "") < _LONGEST_TARGET:
                 diff.target = (diff.target or "") + _text(line[1:])
             new -= 1

@@ -103,7 +103,7 @@ class Fields:
     """One object of a document. A field that is asked for and missing, or of another type, is reported."""
 
     def __init__(
-        self, value: dict[str, JsonValue], report: Report, text: str, place: tuple[str | int, ...] = ()
+        self, value: dict[str, JsonValue], report: Report, text: str | None, place: tuple[str | int, ...] = ()
     ) -> None:
         self._value, self._report, self._text, self._place = value, report, text, place
 
@@ -180,7 +180,7 @@ class Fields:
         self._report.add("field", f"{quoted(key)}{of} is missing", self._line(self._place))
 
     def _line(self, place: tuple[str | int, ...]) -> int | None:
-        return line_of(self._text, place) if len(self._text) <= _LARGEST_WITH_LINES else None
+        return None if self._text is None else line_of(self._text, place)
 
 
 def fields_of(documents: Documents, path: str, schema: str | None, report: Report) -> Fields | None:
@@ -195,11 +195,7 @@ def fields_of(documents: Documents, path: str, schema: str | None, report: Repor
     if not isinstance(value, dict):
         report.add("not_object", f"must be an object, not {kind(value)}", 1)
         return None
-    text = (
-        bytes(content).decode("utf-8-sig")
-        if len(content) <= _LARGEST_WITH_LINES
-        else " " * (_LARGEST_WITH_LINES + 1)
-    )
+    text = bytes(content).decode("utf-8-sig") if len(content) <= _LARGEST_WITH_LINES else None
     fields = Fields(value, report, text)
     if schema is not None and value.get("schema_version") != schema:
         version = f"is {quoted(value['schema_version'])}" if "schema_version" in value else "is missing"
@@ -246,6 +242,7 @@ def key_lines(content: bytes | bytearray) -> Mapping[str, KeyLine]:
             if open_key:
                 bullets.append((bullet[1] or "").strip())
             continue
+        # An agent may write one line of many megabytes: it is no key, and not worth an expression's time.
         key = _KEY.match(line) if len(line) < 1 << 20 else None
         name = "" if key is None else key[1].rstrip(" \t").lower()
         if key is None or len(name) > _LONGEST_KEY:

@@ -151,6 +151,7 @@ class Report:
     def add(self, name: str, message: str, line: int | None = None, path: str | None = None) -> None:
         """A finding against this contract's rule of that name."""
         rule = RULES[f"{self._letter}.{name}"]
+        # A patch or a journal may break a rule on each of its millions of lines.
         if len(self._found) < MOST:
             place = self._path if path is None else path
             self._found.append(

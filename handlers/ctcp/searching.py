@@ -161,6 +161,7 @@ def check_context_pack(documents: Documents, report: Report) -> None:
         requested = frozenset(_plain(path) for path in request.paths)
     answered: set[str] = set()
     count = size = 0
+    # Once an entry has no path, nothing can be said about what is unanswered: it may be that one.
     is_whole = all(isinstance(fields.optional(key), list) for key in ("files", "omitted"))
     for each in fields.tables("files"):
         path, content = _included(each, requested)
@@ -254,6 +255,7 @@ _TEXTS: Final = ("fetched_at", "excerpt", "why_relevant")
 def check_web_findings(documents: Documents, report: Report) -> None:
     """Check the findings, also against the guardrails if those can be read."""
     document = documents.document(WEB_FINDINGS)
+    # The only optional document: a run that may not use the web has none.
     if document.state == "absent":
         return
     rails = check_guardrails(documents, Report("A", GUARDRAILS))
@@ -277,7 +279,7 @@ def check_web_findings(documents: Documents, report: Report) -> None:
     for each in fields.tables("results"):
         url = _result(each, domains)
         if url is not None:
-            pages.add(url.partition("#")[0])
+            pages.add(url.partition("#")[0])  # what is behind `#` is a place on the same page
     if most is not None and len(pages) > most:
         fields.report(
             "too_many_pages", f"has {len(pages)} different pages, and max_pages is {most}", "results"
@@ -330,6 +332,7 @@ def _check_flags(flags: list[JsonValue] | None, result: Fields) -> None:
 
 def _host(url: str) -> str | None:
     """The host of a URL. None if there is none, or if readers may disagree about it."""
+    # A browser takes `\` for `/` and drops tabs and line ends: it would go to another host than others read here.
     if "\\" in url or not url.isprintable() or " " in url:
         return None
     try:
