@@ -7,12 +7,13 @@ like a misspelled key of Runward's causes a warning.
 from typing import Annotated, Final, NamedTuple
 
 from runward.config.contract import ExpectedArtifact, declaration_schema, declared_artifacts
-from runward.config.document import Document, Mark
+from runward.config.document import Document, Mark, name_from_file
 from runward.config.json_value import JsonValue
 from runward.config.keys import Key, known_keys, optional, read_keys, shared_table_schema, text
 from runward.config.problem import SLIP, Complaint, Parsed, Problem, nearest, unknown_key
 
-_SUFFIX: Final = ".md"
+AGENT_SUFFIX: Final = ".md"
+"""What the files of agent profiles end with."""
 
 
 def read_frontmatter(text: str, name: str) -> Parsed[Document]:
@@ -79,12 +80,6 @@ def read_agent(text: str, name: str) -> Parsed[AgentProfile]:
     return parsed.value.parsed(_profile(parsed.value, complaints), complaints)
 
 
-def name_from_file(file: str) -> str:
-    """What an agent is called unless its profile says otherwise: its file's name without `.md`."""
-    base = file.rsplit("/", 1)[-1]
-    return base.removesuffix(_SUFFIX) if base != _SUFFIX else base
-
-
 def _profile(document: Document, complaints: list[Complaint]) -> AgentProfile | None:
     root = document.root if document.root is not None else {}
     if not isinstance(root, dict):
@@ -97,10 +92,9 @@ def _profile(document: Document, complaints: list[Complaint]) -> AgentProfile | 
     complaints += [
         unknown_key((key,), known) for key in root if key not in known and nearest(key, known, cutoff=SLIP)
     ]
-    wrong: list[Complaint] = []
-    read = read_keys(AgentProfile, root, (), wrong.append)
-    complaints += wrong
-    if wrong:
+    before = len(complaints)
+    read = read_keys(AgentProfile, root, (), complaints.append)
+    if len(complaints) > before:
         return None
-    name = read.pop("name", None) or name_from_file(document.name)
+    name = read.pop("name", None) or name_from_file(document.name, (AGENT_SUFFIX,))
     return AgentProfile(name, artifacts=defaults, **read)

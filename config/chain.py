@@ -54,7 +54,7 @@ class Chain:
     """A valid chain.
 
     `timeout` is for the whole run, in seconds. The steps of `on_failure` run once the run has failed, timed out or been
-    aborted. Their numbers follow those of the steps.
+    aborted. Their numbers follow those of the steps. `definition` is what its `file` says.
     """
 
     name: Annotated[
@@ -80,7 +80,8 @@ class Chain:
         tuple[Step, ...],
         Key(steps_schema("What is started once the run has failed, timed out or been aborted.")),
     ] = ()
-    document: Document | None = field(default=None, repr=False, compare=False)
+    definition: dict[str, JsonValue] = field(repr=False, compare=False)
+    file: str = field(repr=False, compare=False)
 
 
 def chain_schema() -> dict[str, JsonValue]:
@@ -140,7 +141,8 @@ def _chain(document: Document, callables: Callables | None, complain: Complain) 
         concurrency=concurrency,
         steps=steps,
         on_failure=on_failure,
-        document=document,
+        definition=root,
+        file=document.name,
         **read,
     )
 

@@ -7,11 +7,10 @@ nothing, not even `*`. Whether the playbook exists is for its reader to check.
 from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple
 
-from runward.config.origin import DEFAULT, Placed
 from runward.config.problem import Complaint, Location, quoted
 from runward.config.root import FOREIGN_LAYOUTS, NATIVE
 from runward.config.shape import Complain, Glob, PathGlob, Text
-from runward.config.table import Table
+from runward.config.table import DEFAULT, Placed, Table
 
 _LONGEST_GLOB: Final = 4096
 

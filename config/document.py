@@ -63,6 +63,15 @@ class Document(NamedTuple):
         return Parsed(None if has_errors(problems) else value, problems)
 
 
+def name_from_file(file: str, suffixes: Iterable[str]) -> str:
+    """What a document that states no name is called: its file's name without one of the suffixes."""
+    base = file.rsplit("/", 1)[-1]
+    for suffix in suffixes:
+        if base.endswith(suffix) and base != suffix:
+            return base.removesuffix(suffix)
+    return base
+
+
 class Lines:
     """Turns an offset in a text into its line and column, as editors count them."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Final, NamedTuple
 
 from runward.config.contract import ExpectedArtifact, declaration_schema, declared_artifacts
-from runward.config.document import Document
+from runward.config.document import Document, name_from_file
 from runward.config.duration import DURATION_FIX, DURATION_PATTERN, DurationError, parse_duration
 from runward.config.json_value import JsonValue
 from runward.config.keys import Key, known_keys, optional, read_keys, shared_table_schema, text
@@ -169,15 +169,6 @@ def read_playbook(text: str, name: str) -> Parsed[Playbook]:
     return parsed.value.parsed(_playbook(parsed.value, complaints), complaints)
 
 
-def name_from_file(file: str) -> str:
-    """The name of a playbook that states none: its file's name without the suffix."""
-    base = file.rsplit("/", 1)[-1]
-    for suffix in (PLAYBOOK_SUFFIX, ".yaml", ".yml"):
-        if base.endswith(suffix) and base != suffix:
-            return base.removesuffix(suffix)
-    return base
-
-
 def _playbook(document: Document, complaints: list[Complaint]) -> Playbook | None:
     root = document.root
     if not isinstance(root, dict):
@@ -187,12 +178,11 @@ def _playbook(document: Document, complaints: list[Complaint]) -> Playbook | Non
     artifacts = declared_artifacts(root.get("artifacts"), ("artifacts",), complaints)
     known = known_keys(Playbook)
     complaints += [extra_key((key,), known) for key in root if key not in known and key not in FOREIGN_KEYS]
-    wrong: list[Complaint] = []
-    read = read_keys(Playbook, root, (), wrong.append)
-    complaints += wrong
-    if wrong:
+    before = len(complaints)
+    read = read_keys(Playbook, root, (), complaints.append)
+    if len(complaints) > before:
         return None
-    by_file = name_from_file(document.name)
+    by_file = name_from_file(document.name, (PLAYBOOK_SUFFIX, ".yaml", ".yml"))
     name = read.setdefault("name", by_file)
     if name != by_file:
         message = f"{quoted(name)} differs from the file's name, by which it is found"

@@ -5,10 +5,9 @@ from itertools import combinations
 from typing import Annotated, Final, Literal, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.config.origin import DEFAULT, Placed
 from runward.config.problem import Complaint, Location, Problem, quoted
 from runward.config.shape import Choice, Complain, DurationText, Glob, ListOf, Path, Text, TrueOrFalse
-from runward.config.table import Table
+from runward.config.table import DEFAULT, Placed, Table
 
 NATIVE: Final = "native"
 """The layout of the runs that Runward launches."""

@@ -14,7 +14,6 @@ from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
 from runward.config.listening import Http, Webhooks
 from runward.config.notification import NOTIFY, Recipient
-from runward.config.origin import DEFAULT
 from runward.config.problem import Problem, Severity
 from runward.config.root import NATIVE, ROOT, Root
 from runward.config.shape import (
@@ -28,7 +27,7 @@ from runward.config.shape import (
     described,
 )
 from runward.config.studio import StudioSettings
-from runward.config.table import Table
+from runward.config.table import DEFAULT, Table
 
 _PATH: Final = Path("A path, absolute, from ~, or relative to the directory of this file.")
 
@@ -130,8 +129,8 @@ class Settings(NamedTuple):
         origin = self.origin.get(key, DEFAULT)
         file, _, line = origin.rpartition(":")
         if file and line.isdigit():
-            return Problem(file, int(line), None, message, fix, severity)
-        return Problem(origin, None, None, message, fix, severity)
+            return Problem(file, int(line), None, message, fix, severity=severity)
+        return Problem(origin, None, None, message, fix, severity=severity)
 
     @property
     def launch_root(self) -> Root | None:

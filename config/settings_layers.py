@@ -14,12 +14,11 @@ from typing import Final, NamedTuple
 from runward.config.contract_rules import RULE, ContractRule
 from runward.config.document import Document
 from runward.config.json_value import JsonValue
-from runward.config.origin import DEFAULT, Placed
 from runward.config.problem import Complaint, Location, Parsed, Problem, has_errors, nearest, quoted
 from runward.config.root import OWN_ROOTS, ROOT, ROOT_NAME, Root, misplaced_roots, root_of
 from runward.config.settings import SETTINGS, Settings
 from runward.config.shape import Start, Text
-from runward.config.table import dotted_key, joined, parts
+from runward.config.table import DEFAULT, Placed, dotted_key, joined, parts
 
 PREFIX: Final = "RUNWARD_"
 OTHER_VARIABLES: Final = (
@@ -293,4 +292,4 @@ def _perhaps_misspelt(variable: str) -> list[Problem]:
     if guess is None or variable in OTHER_VARIABLES:
         return []
     message = "no setting has this name"
-    return [Problem(variable, None, None, message, f"did you mean {guess}?", "warning")]
+    return [Problem(variable, None, None, message, f"did you mean {guess}?", severity="warning")]

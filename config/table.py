@@ -5,10 +5,10 @@ follow its check, its default, its text in the JSON Schema, its place in stored 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from runward.config.json_value import JsonValue
-from runward.config.problem import Complaint, Location, unknown_key, wrong_kind
+from runward.config.problem import Complaint, Location, Place, Problem, unknown_key, wrong_kind
 from runward.config.shape import Complain, Shape, Start, Text, UnknownForm, described
 
 T = TypeVar("T")
@@ -209,6 +209,28 @@ class NamedTables(Shape):
     def to_json(self, value: object) -> JsonValue:
         assert isinstance(value, tuple)
         return {each.name: self.item.to_json(each) for each in value}
+
+
+DEFAULT: Final = "default"
+
+
+class Placed(NamedTuple):
+    """A value in force, and where it was written."""
+
+    value: JsonValue
+    file: str
+    place: Place | None = None
+
+    @property
+    def origin(self) -> str:
+        """`file:line`, `environment VARIABLE` or `default`."""
+        if self.place is not None:
+            return f"{self.file}:{self.place[0]}"
+        return self.file if self.file == DEFAULT else f"environment {self.file}"
+
+    def problem(self, loc: Location, message: str, fix: str) -> Problem:
+        """A complaint about this value."""
+        return Complaint(loc, message, fix).problem(self.file, self.place)
 
 
 def parts(shape: Shape, value: JsonValue, loc: Location) -> Iterator[tuple[Location, JsonValue]]:

@@ -120,12 +120,11 @@ def _fire(
     there = yield from ask(ChainNamed(name))
     if isinstance(there, str):
         return (Explain(_about(chain), "refused", there),)
-    assert there.document is not None
     effects: list[Effect] = []
     for due, code in fired:
         due_at = in_utc(due)
         fields: dict[str, JsonValue] = {"due_at": due_at, "schedule": scheduled.schedule.times.text}
-        common = (name, given.at, _key(item, due), EVENT, due_at, fields, there.document.root)
+        common = (name, given.at, _key(item, due), EVENT, due_at, fields, there.definition)
         if item is None:
             effects.append(Emit(ChainFired(*common, result=code, due_at=due)))
         else:

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 import click
 
 from runward.config.json_value import JsonValue
-from runward.config.origin import DEFAULT
 from runward.config.schema import SCHEMAS
 from runward.config.schema import schema as schema_called
 from runward.config.settings import SETTINGS, Settings, settings_to_json
-from runward.config.table import dotted_key, parts
+from runward.config.table import DEFAULT, dotted_key, parts
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.terminal.options import json_option

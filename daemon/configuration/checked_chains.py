@@ -122,9 +122,7 @@ def schedules_of(chain: Chain) -> dict[str, tuple[Schedule, str]]:
     """The schedules in a chain's trigger, each with its text in the file, and the time zone that it uses."""
     trigger = chain.trigger
     if trigger.schedule is not None:
-        root = chain.document.root if chain.document is not None else None
-        written = root.get("trigger") if isinstance(root, dict) else None
-        words = {"trigger": written, "zone": trigger.schedule.times.zone}
+        words = {"trigger": chain.definition.get("trigger"), "zone": trigger.schedule.times.zone}
         return {chain.name: (trigger.schedule, json.dumps(words, sort_keys=True))}
     return {
         schedule_of_item(chain.name, number): (leaf.schedule, _words(leaf.schedule))

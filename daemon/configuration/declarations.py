@@ -23,7 +23,6 @@ from runward.daemon.configuration.declared_files import (
     agent_file,
     callables,
     chain_names,
-    find_chain,
     named_chain,
     only_a_name,
     playbook_file,
@@ -242,7 +241,7 @@ class Declarer:
 
     def _chain(self, settings: Settings, name: str) -> Chain:
         try:
-            return _value(find_chain(settings, name, self._read_chain))
+            return _value(named_chain(settings, name, self._read_chain))
         except NotFound as error:
             raise _Unusable(str(error)) from error
 

@@ -141,18 +141,11 @@ def playbook_names(settings: Settings) -> tuple[str, ...]:
     return _names(settings.playbooks, PLAYBOOK_SUFFIX)
 
 
-def find_chain(
-    settings: Settings, name: str, parse: Callable[[str, str], Parsed[Chain]] | None = None
-) -> Parsed[Chain]:
-    """The chain of this name, or in the file of this name. Raises `NotFound`.
-
-    `parse` is called with the text and the path, in place of `read_chain`.
-    """
+def find_chain(settings: Settings, name: str) -> Parsed[Chain]:
+    """The chain of this name, or in the file of this name. Raises `NotFound`."""
     from runward.config.chain import read_chain
 
-    return named_chain(
-        settings, name, parse or (lambda text, path: read_chain(text, path, callables(settings)))
-    )
+    return named_chain(settings, name, lambda text, path: read_chain(text, path, callables(settings)))
 
 
 def named_chain(settings: Settings, name: str, parse: Callable[[str, str], Parsed[T]]) -> Parsed[T]:

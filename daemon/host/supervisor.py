@@ -15,9 +15,9 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from runward.config.origin import DEFAULT
 from runward.config.problem import counted
 from runward.config.settings import Settings, changed_keys, settings_to_json
+from runward.config.table import DEFAULT
 from runward.daemon import __version__
 from runward.daemon.disk.epoch import HeldEpoch
 from runward.daemon.engine.outbox import MANY_OWED

@@ -14,7 +14,7 @@ from runward.config.schedule import Schedule
 from runward.config.settings import Settings
 from runward.config.step import Callables
 from runward.config.trigger import Trigger
-from runward.daemon.configuration.declared_files import NotFound, callables, chain_names, find_chain
+from runward.daemon.configuration.declared_files import NotFound, callables, chain_names, named_chain
 from runward.daemon.store.reading_chains import (
     ChainRunRow,
     ChainStatusRow,
@@ -221,7 +221,7 @@ def _chain_file(settings: Settings, name: str, given: Callables | None = None) -
         texts.append(text)
         return read_chain(text, path, given or callables(settings))
 
-    parsed = find_chain(settings, name, parse)
+    parsed = named_chain(settings, name, parse)
     return ChainFile(name, parsed, texts[-1])
 
 
@@ -235,9 +235,8 @@ def held_for(connection: sqlite3.Connection, chain: Chain) -> list[HeldRow]:
 
     if chain.trigger.composite is None:
         return []
-    assert chain.document is not None
     rows = held_events(connection, chain.name)
-    return [each for each in rows if each.trigger == trigger_hash(chain.document.root)]
+    return [each for each in rows if each.trigger == trigger_hash(chain.definition)]
 
 
 def chain_summary(name: str, parsed: Parsed[Chain], known: KnownChains) -> dict[str, JsonValue]:
@@ -253,10 +252,8 @@ def chain_summary(name: str, parsed: Parsed[Chain], known: KnownChains) -> dict[
         "last_run": None
         if last is None
         else {"chain_run_id": last.id, **fields(last, "status", "created_at")},
-        "trigger": chain.document.root.get("trigger")
-        if chain is not None and chain.document is not None and isinstance(chain.document.root, dict)
-        else None,
-        "file": chain.document.name if chain is not None and chain.document is not None else None,
+        "trigger": None if chain is None else chain.definition.get("trigger"),
+        "file": None if chain is None else chain.file,
         "problems": [each.render() for each in parsed.problems],
     }
 
@@ -266,6 +263,6 @@ def chain_as_json(connection: sqlite3.Connection, name: str, parsed: Parsed[Chai
     chain = parsed.value
     return {
         **chain_summary(name, parsed, known_chains(connection)),
-        "definition": chain.document.root if chain is not None and chain.document else None,
+        "definition": None if chain is None else chain.definition,
         "seen": held_as_json(held_for(connection, chain)) if chain is not None else [],
     }

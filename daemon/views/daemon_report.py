@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.config.origin import DEFAULT, Placed
 from runward.config.settings import Settings, settings_from_json
+from runward.config.table import DEFAULT, Placed
 
 _REPORT: Final = "status.json"
 _MAXIMUM_REPORT: Final = 16 << 20

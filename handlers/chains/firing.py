@@ -71,8 +71,7 @@ def fire_what_listens(event: EventOccurred, given: Given) -> Deciding:
         if not items:
             effects.append(Explain(subject, "refused", f"{event.name} does not fire it: {reason}"))
             continue
-        assert chain.document is not None
-        common = (chain.name, event.at, event.key, event.name, event.id, event.fields, chain.document.root)
+        common = (chain.name, event.at, event.key, event.name, event.id, event.fields, chain.definition)
         # Each event for a composite goes through the chain's own lane. Events of different names are decided side by
         # side, and one would not see that the other was held.
         if chain.trigger.composite is not None:
@@ -113,7 +112,6 @@ def fire_as_asked(event: ChainFireRequested, given: Given) -> Deciding:
     subject = of_chain(event.chain)
     if isinstance(chain, str):
         return (Explain(subject, "refused", f"it is not fired, as {event.said_by} asked: {chain}"),)
-    assert chain.document is not None
     fired = ChainFired(
         chain=event.chain,
         at=event.at,
@@ -121,7 +119,7 @@ def fire_as_asked(event: ChainFireRequested, given: Given) -> Deciding:
         event="manual.fired",
         event_id=event.key,
         fields=event.fields,
-        definition=chain.document.root,
+        definition=chain.definition,
         said_by=event.said_by,
         by_run=event.by_run,
         result="firing.fired.by_hand",

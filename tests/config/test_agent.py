@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.config.agent import AgentProfile, name_from_file, read_agent
+from runward.config.agent import AgentProfile, read_agent
 from runward.config.contract import ExpectedArtifact
 
 FILE = "agents/reviewer.md"
@@ -97,7 +97,9 @@ def test_what_is_wrong_is_said_at_its_place_in_the_whole_file(text: str, complai
     ("file", "name"), [("/a/reviewer/reviewer.md", "reviewer"), ("reviewer", "reviewer"), (".md", ".md")]
 )
 def test_an_agent_is_called_as_its_file(file: str, name: str) -> None:
-    assert name_from_file(file) == name
+    parsed = read_agent("", file)
+    assert parsed.value is not None
+    assert parsed.value.name == name
 
 
 @given(

@@ -7,9 +7,9 @@ import pytest
 from tests.config.test_settings import FILE, complaints, good
 
 from runward.config.contract_rules import ContractRule, Match, rule_for
-from runward.config.origin import Placed
 from runward.config.settings import settings_to_json
 from runward.config.settings_layers import Source, read_settings
+from runward.config.table import Placed
 
 
 def rule(text: str) -> ContractRule:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
-from runward.config.playbook import Playbook, fill_command, name_from_file, read_playbook
+from runward.config.playbook import Playbook, fill_command, read_playbook
 
 FILE = "playbooks/review.playbook.yaml"
 
@@ -235,7 +235,9 @@ def test_what_other_tools_may_need_is_warned_of_and_stops_nothing(text: str, war
     ],
 )
 def test_a_playbook_is_called_as_its_file(file: str, name: str) -> None:
-    assert name_from_file(file) == name
+    parsed = read_playbook("artifacts:\n", file)
+    assert parsed.value is not None
+    assert parsed.value.name == name
 
 
 lines = st.sampled_from(

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.config.origin import Placed
 from runward.config.settings_layers import Layer, merge_layers
 from runward.config.shape import resolve_path
+from runward.config.table import Placed
 
 dotted_keys = st.sampled_from(["batch", "agents", "watch.step", "watch.debounce"])
 tops = st.sampled_from(["batch", "agents", "watch", "roots", "contracts"])

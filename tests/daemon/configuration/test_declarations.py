@@ -6,11 +6,11 @@ import pytest
 
 from runward.config.chain import Chain, read_chain
 from runward.config.contract_rules import ContractRule, Match
-from runward.config.origin import Placed
 from runward.config.problem import Parsed
 from runward.config.root import Root
 from runward.config.settings import Settings
 from runward.config.step import Callables
+from runward.config.table import Placed
 from runward.daemon.configuration import checked_chains, declarations
 from runward.daemon.configuration.declarations import Declarer, Remembering
 from runward.handlers.model.contracts import Ruled, RuledPlaybook

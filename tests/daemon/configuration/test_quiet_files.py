@@ -4,21 +4,19 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import anyio
 import pytest
 
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
-from runward.daemon.configuration import declaration_check, declarations, settings_files
+from runward.daemon.configuration import declaration_check, settings_files
+from runward.daemon.configuration.checked_chains import CheckedChain, Reading
 from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
-from runward.daemon.configuration.declared_files import named_chain
 from runward.daemon.configuration.settings_files import Look, look_at, wait_until_quiet
 from runward.daemon.log import log_into
 
-T = TypeVar("T")
 HALF = "artifacts:\n  expected:\n    - {id: one, path: one.md}\n"
 WHOLE = HALF + "    - {id: two, path: two.md}\n"
 HALF_PROFILE = "---\nartifact_defaults:\n  expected:\n    - {id: one, path: one.md}\n"
@@ -111,13 +109,14 @@ def test_a_look_that_lasts_long_on_a_busy_machine_is_not_believed_alone(
 
 
 def _at_each_reading(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
-    """Do this before each chain that is read."""
+    """Do this whenever all chains are read, before each of them is checked."""
+    check = Reading.__call__
 
-    def read(settings: Settings, name: str, parse: Callable[[str, str], Parsed[T]]) -> Parsed[T]:
+    def checked(reading: Reading, text: str, path: str) -> Parsed[CheckedChain]:
         do()
-        return named_chain(settings, name, parse)
+        return check(reading, text, path)
 
-    monkeypatch.setattr(declarations, "named_chain", read)
+    monkeypatch.setattr(Reading, "__call__", checked)
 
 
 def _chain(event: str) -> str:

@@ -1,12 +1,11 @@
 """An event that a composite trigger waits for: it fires the chain with the others, is held, or does not count."""
 
-import dataclasses
 from typing import Any
 
 from msgspec.structs import replace
 from tests.handlers.chains.test_machine import DEFINITION, FIRED, GIVEN, decided, of
 
-from runward.config.chain import Chain, chain_of
+from runward.config.chain import chain_of
 from runward.config.json_value import JsonValue
 from runward.handlers.chains import firing, gather
 from runward.handlers.model.chains import (
@@ -46,12 +45,6 @@ B = TriggerMatched("pr", 2.0, "rb", "b", "id-b", {"n": 2}, BOTH, (1,), "ada")
 A = Held("ra", 1.0, (0,), trigger_hash(BOTH), "a", "id-a", None)
 
 
-def chain(definition: JsonValue) -> Chain:
-    from runward.config.document import Document
-
-    return dataclasses.replace(chain_of(definition), document=Document("pr.yaml", definition, {}))
-
-
 def gathered(event: TriggerMatched = B, held: tuple[Held, ...] = (A,), **more: Any) -> tuple[Any, ...]:
     known = {
         ChainFiresNow("pr"): more.get("fires"),
@@ -63,7 +56,7 @@ def gathered(event: TriggerMatched = B, held: tuple[Held, ...] = (A,), **more: A
 
 
 def test_an_event_is_meant_for_each_item_whose_filter_it_passes() -> None:
-    listening = {ListenersTo("a"): (chain(BOTH),)}
+    listening = {ListenersTo("a"): (chain_of(BOTH),)}
     event = EventOccurred("ra", 1.0, "a", "id-a", {"n": 1}, "ada", "cr_0")
     (emitted,) = of(Emit, decided(firing.fire_what_listens(event, GIVEN), listening))
     assert emitted.event == TriggerMatched("pr", 1.0, "ra", "a", "id-a", {"n": 1}, BOTH, (0,), "ada", "cr_0")
@@ -160,7 +153,7 @@ def test_a_failed_run_pauses_its_chain_where_a_schedule_in_its_trigger_says_so()
     trigger: JsonValue = {"any_of": [{"event": "a"}, {"schedule": "@daily", "pause_on_failure": True}]}
     known = {
         OpenRunsOf("pr"): (),
-        ChainNamed("pr"): chain(defined(trigger)),
+        ChainNamed("pr"): chain_of(defined(trigger)),
         ChainFiresNow("pr"): None,
         ListenersTo("chain.finished"): (),
         ListenersTo("invocation.completed"): (),

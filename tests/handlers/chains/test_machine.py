@@ -84,8 +84,7 @@ steps:
 """
 CHAIN = read_chain(TEXT, "pr.yaml", Callables(("review", "merge", "tell"))).value
 assert CHAIN is not None
-assert CHAIN.document is not None
-DEFINITION = CHAIN.document.root
+DEFINITION = CHAIN.definition
 GIVEN = Given("hash", 5.0)
 FIRED = ChainFired("pr", 1.0, "request", "pr.opened", "id", {"pr": 7}, DEFINITION)
 RUN = run_id(FIRED.key)
@@ -336,8 +335,7 @@ def test_a_condition_sees_all_that_an_earlier_step_left(condition: str, runs: bo
     text = TEXT.replace("{{ outcome.verdict == 'APPROVE' }}", f"{{{{ {condition} }}}}")
     chain = read_chain(text, "pr.yaml", Callables(("review", "merge", "tell"))).value
     assert chain is not None
-    assert chain.document is not None
-    effects = finished(outcome={"summary": "last"}, definition=chain.document.root, result=LEFT)
+    effects = finished(outcome={"summary": "last"}, definition=chain.definition, result=LEFT)
     over, following = of(SetStep, effects)[:2]
     assert (over.standing.result, following.standing.status) == (LEFT, "running" if runs else "skipped")
 
@@ -353,9 +351,8 @@ def test_a_step_that_uses_outcomes_that_are_too_large_is_not_started_and_says_so
     text = TEXT.replace("outcome.verdict == 'APPROVE'", "steps.review.outcomes | length > 1")
     chain = read_chain(text, "pr.yaml", Callables(("review", "merge", "tell"))).value
     assert chain is not None
-    assert chain.document is not None
     cut = LEFT._replace(earlier=None)
-    _, failed = of(SetStep, finished(outcome={}, definition=chain.document.root, result=cut))
+    _, failed = of(SetStep, finished(outcome={}, definition=chain.definition, result=cut))
     assert (failed.standing.status, failed.standing.reason) == ("failed", "run.failed.not_started")
     assert "steps.review.outcomes are longer than 512 KiB together" in failed.reason_summary
     over, begun = of(SetStep, finished(outcome={"verdict": "APPROVE"}, result=cut))[:2]
@@ -469,8 +466,7 @@ def test_an_event_that_is_told_again_long_after_fires_no_second_run() -> None:
 def changed(text: str) -> JsonValue:
     chain = read_chain(text, "pr.yaml", Callables(("review", "merge", "tell"))).value
     assert chain is not None
-    assert chain.document is not None
-    return chain.document.root
+    return chain.definition
 
 
 CLEANING: JsonValue = changed(
