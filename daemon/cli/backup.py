@@ -148,6 +148,7 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
     try:
         examined = examine_for(state, backup)
         prepare(state)
+        # Held from before the plan to the end: a daemon that started meanwhile would write what the plan doesn't know.
         ownership = hold(state)
         try:
             plan = plan_restore(state, backup, examined, now)

@@ -10,6 +10,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -45,8 +46,9 @@ from runward.daemon.configuration.settings import (
     settings_file,
     working_directory,
 )
-from runward.daemon.disk.state_rights import naming_its_user
-from runward.daemon.store.ownership import holder
+from runward.daemon.disk.state_rights import StateDirectoryUnsafe, naming_its_user
+from runward.daemon.store.ownership import StateDirectoryHeld, holder, prepare
+from runward.daemon.store.reading import StoreRefused
 from runward.daemon.units import installing, rendering
 from runward.daemon.units.installing import Done
 from runward.daemon.units.rendering import SYSTEM_STATE
@@ -98,15 +100,21 @@ def daemon(context: click.Context, once: bool, no_wait: bool, check: bool, quiet
     root = context.find_root().obj
     settings_files = SettingsFiles(root["config"], os.environ)
     settings = own_settings(context)
-    from runward.daemon.disk.state_rights import StateDirectoryUnsafe
-    from runward.daemon.store.ownership import StateDirectoryHeld
-    from runward.daemon.store.reading import StoreRefused
     from runward.daemon.store.transaction import StoreMalformed
     from runward.daemon.web.sockets import CannotListen
 
     try:
-        _be(settings, settings_files, signals, once, not no_wait, "debug" if root["debug"] else "info", quiet)
+        _be(
+            settings=settings,
+            settings_files=settings_files,
+            signals=signals,
+            once=once,
+            waits=not no_wait,
+            level="debug" if root["debug"] else "info",
+            quiet=quiet,
+        )
     except _refusals() as error:
+        # For cron, this is no failure: the daemon that runs does what was wanted.
         if once and isinstance(error, StateDirectoryHeld):
             _ask_for_scan(settings)
             return
@@ -128,14 +136,11 @@ def _be(
     quiet: bool,
 ) -> None:
     """Run the daemon to its end. If it crashes, the terminal gets one line, the log all of it."""
-    from pathlib import Path
-
     import anyio
 
     from runward.daemon import faults
     from runward.daemon.host.service import serve
     from runward.daemon.log import open_log, open_sinks
-    from runward.daemon.store.ownership import prepare
     from runward.daemon.store.transaction import StoreMalformed
 
     prepare(Path(settings.state_dir))
@@ -145,9 +150,11 @@ def _be(
     if sys.stderr is not None and not faulthandler.is_enabled():
         faulthandler.enable()  # the unit's watchdog ends a hang by SIGABRT: the journal shows where it hung
     try:
-        faults.from_environment(_fault())
+        faults.from_environment(os.environ.get("RUNWARD_FAULT"))
         signals.hold()
-        anyio.run(serve, settings, log, sinks, settings_files, signals, once, waits)
+        anyio.run(
+            partial(serve, settings, log, sinks, settings_files, signals=signals, once=once, waits=waits)
+        )
     except StoreMalformed as error:
         log.critical("store.malformed", why=str(error))
         raise
@@ -164,17 +171,10 @@ def _be(
 def _refusals() -> tuple[type[Exception], ...]:
     """Errors that keep a daemon from its state directory and are not a crash: each explains itself."""
     from runward.daemon.disk.epoch import EpochPassed
-    from runward.daemon.disk.state_rights import StateDirectoryUnsafe
-    from runward.daemon.store.ownership import StateDirectoryHeld
-    from runward.daemon.store.reading import StoreRefused
     from runward.daemon.store.transaction import EpochRefused
     from runward.daemon.web.sockets import CannotListen
 
     return StateDirectoryUnsafe, StateDirectoryHeld, StoreRefused, EpochRefused, EpochPassed, CannotListen
-
-
-def _fault() -> str | None:
-    return os.environ.get("RUNWARD_FAULT")
 
 
 def _ask_for_scan(settings: Settings) -> None:
@@ -187,8 +187,6 @@ def _ask_for_scan(settings: Settings) -> None:
 
 def _check(context: click.Context) -> int:
     """Every complaint about what the operator wrote."""
-    from runward.daemon.configuration.complaints import complaints_about
-
     parsed = read_settings_of(context.find_root().obj["config"])
     problems = [each.problem for each in complaints_about(parsed)]
     complain(problems)
@@ -215,6 +213,7 @@ def stop(settings: Settings, timeout: float) -> None:
     state = settings.state_dir
     pid = _daemon_of(state)
     _signal(pid, signal.SIGTERM)
+    # Not whether any daemon runs: systemd may start the next one between two looks.
     if _wait(lambda: True if holder(Path(state)) != pid else None, timeout) is None:
         fail(f"daemon {pid} has been asked to end, but has not ended yet", TIMED_OUT)
     click.echo(f"daemon {pid} has stopped")
@@ -236,7 +235,7 @@ def reload(settings: Settings, timeout: float) -> None:
     """
     state = settings.state_dir
     pid = _daemon_of(state)
-    before = _settings_told(state, pid)
+    before = _settings_told(state, pid)  # before the signal: the daemon may answer it at once
     _signal(pid, signal.SIGHUP)
     after = _wait(lambda: _news(before, _settings_told(state, pid)), timeout)
     if after is None:

@@ -26,7 +26,7 @@ def call(arguments: list[str]) -> int:
     """Carry out the command line; returns the exit code."""
     _name_what_stdout_refuses()
     _escape_what_cannot_be_shown()
-    # click takes options of the whole program only before the command's name.
+    # click takes options of the whole program only before the command's name; people write them anywhere.
     arguments = hoisted(arguments)
     try:
         code = _carry_out(arguments)
@@ -69,7 +69,7 @@ def _carry_out(arguments: list[str]) -> int:
         _say(_in_one_line(error))
         return error.exit_code
     except BrokenPipeError:
-        raise
+        raise  # an OSError, too, but not one of the machine's: `call` ends with its own code
     except (StoreRefused, StateDirectoryUnsafe) as error:
         return _blame(error, str(error), WRONG_SETTINGS, arguments)
     except StoreUnreadable as error:
@@ -119,18 +119,19 @@ def _escape_what_cannot_be_shown() -> None:
 
 
 def _let_go_of_output() -> None:
-    """Buffered output that can't be written is discarded: Python would end with 120 because of it."""
+    """Discard buffered output that can't be written."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
+            # Python flushes once more at its end, and would end with 120 because of it.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
 
 
 def hoisted(arguments: list[str]) -> list[str]:
-    """The arguments with `--config`, `--color` and `--debug` first: people write them anywhere."""
+    """The arguments with `--config`, `--color` and `--debug` first."""
     first: list[str] = []
     rest: list[str] = []
     waiting = iter(arguments)

@@ -15,7 +15,7 @@ from runward.daemon.cli.shell.context import (
     settings_in_force,
 )
 from runward.daemon.cli.terminal.options import json_option, own_chain_run, values_of
-from runward.daemon.cli.terminal.output import fail, print_json, safe
+from runward.daemon.cli.terminal.output import fail, print_one, safe
 
 
 @click.group(cls=Group)
@@ -56,6 +56,7 @@ def emit(
         fail(f"{name!r} is not the name of an event: write letters, digits, '.', '_' and '-'", WRONG_USAGE)
     settings = settings_in_force(context)
     fields = values_of(values)
+    # The request's name follows from name and id: the same event, reported twice, is one file and one event.
     known = identifier if identifier is not None else str(uuid.uuid4())
     request = ask_daemon(
         settings,
@@ -64,10 +65,7 @@ def emit(
         too_long="the fields are too long for an event (1 MiB): write them into a file, and give its name",
     )
     _wait_until_recorded(settings, request)
-    if as_json:
-        print_json({"request": request, "name": name, "id": known})
-    else:
-        click.echo(f"{safe(name)} {safe(known)}")
+    print_one(as_json, {"request": request, "name": name, "id": known}, f"{safe(name)} {safe(known)}")
     note_without_daemon(settings, "chains see it when one starts")
 
 

@@ -88,6 +88,7 @@ def codex(words: tuple[str, ...]) -> None:
 
 
 def _become_script(agent: str, words: tuple[str, ...]) -> None:
+    # The script needs only Python itself: so no site packages (-S), and nothing from the agent's PYTHON* variables (-E).
     os.execv(sys.executable, [sys.executable, "-S", "-E", SCRIPT, agent, *words])  # noqa: S606  # no shell
 
 
@@ -135,7 +136,9 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
             )
 
     removes = f"runward hook uninstall {agent} removes it"
-    _carry_out(agent, edit, dry_run, "the hook is installed in", removes, check)
+    _carry_out(
+        agent=agent, edit=edit, dry_run=dry_run, state="the hook is installed in", more=removes, check=check
+    )
     if any(root.layout in (agent, AUTO) for root in settings.roots):
         return
     if all(f"roots.{root.name}" not in settings.origin for root in settings.roots):

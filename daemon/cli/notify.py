@@ -116,7 +116,18 @@ def _example(recipient: str, now: float) -> "PendingNotice":
 
     text = "This is what `runward notify test` sends."
     name = f"nt_{uuid.uuid4().hex[:12]}"
-    return PendingNotice(name, "test", "test", recipient, "Runward can reach you", text, now, 0, now, now)
+    return PendingNotice(
+        id=name,
+        kind="test",
+        subject="test",
+        recipient=recipient,
+        title="Runward can reach you",
+        text=text,
+        created_at=now,
+        tries=0,
+        next_at=now,
+        since=now,
+    )
 
 
 @notify.command()

@@ -118,7 +118,7 @@ def run(
     """
     from runward.daemon.cli.play_run import run_and_end
 
-    run_and_end(settings, playbook, values, wait, follow, as_json)
+    run_and_end(settings=settings, name=playbook, words=values, wait=wait, follow=follow, as_json=as_json)
 
 
 @play.command()
@@ -268,9 +268,6 @@ def verify(context: click.Context, playbook: str | None, agent: str | None, root
 
 def _declared(context: click.Context, playbook: str | None, agent: str | None) -> Contract | None:
     """The contract that playbook and agent declare; ends the program if they are invalid."""
-
-    from runward.daemon.configuration.declared_files import NotFound
-
     if playbook is None and agent is None:
         fail("name the contract: --playbook NAME, --agent NAME, or both", WRONG_USAGE)
     try:

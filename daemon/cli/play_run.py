@@ -102,7 +102,9 @@ def run_and_end(
         need_daemon(settings, "leave out --wait and --follow")
     asked = ask(settings, name, words)
     if not as_json:
-        click.echo(asked.session_id)
+        click.echo(
+            asked.session_id
+        )  # before the waiting: whoever presses Ctrl-C knows what goes on without them
     if not (wait or follow):
         if as_json:
             print_json(asked.as_json("asked"))

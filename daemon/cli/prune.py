@@ -1,7 +1,6 @@
 """`runward prune`: the record of old sessions is deleted, and their tombstones stay."""
 
 import sqlite3
-import sys
 import time
 from typing import Final
 
@@ -19,8 +18,8 @@ from runward.daemon.cli.shell.context import (
     store_to_read,
     wait_for,
 )
-from runward.daemon.cli.terminal.options import Length, json_option, timeout_option
-from runward.daemon.cli.terminal.output import print_json
+from runward.daemon.cli.terminal.options import Length, json_option, patience_options
+from runward.daemon.cli.terminal.output import print_json, print_one
 from runward.daemon.store.tables import prunings
 from runward.daemon.views.text import local
 from runward.handlers.times import iso
@@ -38,12 +37,11 @@ _SHORTEST: Final = 1.0
     help="Prune sessions that ended at least this long ago.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say how many sessions would be pruned.")
-@click.option("--wait", is_flag=True, help="Wait for the result.")
-@timeout_option("1h")
+@patience_options("Wait for the result.", "1h")
 @json_option()
 @pass_settings
 def prune(
-    settings: Settings, older_than: float, dry_run: bool, wait: bool, timeout: float, as_json: bool
+    settings: Settings, older_than: float, dry_run: bool, patience: float | None, as_json: bool
 ) -> None:
     """Remove the record of sessions that ended long ago.
 
@@ -62,19 +60,17 @@ def prune(
         now = time.time()
         _say_what_would_go(settings, now - older_than, now, as_json)
         return
-    if wait:
+    if patience is not None:
         need_daemon(settings)
     from runward.handlers.model.requests import PruneRequested  # a dry run does without
 
     event = new_request(PruneRequested, older_than)
     request, before = ask_daemon(settings, event, before_any_daemon=True), event.at - older_than
-    if wait:
-        _wait(settings, request, before, timeout, as_json)
+    if patience is not None:
+        _wait(settings, request, before, patience, as_json)
         return
-    if as_json:
-        print_json({"request": request, "before": iso(before), "state": "asked"})
-    else:
-        click.echo(f"sessions that ended before {local(before)} will be pruned")
+    message = f"sessions that ended before {local(before)} will be pruned"
+    print_one(as_json, {"request": request, "before": iso(before), "state": "asked"}, message)
     note_without_daemon(settings)
 
 
@@ -99,12 +95,8 @@ def _wait(settings: Settings, request: str, before: float, patience: float, as_j
         return progress if progress is not None and progress.ended_at is not None else None
 
     pruned = wait_for(settings, patience, ended, lambda: "it is not done yet; it continues")
-    if as_json:
-        print_json(
-            {"request": request, "before": iso(before), "state": "pruned", "sessions": pruned.sessions}
-        )
-    else:
-        click.echo(
-            f"{counted(pruned.sessions, 'session', 'sessions')} that ended before {local(before)} were pruned"
-        )
-    sys.exit(0)
+    print_one(
+        as_json,
+        {"request": request, "before": iso(before), "state": "pruned", "sessions": pruned.sessions},
+        f"{counted(pruned.sessions, 'session', 'sessions')} that ended before {local(before)} were pruned",
+    )

@@ -155,7 +155,14 @@ def _about_held_jobs(future: str) -> Callable[[Callable[..., "Asked"]], Callable
             **given: object,
         ) -> None:
             asked = command(**given)
-            _carry_out(settings, asked, _held(settings, identifiers, every), dry_run, patience, as_json)
+            _carry_out(
+                settings=settings,
+                asked=asked,
+                jobs=_held(settings, identifiers, every),
+                dry_run=dry_run,
+                patience=patience,
+                as_json=as_json,
+            )
 
         return carry_out
 
@@ -251,7 +258,11 @@ def _carry_out(
         if jobs:
             note_without_daemon(settings)
         return
-    sys.exit(_wait(settings, asked, jobs, requests, patience, as_json))
+    sys.exit(
+        _wait(
+            settings=settings, asked=asked, jobs=jobs, requests=requests, patience=patience, as_json=as_json
+        )
+    )
 
 
 def _wait(
@@ -288,6 +299,7 @@ def _settled(connection: sqlite3.Connection, requests: Mapping[int, str]) -> dic
             continue
         (decided, *_) = reading_queue.jobs_for_events(connection, [event])
         job = reading_queue.job(connection, number)
+        # A decided request only put the job back: the answer is what became of the job then.
         if job is not None and decided.state not in _OPEN and job.state not in _OPEN:
             settled[number] = job
     return settled

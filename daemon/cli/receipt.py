@@ -1,5 +1,6 @@
 """`runward receipt`: receipts of sessions, their hashes, our keys, and what the daemon signs with them."""
 
+import json
 import os
 import sqlite3
 import sys
@@ -12,7 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
-from runward.daemon.cli.receipt_verify import answer_of, bundle_place
+from runward.daemon.cli.receipt_verify import answer_of, bundle_place, print_answer, print_chain
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import (
     ask_daemon,
@@ -21,7 +22,6 @@ from runward.daemon.cli.shell.context import (
     note_without_daemon,
     own_settings,
     pass_settings,
-    settings_in_force,
     store_to_read,
     wait_for,
 )
@@ -33,7 +33,7 @@ from runward.daemon.cli.terminal.options import (
     json_option,
     timeout_option,
 )
-from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import fail, note, print_json, print_one, print_table, safe
 from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.disk.receipt_keys import KeyRefused, OwnKey, own_key, own_key_on_first_use
@@ -139,8 +139,6 @@ def verify(
       runward receipt verify ./bundle
       runward receipt verify @last
     """
-    from runward.daemon.cli.receipt_verify import answer_of, print_answer
-
     answer = answer_of(context, target, attempt, keys, require_signature)
     print_answer(answer, as_json)
     sys.exit(GOOD if answer.valid else NOT_SO)
@@ -161,8 +159,24 @@ def key(context: click.Context, create: str | None, as_json: bool) -> None:
     Example:
       runward receipt key --create ed25519
     """
-
-    print_keys(context, create, as_json)
+    state = own_settings(context).state_dir
+    keys_there: list[tuple[Scheme, str, str]] = []
+    try:
+        for scheme in SCHEMES:
+            own = _key(state, scheme) if scheme == create else own_key(state, scheme, os.environ)
+            if own is not None:
+                keys_there.append((scheme, named(own.key), own.path))
+    except (KeyRefused, NoLibrary, OSError) as error:
+        _refuse(error)
+    if as_json:
+        keys: list[JsonValue] = [
+            {"scheme": scheme, "public_key": public, "path": path} for scheme, public, path in keys_there
+        ]
+        print_json({"keys": keys})
+    elif keys_there:
+        print_table(("KEY", "KEPT IN"), [(public, safe(path)) for _, public, path in keys_there])
+    else:
+        note("there is no key yet: `runward receipt key --create ed25519` creates one")
 
 
 @receipt.command("sign")
@@ -179,9 +193,9 @@ def key(context: click.Context, create: str | None, as_json: bool) -> None:
 @click.option("--wait", is_flag=True, help="Wait until it is signed.")
 @timeout_option()
 @json_option("Print the result as JSON; with nostr, wait and print the NIP-01 event.")
-@click.pass_context
+@pass_settings
 def sign_receipt(
-    context: click.Context,
+    settings: Settings,
     identifier: str,
     scheme: Scheme,
     attempt: int | None,
@@ -200,9 +214,25 @@ def sign_receipt(
     Example:
       runward receipt sign @last --wait
     """
+    from runward.handlers.model.bundle import ReceiptSignRequested
 
+    # The NIP-01 event has the signature, so there is nothing to print before it.
     patience = timeout if wait or (as_json and scheme == "nostr") else None
-    sys.exit(ask_to_sign(context, identifier, attempt, scheme, patience, as_json))
+    with store_to_read(settings) as connection:
+        row = find_session(connection, settings, identifier)
+        bundle = session_bundle(connection, settings, row, attempt)
+    bundle = _with_receipt(row, bundle)
+    if patience is not None:
+        need_daemon(settings)
+    request = ask_daemon(settings, new_request(ReceiptSignRequested, row.key, bundle.attempt, scheme))
+    if patience is not None:
+        sys.exit(_say(row, bundle, _wait(settings, request, patience), scheme, as_json))
+    print_one(
+        as_json,
+        {"session": row.key, "attempt": bundle.attempt, "request": request},
+        f"the receipt of session {safe(row.session_id)} will be signed",
+    )
+    note_without_daemon(settings)
 
 
 @receipt.command()
@@ -224,56 +254,6 @@ def attest(
     Example:
       runward receipt attest ./bundle --output bundle.intoto.json
     """
-
-    attest_bundle(context, target, attempt, output)
-
-
-@receipt.command("chain")
-@json_option()
-@pass_settings
-def follow_chain(settings: Settings, as_json: bool) -> None:
-    """Check that each receipt follows from the one before it.
-
-    Exit code 1: the chain is broken.
-
-    \b
-    Example:
-      runward receipt chain
-    """
-    from runward.daemon.cli.receipt_verify import print_chain
-    from runward.daemon.cli.shell.context import store_to_read
-
-    with store_to_read(settings) as connection:
-        sys.exit(print_chain(connection, as_json))
-
-
-NO_LIBRARY = f"signatures need more libraries: {how_to_install('sign')}"
-
-
-def print_keys(context: click.Context, create: str | None, as_json: bool) -> None:
-    """Our public keys on stdout."""
-    state = own_settings(context).state_dir
-    keys_there: list[tuple[Scheme, str, str]] = []
-    try:
-        for scheme in SCHEMES:
-            own = _key(state, scheme) if scheme == create else own_key(state, scheme, os.environ)
-            if own is not None:
-                keys_there.append((scheme, named(own.key), own.path))
-    except (KeyRefused, NoLibrary, OSError) as error:
-        _refuse(error)
-    if as_json:
-        keys: list[JsonValue] = [
-            {"scheme": scheme, "public_key": public, "path": path} for scheme, public, path in keys_there
-        ]
-        print_json({"keys": keys})
-    elif keys_there:
-        print_table(("KEY", "KEPT IN"), [(public, safe(path)) for _, public, path in keys_there])
-    else:
-        note("there is no key yet: `runward receipt key --create ed25519` creates one")
-
-
-def attest_bundle(context: click.Context, target: str, attempt: int | None, output: str | None) -> None:
-    """The envelope on stdout or in a file; ends the program if the bundle is not valid."""
     answer = answer_of(context, target, attempt, (), require_signature=False)
     if not answer.valid:
         fail(
@@ -294,9 +274,26 @@ def attest_bundle(context: click.Context, target: str, attempt: int | None, outp
     _write(output, signed)
 
 
-def _write(output: str, signed: dict[str, JsonValue]) -> None:
-    import json
+@receipt.command("chain")
+@json_option()
+@pass_settings
+def follow_chain(settings: Settings, as_json: bool) -> None:
+    """Check that each receipt follows from the one before it.
 
+    Exit code 1: the chain is broken.
+
+    \b
+    Example:
+      runward receipt chain
+    """
+    with store_to_read(settings) as connection:
+        sys.exit(print_chain(connection, as_json))
+
+
+NO_LIBRARY = f"signatures need more libraries: {how_to_install('sign')}"
+
+
+def _write(output: str, signed: dict[str, JsonValue]) -> None:
     directory, name = os.path.split(os.path.abspath(output))
     try:
         write_durably(directory, name, f"{json.dumps(signed)}\n".encode())
@@ -317,35 +314,6 @@ def _refuse(error: Exception) -> NoReturn:
         case OSError():
             fail(f"{error.filename or 'a key'} can't be read: {error.strerror}", TRY_AGAIN)
     fail(str(error), NOT_SO)
-
-
-def ask_to_sign(
-    context: click.Context,
-    identifier: str,
-    attempt: int | None,
-    scheme: Scheme,
-    patience: float | None,
-    as_json: bool,
-) -> int:
-    """Put the request; wait `patience` seconds for the result, unless None. Returns the exit code."""
-    from runward.handlers.model.bundle import ReceiptSignRequested
-
-    settings = settings_in_force(context)
-    with store_to_read(settings) as connection:
-        row = find_session(connection, settings, identifier)
-        bundle = session_bundle(connection, settings, row, attempt)
-    bundle = _with_receipt(row, bundle)
-    if patience is not None:
-        need_daemon(settings)
-    request = ask_daemon(settings, new_request(ReceiptSignRequested, row.key, bundle.attempt, scheme))
-    if patience is not None:
-        return _say(row, bundle, _wait(settings, request, patience), scheme, as_json)
-    if as_json:
-        print_json({"session": row.key, "attempt": bundle.attempt, "request": request})
-    else:
-        click.echo(f"the receipt of session {safe(row.session_id)} will be signed")
-    note_without_daemon(settings)
-    return GOOD
 
 
 def _with_receipt(row: SessionRow, bundle: SessionBundle | None) -> SessionBundle:

@@ -11,11 +11,12 @@ from runward.config.bundle import PUBLIC_KEY
 from runward.config.json_value import JsonValue
 from runward.config.problem import counted
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
-from runward.daemon.cli.shell.context import read_settings_of
+from runward.daemon.cli.shell.context import read_settings_of, settings_in_force, store_to_read
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
 from runward.daemon.disk.state_rights import StateDirectoryUnsafe
 from runward.daemon.rundir.bundle_verifying import verify_bundle
-from runward.daemon.store.reading_bundles import chain
+from runward.daemon.store import reading
+from runward.daemon.store.reading_bundles import bundle_in, bundles_of_id, chain
 from runward.handlers.bundle.verify import Verified
 from runward.handlers.journal.place import OWN_PLACE
 
@@ -42,9 +43,6 @@ def bundle_place(context: click.Context, target: str, attempt: int | None) -> Bu
         number = attempt or 1
         return BundlePlace(target, number, None, lambda fields: _known_of(context, target, number, fields))
     if "/" in target and not is_key(target):
-        from runward.daemon.cli.exits import NOT_FOUND
-        from runward.daemon.cli.terminal.output import fail
-
         fail(f"there is no directory {target}", NOT_FOUND)
     return _of_session(context, target, attempt)
 
@@ -55,7 +53,6 @@ def is_key(text: str) -> bool:
 
 
 def _of_session(context: click.Context, text: str, attempt: int | None) -> BundlePlace:
-    from runward.daemon.cli.shell.context import settings_in_force, store_to_read
     from runward.daemon.cli.shell.finding import find_session
     from runward.daemon.views.receipts import receipt_place
 
@@ -75,9 +72,6 @@ def _known_of(
     It knows a bundle by its place, whatever its receipt says, and by the session's id. So a receipt that lost what it
     could be recognized by is still compared.
     """
-    from runward.daemon.cli.shell.context import read_settings_of
-    from runward.daemon.store import reading
-    from runward.daemon.store.reading_bundles import bundle_in, bundles_of_id
     from runward.daemon.views.receipts import recorded_of
 
     settings = read_settings_of(context.find_root().obj["config"]).value

@@ -27,6 +27,7 @@ from runward.daemon.cli.terminal.output import (
     note,
     print_json,
     print_json_line,
+    print_one,
     safe,
     terminal_size,
 )
@@ -116,7 +117,7 @@ def opened_source(source: ReplaySource) -> Iterator[ReplayFile]:
                 yield file
     except OSError as error:
         if isinstance(error, BrokenPipeError):
-            raise
+            raise  # the block prints, so this may come from whoever reads stdout
         fail(f"{source.path} can't be read: {error.strerror}", NOT_FOUND)
 
 
@@ -216,11 +217,12 @@ def _ask(playback: Playback, question: str) -> None:
 def _key(left: float | None) -> str | None:
     """The next key; None after this many seconds."""
     descriptor = sys.stdin.fileno()
+    # Past Python's buffer: what that holds, select doesn't see.
     ready, _, _ = select.select([descriptor], [], [], left)
     if not ready:
         return None
     read = os.read(descriptor, 1)
-    return read.decode("latin-1") if read else "q"
+    return read.decode("latin-1") if read else "q"  # nothing to read means that the terminal is gone
 
 
 @contextmanager
@@ -243,7 +245,7 @@ def _lines_again() -> Iterator[None]:
     usual = termios.tcgetattr(descriptor)
     usual[3] |= termios.ICANON | termios.ECHO
     try:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, usual)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, usual)  # not FLUSH: keys that came already are kept
         yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, modes)
@@ -321,10 +323,11 @@ def convert_replay(file: str, to: str, output: str, *, as_json: bool) -> None:
         write_durably(directory, name, content)
     except OSError as error:
         fail(f"{output} can't be written: {error.strerror}", NOT_FOUND)
-    if as_json:
-        print_json({"output": os.path.join(directory, name), "events": len(events)})
-    else:
-        click.echo(f"{counted(len(events), 'event', 'events')} in {safe(output)}")
+    print_one(
+        as_json,
+        {"output": os.path.join(directory, name), "events": len(events)},
+        f"{counted(len(events), 'event', 'events')} in {safe(output)}",
+    )
 
 
 def _events(source: ReplaySource) -> list[Event]:

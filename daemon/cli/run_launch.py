@@ -271,11 +271,18 @@ def _verify(order: Order, launched: Launched, config: str | None, cwd: str) -> i
     within = launched.path if order.artifacts is None else ""
     contract = contract_of(order.contract)
     if is_planned:
-        contract = _with_legs(order, contract, launched, within, config, cwd)
+        contract = _with_legs(
+            order=order, contract=contract, launched=launched, within=within, config=config, cwd=cwd
+        )
     if contract is None:
         return GOOD
     summary = why_not_delivered(
-        contract, launched.artifacts, within, launched.path, launched.started_at, launched.session_id
+        contract=contract,
+        artifacts=launched.artifacts,
+        within=within,
+        run=launched.path,
+        started_at=launched.started_at,
+        session_id=launched.session_id,
     )
     if summary is None:
         return GOOD

@@ -81,7 +81,9 @@ def _page_or_why_not(settings: Settings) -> list[str]:
     try:
         return _page(settings, status_of(settings, time.time()))
     except reading.StoreUnreadable as error:
-        return [safe(str(error))]
+        return [
+            safe(str(error))
+        ]  # the next page may be better: a restore replaces the store while this goes on
 
 
 def _page(settings: Settings, figures: Status) -> list[str]:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
@@ -103,7 +104,7 @@ def _serve(settings: Settings, state: Path, only_print: bool) -> NoReturn:
         _open(links, only_print)
         note("serving the Studio until Ctrl-C")
         try:
-            anyio.run(serve, state, in_force, listening, log_to_stderr(), None)
+            anyio.run(partial(serve, state, in_force, listening, log_to_stderr(), idle_s=None))
         except KeyboardInterrupt:
             note("stopped")
     sys.exit(0)

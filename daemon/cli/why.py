@@ -86,6 +86,8 @@ def story_of(settings: Settings, identifier: str) -> Story:
     """What there is to say about what `identifier` names; exits 2 or 3 where that is not one thing."""
     with store_to_read(settings) as connection:
         is_up = holder(Path(settings.state_dir)) is not None
+        # The inbox first (the store's transaction begins with its first query): a request that is taken up meanwhile
+        # is then in the store, and not in neither.
         return _waiting(settings.state_dir, identifier, is_up) or _story(
             connection, settings, identifier, is_up, time.time()
         )
@@ -112,7 +114,14 @@ def _waiting(state: str, text: str, is_up: bool) -> Story | None:
             name = run_name(event.playbook, event.at, event.request)
             if text and name.startswith(text):
                 headline = f"{event.said_by} asked for the playbook {event.playbook}"
-                return Story("start", name, "asked", headline, [], [not_taken_up(is_up)])
+                return Story(
+                    noun="start",
+                    identifier=name,
+                    status="asked",
+                    headline=headline,
+                    entries=[],
+                    obstacles=[not_taken_up(is_up)],
+                )
     return None
 
 
@@ -166,12 +175,12 @@ def _of_job(connection: sqlite3.Connection, text: str, is_up: bool, now: float) 
     job = find_job(connection, text)
     error = f": {job.error}" if job.error else ""
     return Story(
-        "job",
-        str(job.id),
-        job.state,
-        f"{job.handler} of {job.event_type} in {job.lane}{error}",
-        causes.causes_of_job(connection, job),
-        list(obstacles_of_job(connection, job, is_up, now)),
+        noun="job",
+        identifier=str(job.id),
+        status=job.state,
+        headline=f"{job.handler} of {job.event_type} in {job.lane}{error}",
+        entries=causes.causes_of_job(connection, job),
+        obstacles=list(obstacles_of_job(connection, job, is_up, now)),
     )
 
 
@@ -182,12 +191,12 @@ def _of_start(connection: sqlite3.Connection, name: str, is_up: bool) -> Story:
     if not decided:
         refuse_unknown("session", name, session_names(connection))
     return Story(
-        "start",
-        name,
-        "refused" if start is None else start.state,
-        decided[-1].summary,
-        causes.causes_of_start(connection, name),
-        [] if start is None else obstacles_of_start(start, is_up),
+        noun="start",
+        identifier=name,
+        status="refused" if start is None else start.state,
+        headline=decided[-1].summary,
+        entries=causes.causes_of_start(connection, name),
+        obstacles=[] if start is None else obstacles_of_start(start, is_up),
     )
 
 
@@ -201,12 +210,12 @@ def _of_chain(connection: sqlite3.Connection, settings: Settings, name: str, is_
     decided = reading_queue.decisions_about(connection, subject)
     standing = reading_chains.chain_statuses(connection).get(name)
     return Story(
-        "chain",
-        name,
-        "active" if standing is None else standing.status,
-        decided[-1].summary if decided else _never_fired(settings, name),
-        causes.causes_of_chain(connection, subject),
-        list(obstacles_of_chain(name, standing)),
+        noun="chain",
+        identifier=name,
+        status="active" if standing is None else standing.status,
+        headline=decided[-1].summary if decided else _never_fired(settings, name),
+        entries=causes.causes_of_chain(connection, subject),
+        obstacles=list(obstacles_of_chain(name, standing)),
     )
 
 
@@ -255,12 +264,12 @@ def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: f
         why_none = "there was no run.json in it at the last look"
         problems = [Obstacle("it is not a session", why_none, "write one, or start it with `runward run`")]
     return Story(
-        "directory",
-        directory.path,
-        None,
-        "a run directory that is not a session",
-        causes.causes_of_session(connection, directory.session_key),
-        problems,
+        noun="directory",
+        identifier=directory.path,
+        status=None,
+        headline="a run directory that is not a session",
+        entries=causes.causes_of_session(connection, directory.session_key),
+        obstacles=problems,
     )
 
 

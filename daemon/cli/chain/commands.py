@@ -180,10 +180,11 @@ def define(settings: Settings, file: str, as_json: bool) -> None:
             write_durably(directory, path.name, content)
     except OSError as error:
         fail(f"{path} can't be written: {error.strerror}", NOT_FOUND)
-    if as_json:
-        print_json({"name": parsed.name, "file": str(path), "replaced": not is_new})
-    else:
-        click.echo(f"{safe(parsed.name)} is {'defined' if is_new else 'replaced'}: {safe(str(path))}")
+    print_one(
+        as_json,
+        {"name": parsed.name, "file": str(path), "replaced": not is_new},
+        f"{safe(parsed.name)} is {'defined' if is_new else 'replaced'}: {safe(str(path))}",
+    )
 
 
 def _refuse_used_name(settings: Settings, name: str) -> None:

@@ -82,6 +82,7 @@ def fire(
         need_daemon(settings)
     order = new_request(ChainFireRequested, chain.name, dict(fields), by_run=own_chain_run())
     request = ask_daemon(settings, order, before_any_daemon=True)
+    # The run's id follows from the request, so it can be printed before a daemon has seen the request.
     run = run_id(f"{chain.name}@{request}")
     standing = once_taken_up(settings, lambda connection: _standing(connection, request, run))
     if standing is None:

@@ -33,6 +33,7 @@ from runward.daemon.cli.terminal.output import (
     note,
     print_json,
     print_list,
+    print_one,
     safe,
 )
 from runward.daemon.store import reading_chains
@@ -156,10 +157,11 @@ def cancel_run(settings: Settings, identifier: str, reason: str, as_json: bool) 
             fail(f"{row.id} is {row.status} already", 1)
         run = row.id
     is_cancelled = request_cancel(settings, run, reason, before_it_began=asked is not None)
-    if as_json:
-        print_json({"chain_run_id": run, "status": "cancelled" if is_cancelled else "asked"})
-    else:
-        click.echo(f"{run} is {'' if is_cancelled else 'to be '}cancelled")
+    print_one(
+        as_json,
+        {"chain_run_id": run, "status": "cancelled" if is_cancelled else "asked"},
+        f"{run} is {'' if is_cancelled else 'to be '}cancelled",
+    )
     if not is_cancelled:
         note_without_daemon(settings)
 

@@ -132,6 +132,7 @@ class Act(NamedTuple):
         except NotAnIntent as error:
             fail(str(error), WRONG_USAGE)
         acting = Acting(settings_in_force(self.context))
+        # Before it is sent: an action that is kept would be carried out later, when its sender no longer expects it.
         if self.wait:
             acting.refuse_without_daemon()
         key = acting.send(self.principal, intent)

@@ -177,9 +177,10 @@ def log(
                 click.echo(line)
         if not follow:
             break
-        sys.stdout.flush()
+        sys.stdout.flush()  # a pipe would keep the lines until there are 8 KiB of them
         time.sleep(_PERIOD)
         with store_to_read(settings) as connection:
+            # The limit is for what was there before. Of what comes now, nothing is left out.
             taken = actions(connection, wanted._replace(after=after, limit=-1))
     if not taken and not json_wanted and after == 0:
         click.echo("no actions")

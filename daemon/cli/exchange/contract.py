@@ -98,7 +98,16 @@ def check(
     with snapshot(state) if (state / STORE).exists() else empty_store() as store:
         code = RunningCode(accounts, store, own.exchange, own.exchange.executor)
         try:
-            verdict = code.drive(_asked(accounts, contract_or_file, caller, action, target, given))
+            verdict = code.drive(
+                _asked(
+                    accounts=accounts,
+                    contract_or_file=contract_or_file,
+                    caller=caller,
+                    action=action,
+                    target=target,
+                    given=given,
+                )
+            )
         except ReadTooMuch as error:
             verdict = Verdict(False, str(error))
     if code.fix is not None:
@@ -122,11 +131,33 @@ def _asked(
     named = genesis_artifact(target) or (yield from accounts.artifact(target))
     if named is None and given is None:
         fail(f"there is no artifact {target!r}: add --context to check without it", NOT_FOUND)
-    artifact = named or SharedArtifact(target, "generic", "", "", accounts.at, accounts.at)
+    artifact = named or SharedArtifact(
+        id=target, type="generic", content="", owner_id="", created_at=accounts.at, updated_at=accounts.at
+    )
     name = f"{CONTRACT}{contract_or_file}" if contract_or_file in GENESIS_CONTRACTS else contract_or_file
     if name.startswith(CONTRACT) or (yield from accounts.artifact(name)) is not None:
-        return (yield from evaluated(accounts, name, caller, action, artifact, None, given))
+        return (
+            yield from evaluated(
+                accounts=accounts,
+                contract=name,
+                caller=caller,
+                action=action,
+                target=artifact,
+                frame=None,
+                context=given,
+            )
+        )
     if not Path(name).is_file():
         fail(f"there is no contract and no file {contract_or_file!r}", NOT_FOUND)
     known = context_of(accounts, artifact, None) if given is None else given
-    return (yield from run_contract(accounts, name, text_of(name), caller, action, target, known))
+    return (
+        yield from run_contract(
+            accounts=accounts,
+            contract=name,
+            code=text_of(name),
+            caller=caller,
+            action=action,
+            target=target,
+            context=known,
+        )
+    )

@@ -121,7 +121,7 @@ def serve(tools: Sequence[Tool], introduction: str) -> NoReturn:
 async def _serve(server: Server[dict[str, Any]]) -> None:
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
-        os._exit(GOOD)
+        os._exit(GOOD)  # here, because leaving the block waits for the thread that reads stdin
 
 
 def instructions(who: str) -> str:

@@ -273,6 +273,7 @@ class ByRun:
         line = as_intent(intent) | {"id": identifier}
         if self._claimed is not None:
             line["principal_id"] = self._claimed  # the daemon refuses it if it is another
+        # Before the intent is written: its result may be there before the next line runs.
         self._results.expect(identifier)
         try:
             await in_thread(self._append, json.dumps(line, ensure_ascii=False).encode())

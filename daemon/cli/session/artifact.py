@@ -37,8 +37,10 @@ from runward.daemon.cli.terminal.output import (
     fail,
     print_json,
     print_list,
+    print_one,
     safe,
 )
+from runward.daemon.store.reading_queue import why_refused
 from runward.daemon.store.tables.artifacts import ArtifactRow, Wanted, artifacts, artifacts_called, is_decided
 from runward.daemon.views.outcomes import outcomes_as_json, shown_outcomes
 from runward.daemon.views.text import ago
@@ -96,7 +98,10 @@ def list_artifacts(
     with store_to_read(settings) as connection:
         key = None if session is None else find_session(connection, settings, session).key
         run = None if chain_run is None else find_run(connection, chain_run).id
-        rows = artifacts(connection, Wanted(kind, passed, key, run, since, limit or -1))
+        rows = artifacts(
+            connection,
+            Wanted(kind=kind, passed=passed, session=key, chain_run=run, since=since, limit=limit or -1),
+        )
     print_list(
         rows if as_json else shown_outcomes(settings, rows),
         _COLUMNS,
@@ -163,8 +168,25 @@ def add(
     Example:
       runward artifact add --kind ci_result --name ci --content ci.json
     """
+    from runward.handlers.model.outcomes import ArtifactAddRequested, artifact_id
+    from runward.handlers.outcomes.recording import record
 
-    add_artifact(settings, kind, name, session, content, path, as_json=as_json)
+    if not session:
+        fail("no session is named: give --session, or call this in a session", WRONG_USAGE)
+    value = None if content is None else _read(content)
+    with store_to_read(settings) as connection:
+        key = find_session(connection, settings, session).key
+    event = new_request(ArtifactAddRequested, key, kind, name, content=value, file_path=path)
+    made = record(event, event.at)
+    if isinstance(made, str):
+        fail(made, NOT_SO if kind and name and (content or path) else WRONG_USAGE)
+    request = ask_daemon(settings, event, too_long=_TOO_LONG)
+    status = once_taken_up(settings, lambda connection: _decided(connection, request)) or "asked"
+    identifier = artifact_id(key, kind, name)
+    print_one(as_json, {"id": identifier, "status": status}, safe(identifier))
+    if status == "asked":
+        note_if_late(settings, "stored it")
+        note_without_daemon(settings)
 
 
 @artifact.command()
@@ -217,41 +239,6 @@ _TOO_LONG = (
 )
 
 
-def add_artifact(
-    settings: Settings,
-    kind: str,
-    name: str,
-    session: str | None,
-    content: str | None,
-    path: str | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Leave the request in the inbox, and wait until it is decided if a daemon runs. Exits 1 or 2 if it is wrong."""
-    from runward.handlers.model.outcomes import ArtifactAddRequested, artifact_id
-    from runward.handlers.outcomes.recording import record
-
-    if not session:
-        fail("no session is named: give --session, or call this in a session", WRONG_USAGE)
-    value = None if content is None else _read(content)
-    with store_to_read(settings) as connection:
-        key = find_session(connection, settings, session).key
-    event = new_request(ArtifactAddRequested, key, kind, name, value, path)
-    made = record(event, event.at)
-    if isinstance(made, str):
-        fail(made, NOT_SO if kind and name and (content or path) else WRONG_USAGE)
-    request = ask_daemon(settings, event, too_long=_TOO_LONG)
-    status = once_taken_up(settings, lambda connection: _decided(connection, request)) or "asked"
-    identifier = artifact_id(key, kind, name)
-    if as_json:
-        print_json({"id": identifier, "status": status})
-    else:
-        click.echo(safe(identifier))
-    if status == "asked":
-        note_if_late(settings, "stored it")
-        note_without_daemon(settings)
-
-
 def _read(path: str) -> JsonValue:
     from runward.daemon.inbox.spool import MAXIMUM_REQUEST
 
@@ -266,8 +253,6 @@ def _read(path: str) -> JsonValue:
 
 
 def _decided(connection: sqlite3.Connection, request: str) -> Literal["added"] | None:
-    from runward.daemon.store.reading_queue import why_refused
-
     refused = why_refused(connection, request)
     is_over = is_decided(connection, request)
     if refused is not None:

@@ -143,7 +143,7 @@ def export_bundle(
         _give_up(directory, f"the bundle of {name} can't be exported: {error}")
     except OSError as error:
         _give_up(directory, f"{safe(directory)}: {error.strerror or error}")
-    _say(row, bundle, directory, parts, problem, as_json)
+    _say(row=row, bundle=bundle, directory=directory, parts=parts, problem=problem, as_json=as_json)
 
 
 def _parts(

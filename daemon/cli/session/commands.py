@@ -28,7 +28,13 @@ from runward.daemon.cli.shell.context import (
     wait_for,
 )
 from runward.daemon.cli.shell.finding import find_session, recorded_session, refuse_pruned
-from runward.daemon.cli.terminal.options import Length, NamedPath, attempt_option, json_option, timeout_option
+from runward.daemon.cli.terminal.options import (
+    Length,
+    NamedPath,
+    attempt_option,
+    json_option,
+    patience_options,
+)
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
 from runward.daemon.store import reading_queue, reading_sessions
 from runward.daemon.store.ownership import holder
@@ -83,15 +89,15 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
 
         journal = journal_place(settings.state_dir, row)
         lines = lines_of(
-            row,
-            journal,
-            history,
-            kept,
-            not_delivered(connection, row.key),
-            outcomes,
-            time.time(),
-            None if bundle is None else bundle_text(bundle),
-            problems(connection, row.path),
+            row=row,
+            journal=journal,
+            history=history,
+            kept=kept,
+            why=not_delivered(connection, row.key),
+            outcomes=outcomes,
+            now=time.time(),
+            bundle=None if bundle is None else bundle_text(bundle),
+            problems=problems(connection, row.path),
         )
         is_news = is_unseen_failure(connection, row.key, time.time())
     click.echo(text_without_secrets("\n".join(lines), settings.bundle.rules.redact))
@@ -181,7 +187,15 @@ def export(
 
     with store_to_read(settings) as connection:
         row = recorded_session(connection, settings, identifier)
-        export_bundle(connection, settings, row, attempt, directory, force, as_json)
+        export_bundle(
+            connection=connection,
+            settings=settings,
+            row=row,
+            attempt=attempt,
+            directory=directory,
+            force=force,
+            as_json=as_json,
+        )
 
 
 @session.command()
@@ -276,13 +290,10 @@ def tail(settings: Settings, identifier: str, follow: bool, count: int | None, a
 @session.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
 @click.option("--reason", default="", metavar="TEXT", help="The reason; it is kept with the session.")
-@click.option("--wait", is_flag=True, help="Wait until the session is over.")
-@timeout_option()
+@patience_options("Wait until the session is over.")
 @json_option("Print the request as JSON, or with --wait its result.")
 @pass_settings
-def cancel(
-    settings: Settings, identifier: str, reason: str, wait: bool, timeout: float, as_json: bool
-) -> None:
+def cancel(settings: Settings, identifier: str, reason: str, patience: float | None, as_json: bool) -> None:
     """Cancel a running session.
 
     Its launcher sends the process tree SIGTERM, then SIGKILL after the grace period.
@@ -294,25 +305,39 @@ def cancel(
     Example:
       runward session cancel @last --reason "wrong branch" --wait
     """
+    from runward.handlers.model.requests import SessionCancelRequested
+
     with store_to_read(settings) as connection:
         row = recorded_session(connection, settings, identifier)
-
-    cancel_session(settings, row, reason, timeout if wait else None, as_json)
+    name = safe(row.session_id)
+    if row.status != "running":
+        fail(f"session {name} is {row.status}: only a running one can be cancelled", NOT_SO)
+    if row.layout != NATIVE:
+        reason_why = (
+            "only what `runward run` or `runward play run` started can be cancelled: end the agent yourself"
+        )
+        fail(f"session {name} is of {safe(row.layout)}: {reason_why}", NOT_SO)
+    if patience is not None:
+        need_daemon(settings)
+    request = ask_daemon(settings, new_request(SessionCancelRequested, row.key, row.attempt, reason))
+    if patience is None:
+        _print_standing(Standing(row, False), request, as_json)
+        note_without_daemon(settings)
+        return
+    sys.exit(_wait_until_over(settings, row, request, patience, as_json))
 
 
 @session.command()
 @click.argument("identifiers", metavar="[ID]...", nargs=-1, shell_complete=completing.sessions)
 @click.option("--all", "all_of_them", is_flag=True, help="Mark all failures that `runward status` shows.")
-@click.option("--wait", is_flag=True, help="Wait until this is recorded.")
-@timeout_option()
+@patience_options("Wait until this is recorded.")
 @json_option("Print the requests as JSON.")
 @click.pass_context
 def seen(
     context: click.Context,
     identifiers: tuple[str, ...],
     all_of_them: bool,
-    wait: bool,
-    timeout: float,
+    patience: float | None,
     as_json: bool,
 ) -> None:
     """Mark failed sessions as seen.
@@ -335,7 +360,19 @@ def seen(
         if not all_of_them:
             named = [recorded_session(connection, settings, each) for each in identifiers]
             rows = failures_among(named, [row.key for row in rows])
-    mark_seen(settings, rows, timeout if wait else None, as_json)
+    if patience is not None and rows:
+        need_daemon(settings)
+    # All are left before the first is waited for: the daemon takes them up in one batch.
+    requests = {row.key: _ask_to_mark(settings, row) for row in rows}
+    if patience is not None and rows:
+        _wait_until_recorded(settings, rows, patience)
+    if as_json:
+        printed: list[JsonValue] = [{"session": key, "request": request} for key, request in requests.items()]
+        print_json(printed)
+    else:
+        click.echo(f"{counted(len(rows), 'failure', 'failures')} seen")
+    if rows and patience is None:
+        note_without_daemon(settings, "it will be recorded when one starts")
 
 
 class Standing(NamedTuple):
@@ -345,30 +382,6 @@ class Standing(NamedTuple):
     is_over: bool
     refusal: str | None = None
     outcome: str | None = None
-
-
-def cancel_session(
-    settings: Settings, row: SessionRow, reason: str, patience: float | None, as_json: bool
-) -> None:
-    """Put the request; wait `patience` seconds until the session is over, unless None. Exits."""
-    from runward.handlers.model.requests import SessionCancelRequested
-
-    name = safe(row.session_id)
-    if row.status != "running":
-        fail(f"session {name} is {row.status}: only a running one can be cancelled", NOT_SO)
-    if row.layout != NATIVE:
-        reason_why = (
-            "only what `runward run` or `runward play run` started can be cancelled: end the agent yourself"
-        )
-        fail(f"session {name} is of {safe(row.layout)}: {reason_why}", NOT_SO)
-    if patience is not None:
-        need_daemon(settings)
-    request = ask_daemon(settings, new_request(SessionCancelRequested, row.key, row.attempt, reason))
-    if patience is None:
-        _print_standing(Standing(row, False), request, as_json)
-        note_without_daemon(settings)
-        return
-    sys.exit(_wait_until_over(settings, row, request, patience, as_json))
 
 
 def _wait_until_over(
@@ -448,23 +461,6 @@ def mark_shown(settings: Settings, row: SessionRow) -> None:
         note(
             f"it could not be recorded that this was seen: {error.strerror}; `runward status` keeps showing it"
         )
-
-
-def mark_seen(settings: Settings, rows: Sequence[SessionRow], patience: float | None, as_json: bool) -> None:
-    """Put a request for each session; wait `patience` seconds until they are recorded, unless None."""
-    if patience is not None and rows:
-        need_daemon(settings)
-    # All are left before the first is waited for: the daemon takes them up in one batch.
-    requests = {row.key: _ask_to_mark(settings, row) for row in rows}
-    if patience is not None and rows:
-        _wait_until_recorded(settings, rows, patience)
-    if as_json:
-        printed: list[JsonValue] = [{"session": key, "request": request} for key, request in requests.items()]
-        print_json(printed)
-    else:
-        click.echo(f"{counted(len(rows), 'failure', 'failures')} seen")
-    if rows and patience is None:
-        note_without_daemon(settings, "it will be recorded when one starts")
 
 
 def failures_among(rows: Sequence[SessionRow], failures: Sequence[str]) -> list[SessionRow]:

@@ -146,7 +146,16 @@ def list_sessions(
     if failed:
         statuses = (*statuses, *FAILURES)
     directory = None if cwd is None else os.path.abspath(cwd)
-    wanted = reading_sessions.Wanted(statuses, layouts, roots, playbooks, agents, since, text, directory)
+    wanted = reading_sessions.Wanted(
+        statuses=statuses,
+        layouts=layouts,
+        roots=roots,
+        playbooks=playbooks,
+        agents=agents,
+        since=since,
+        text=text,
+        cwd=directory,
+    )
     with store_to_read(settings) as connection:
         rows, is_cut = newest_sessions(connection, settings, wanted, limit)
         listed = sessions_as_json(connection, settings, rows) if as_json else None

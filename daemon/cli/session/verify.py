@@ -194,7 +194,14 @@ def _code(same: bool | None) -> int:
 
 def _verify(row: SessionRow, contract: Contract, kept: Sequence[KeptFile], record: Record) -> Found:
     root, within = row.artifacts_path, boundary(row.artifacts_path, row.path)
-    facts = contract_facts(contract, root, within, row.path, row.started_at, row.layout)
+    facts = contract_facts(
+        contract=contract,
+        root=root,
+        within=within,
+        run=row.path,
+        started_at=row.started_at,
+        layout=row.layout,
+    )
     if isinstance(facts, Unreadable):
         fail(f"{root} can't be read: {facts.why}; try again", TRY_AGAIN)
     then = _looks(row, kept)

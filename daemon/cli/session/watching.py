@@ -57,7 +57,7 @@ def print_output(
         if form == "raw" and count is None:
             for part in parts:
                 sys.stdout.buffer.write(part)
-                sys.stdout.buffer.flush()
+                sys.stdout.buffer.flush()  # with -f, the next part may come in an hour
             return
         lines = _lines(parts)
         for line in lines if count is None or follow else deque(lines, maxlen=count):

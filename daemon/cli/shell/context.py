@@ -54,6 +54,7 @@ def settings_in_force(context: click.Context) -> Settings:
     settings = _settings_of_daemon(config)
     if settings is None:
         return own_settings(context)
+    # A mistake in the file must not keep a person from looking at, or ending, what the daemon does under the old one.
     complain(parsed.errors)
     note("the settings are invalid, so this command uses those of the daemon until you correct them")
     return settings
@@ -174,11 +175,14 @@ def once_taken_up(settings: Settings, answer: Callable[[sqlite3.Connection], Ans
     """What `answer` finds in the store, once it isn't None. None if no daemon runs, or it takes longer than `PATIENCE_S`."""
     until = time.monotonic() + PATIENCE_S
     while holder(Path(settings.state_dir)) is not None:
+        # A transaction for each look: one that stayed open would always see the store as it was at its beginning.
         with reading.reading(settings.state_dir) as connection:
             answered = answer(connection)
         if answered is not None or time.monotonic() > until:
             return answered
-        time.sleep(_PERIOD / 4)
+        time.sleep(
+            _PERIOD / 4
+        )  # a daemon that is well answers in milliseconds, and a person waits at the prompt
     return None
 
 

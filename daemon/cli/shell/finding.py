@@ -130,6 +130,7 @@ def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> J
             fail("no job is held" if held else "there is no job yet", NOT_FOUND)
         text = str(newest)
     number = text.removeprefix("job:")
+    # SQLite has 64 bits for a number: Python would refuse to pass a longer one on.
     job = reading_queue.job(connection, int(number)) if number.isdecimal() and len(number) < 19 else None
     if job is None:
         refuse_unknown("job", text, [str(each.id) for each in reading_queue.open_jobs(connection)])

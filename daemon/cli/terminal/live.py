@@ -32,6 +32,7 @@ def follow(tail: Tail, count: int | None, is_over: Callable[[], bool]) -> Iterat
     yield from _newest(tail.lines(), count)
     while not is_over():
         yield from tail.lines()
+        # A file that was replaced has a successor, whose first lines are there already: that is read without a pause.
         if not tail.moved_on():
             time.sleep(PERIOD)
     # Once more after the end: what was written between the last look and the end is read here.
