@@ -232,10 +232,7 @@ def approval_id(key: str) -> str:
 
 
 def ask_a_person(event: ApprovalWanted, given: Given) -> Deciding:
-    """A step waits for a person: what is shown is stored under an id, and the time for the decision begins.
-
-    Ask for it. If it can't be shown, because it could not be started either, the chain run decides again.
-    """
+    """A step waits for a person: what is shown is stored under an id, and the time for the decision begins."""
     waiting = yield from waiting_for_person(event.run, event.step)
     if waiting is None:
         return ()
@@ -284,10 +281,7 @@ LINK: Final = "link"
 
 
 def answer_approval(event: ApprovalRequested, given: Given) -> Deciding:
-    """A person approves or denies: decided once, and only for what was shown.
-
-    Store the answer, or say why it does not count.
-    """
+    """A person approves or denies: decided once, and only for what was shown."""
     approval = yield from ask(ApprovalOf(event.approval))
     word = "approval" if event.decision == "approved" else "denial"
     if approval is None or approval.run != event.run:
@@ -380,10 +374,7 @@ BY: Final = "on_timeout"
 
 
 def expire_approval(event: TimerRang, given: Given) -> Deciding:
-    """Nobody decided on an approval in time: its step is denied, or approved if the file says so and nothing changed.
-
-    End the wait, if it is still running.
-    """
+    """Nobody decided on an approval in time: its step is denied, or approved if the file says so and nothing changed."""
     approval = yield from ask(ApprovalOf(event.what.removeprefix(EXPIRES)))
     # Nothing removes a timer: this one also rings after somebody decided.
     run = None if approval is None else (yield from ask(ChainRunOf(approval.run)))

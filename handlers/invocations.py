@@ -87,7 +87,7 @@ def link_started_earlier(event: StartedEarlier, given: Given) -> Deciding:
     """A requested run began before the request was recorded: its session is linked to its invocation, and ends it if it
     is over.
 
-    Link the two. The verdict on a session that still runs will find the invocation.
+    The verdict on a session that still runs will find the invocation.
     """
     session = yield from ask(SessionOf(event.session_key))
     invocation = yield from ask(InvocationOf(event.session_key))
@@ -103,10 +103,7 @@ def link_started_earlier(event: StartedEarlier, given: Given) -> Deciding:
 
 
 def give_up_start(event: StartFailed, given: Given) -> Deciding:
-    """A requested run can never begin: the request is given up.
-
-    Give it up, with the reason.
-    """
+    """A requested run can never begin: the request is given up."""
     given_up = GiveUpStart(event.start, given.at, event.why)
     invocation = yield from ask(InvocationOf(event.session_key))
     if invocation is None:

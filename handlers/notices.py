@@ -41,10 +41,7 @@ def notice_id(kind: str, subject: str, recipient: str) -> str:
 
 
 def retry_notice(event: NoticeRetryRequested, given: Given) -> Deciding:
-    """A person has a notice tried again.
-
-    Try it again if it was given up.
-    """
+    """A person has a notice tried again."""
     state = yield from ask(NoticeStateOf(event.notice))
     subject = of_notice(event.notice)
     if state == "dead":

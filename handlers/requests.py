@@ -71,10 +71,7 @@ _LOOKS: Final = 4
 
 
 def cancel_session(event: SessionCancelRequested, given: Given) -> Deciding:
-    """A person wants a running session ended.
-
-    Have the intended attempt ended, if it runs and its files name a process; else say why not.
-    """
+    """A person wants a running session ended."""
     session = yield from ask(SessionOf(event.session_key))
     processes = yield from ask(ProcessesOf(event.session_key))
     launch = yield from ask(LaunchOf(event.session_key))
@@ -118,10 +115,7 @@ def _refused(event: SessionCancelRequested, order: str, why: str) -> Effects:
 
 
 def accept_root(event: RootAcceptRequested, given: Given) -> Effects:
-    """A person says which directory a root is.
-
-    Let the directory be the root, and have its contents judged.
-    """
+    """A person says which directory a root is."""
     summary = f"the directory at its path is the root from now on, as {event.said_by} said"
     return (
         AcceptRoot(event.root, event.identity),
@@ -135,10 +129,7 @@ SHORTEST: Final = 1.0
 
 
 def prune_sessions(event: PruneRequested, given: Given) -> Effects:
-    """A person wants the record of old sessions pruned.
-
-    Have it pruned, or say why not.
-    """
+    """A person wants the record of old sessions pruned."""
     if not event.older_than >= SHORTEST:
         why = f"not pruned, as {event.said_by} asked: the age is less than {render_duration(SHORTEST)}"
         return (Explain(PRUNE, "refused", why),)
@@ -175,10 +166,7 @@ def run_name(playbook: str, at: float, request: str) -> str:
 
 
 def run_play(event: PlayRunRequested, given: Given) -> Deciding:
-    """A person asks for a playbook's command: its current declaration is filled in, and the run is requested or refused.
-
-    Have the playbook's command started, or say why not.
-    """
+    """A person asks for a playbook's command: its current declaration is filled in, and the run is requested or refused."""
     # The request carries no command. The declaration in force now is filled in, so an inbox file can't start anything
     # else.
     play = yield from ask(PlayOf(event.playbook))

@@ -42,10 +42,7 @@ class Came(NamedTuple):
 
 
 def fire_what_is_due(event: TimerRang, given: Given) -> Deciding:
-    """A schedule is due: the chain is fired or the firing is missed, and the wait for the next time begins.
-
-    Fire what is due. A timer for times that the file no longer gives finds nothing to do.
-    """
+    """A schedule is due: the chain is fired or the firing is missed, and the wait for the next time begins."""
     chain = event.subject.removeprefix(LANE)
     standing = yield from ask(ScheduleOf(chain))
     # Nothing removes a timer. Only the one that the row names counts, so one of an older file, or from before a
@@ -170,7 +167,7 @@ def _miss(
 def define_schedule(event: ScheduleChanged, given: Given) -> Deciding:
     """The file of a chain gives other times: the next one is found, and a timer waits for it.
 
-    Wait for what the file says now, which may have changed again. With the same words the counting continues.
+    What counts is what the file says now: it may have changed again.
     """
     standing = yield from ask(ScheduleOf(event.chain))
     scheduled = yield from ask(ScheduleIn(event.chain))
@@ -180,6 +177,7 @@ def define_schedule(event: ScheduleChanged, given: Given) -> Deciding:
             return ()
         gone = SetSchedule(event.chain, given.at, ScheduleStanding(None, given.at))
         return gone, Explain(subject, "decided", "it no longer has a schedule")
+    # A schedule with unchanged text continues with its counts. One with changed text begins again.
     # A schedule with unchanged text continues with its counts. One with changed text begins again.
     if standing is None or standing.words != scheduled.words:
         standing = ScheduleStanding(scheduled.words, given.at)
@@ -194,10 +192,7 @@ def define_schedule(event: ScheduleChanged, given: Given) -> Deciding:
 
 
 def ring_timer(event: TimerSet, given: Given) -> Effects:
-    """A timer is due: its subject is notified, in the subject's own lane.
-
-    Tell the subject. A schedule goes by the wall clock; any other timer is due when its time has passed.
-    """
+    """A timer is due: its subject is notified, in the subject's own lane."""
     # Timers measure what has passed, whatever the wall clock did. A schedule goes by the wall clock itself.
     if event.subject.startswith(LANE) and given.at < event.due:
         raise NotYet(event.due)

@@ -87,10 +87,7 @@ def _place(path: str) -> _Place:
 
 
 def play_changed(event: PlayChanged, given: Given) -> Deciding:
-    """The data of a running play changed: its columns follow, until its verdict reads them a last time.
-
-    Keep what the file says now.
-    """
+    """The data of a running play changed: its columns follow, until its verdict reads them a last time."""
     session = yield from ask(SessionOf(event.session_key))
     if session is None or session.status != "running" or session.attempt != event.attempt:
         return ()

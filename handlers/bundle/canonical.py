@@ -45,7 +45,7 @@ class Fault(NamedTuple):
 
 
 def integer_text(text: str) -> int | float:
-    """A whole number as serde_json reads it: `-0` is a float, because no whole number is both zero and negative."""
+    """A whole number as serde_json reads it."""
     # serde_json reads it as a float, because no whole number is both zero and negative. Hashes of the specification's
     # own program depend on it.
     if text == "-0":

@@ -30,7 +30,7 @@ from runward.handlers.model.sessions import SessionFinished, SessionOf, Status
 def sign_receipt(event: ReceiptSignRequested, given: Given) -> Effects:
     """A person wants a receipt signed: from then on the signature is pending, and its result is stored.
 
-    Order the signature. Whether there is such a receipt is checked when it is signed.
+    Whether there is such a receipt is checked when it is signed.
     """
     return (
         SignReceipt(event.session_key, event.attempt, event.scheme, event.said_by),
@@ -86,10 +86,7 @@ def write_after_verdict(event: SessionFinished, given: Given) -> Deciding:
     """A verdict is recorded: the attempt gets its bundle, in the background.
 
     The parts are first written under temporary names. The receipt names the one before it, so it is made when it is
-    recorded. After that the parts get their names. A run's actions in the exchange are among its calls, so the bundle
-    waits for their results.
-
-    Have the bundle written and its receipt recorded, or keep why there is none.
+    recorded. After that the parts get their names.
     """
     session = yield from ask(SessionOf(event.session_key))
     if session is None:

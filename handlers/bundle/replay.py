@@ -138,7 +138,7 @@ class Replay:
             yield self._end()
 
     def more(self, records: Iterable[Told]) -> Iterator[bytes]:
-        """The lines for what the files say beyond what they said before. A run may say first what it begins with."""
+        """The lines for what the files say beyond what they said before."""
         for each in records:
             # A run may say first what it begins with: its issue and its policy go into the first line.
             if not isinstance(each, Stated | Paid):

@@ -60,7 +60,7 @@ from runward.handlers.model.sessions import AttemptStarted, SessionFinished, Ses
 def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, given: Given) -> Deciding:
     """A step's run is judged, or can never begin: the chain run continues, or ends as the step did.
 
-    Read the outcome of the step, and continue from it. A session that no chain started changes nothing.
+    A session that no chain started changes nothing.
     """
     name = chain_run_of(event.session_key)
     run = None if name is None else (yield from ask(ChainRunOf(name)))
@@ -158,10 +158,7 @@ WAITED: Final = "step.timed_out.start_within"
 
 def advance_after_timer(event: TimerRang, given: Given) -> Deciding:
     """A timer of a chain run rang: a step is tried again or waited too long, or the time limit of the whole run has
-    passed.
-
-    Act if the timer still matters. A running step has a launcher, which enforces the deadline itself.
-    """
+    passed."""
     run = yield from ask(ChainRunOf(event.subject))
     if run is None or run.status not in ("running", "waiting_approval"):
         return ()
@@ -201,10 +198,7 @@ EXPIRED = "chain.aborted.approval_expired"
 
 
 def advance_after_decision(event: ApprovalDecided, given: Given) -> Deciding:
-    """An approval was decided: its step begins, approval is requested again, or the chain run ends.
-
-    Continue from the step that waited, if it still does.
-    """
+    """An approval was decided: its step begins, approval is requested again, or the chain run ends."""
     waiting = yield from waiting_for_person(event.run, event.step)
     if waiting is None:
         return ()
@@ -236,10 +230,7 @@ def advance_after_decision(event: ApprovalDecided, given: Given) -> Deciding:
 
 
 def take_slot(event: SlotOffered, given: Given) -> Deciding:
-    """There is a slot for a step: it begins, or the slot is offered to the next step.
-
-    Begin the step with the command that it has now.
-    """
+    """There is a slot for a step: it begins, or the slot is offered to the next step."""
     run = yield from ask(ChainRunOf(event.run))
     standing = None if run is None else run.steps.get(event.step)
     if (
@@ -262,10 +253,7 @@ MOST_TRIES: Final = 6
 
 
 def cancel_run(event: ChainRunCancelRequested, given: Given) -> Deciding:
-    """A person wants a chain run ended: it is over at once, and its current step is ended or never begins.
-
-    End the run, or say why not.
-    """
+    """A person wants a chain run ended: it is over at once, and its current step is ended or never begins."""
     run = yield from ask(ChainRunOf(event.run))
     order = f"cancelled by {event.said_by}" + (f": {event.reason}" if event.reason else "")
     if run is None and event.before_it_began and given.tries < MOST_TRIES:
@@ -308,10 +296,7 @@ def cancel_run(event: ChainRunCancelRequested, given: Given) -> Deciding:
 
 
 def end_withdrawn_step(event: AttemptStarted, given: Given) -> Deciding:
-    """A session began: if it is a step whose start came too late to be withdrawn, it is ended.
-
-    Have the step of a cancelled chain run ended.
-    """
+    """A session began: if it is a step whose start came too late to be withdrawn, it is ended."""
     name = chain_run_of(event.session_key)
     run = None if name is None else (yield from ask(ChainRunOf(name)))
     if run is None or run.status != "cancelled" or event.attempt != 1:

@@ -61,7 +61,7 @@ from runward.handlers.times import in_utc
 def fire_what_listens(event: EventOccurred, given: Given) -> Deciding:
     """An event occurred: each chain that listens to it and whose filter it passes is fired, or waits for the rest.
 
-    Fire what listens. If an event does not pass a chain's filter, that is kept as a refusal with its reason.
+    If an event does not pass a chain's filter, that is kept as a refusal with its reason.
     """
     chains = yield from ask(ListenersTo(event.name))
     effects: list[Effect] = []
@@ -104,10 +104,7 @@ def _elsewhere(leaf: Trigger, event: EventOccurred) -> str | None:
 
 
 def fire_as_asked(event: ChainFireRequested, given: Given) -> Deciding:
-    """A person asks for a chain to be fired.
-
-    Fire it, or say why not.
-    """
+    """A person asks for a chain to be fired."""
     chain = yield from ask(ChainNamed(event.chain))
     subject = of_chain(event.chain)
     if isinstance(chain, str):
@@ -130,7 +127,7 @@ def fire_as_asked(event: ChainFireRequested, given: Given) -> Deciding:
 def set_status(event: ChainStatusRequested, given: Given) -> Effects:
     """A person pauses, disables or resumes a chain.
 
-    Store it. Firings that are requested later are skipped, or no longer skipped.
+    Firings that are requested later are skipped, or no longer skipped.
     """
     change = f"{event.status}, as {event.said_by} asked" + (f": {event.note}" if event.note else "")
     return (
@@ -140,10 +137,7 @@ def set_status(event: ChainStatusRequested, given: Given) -> Effects:
 
 
 def begin_in_turn(event: ChainRunTurn, given: Given) -> Deciding:
-    """A chain run that waited for another one has its turn: its first step begins.
-
-    Begin it, unless it has begun or is over.
-    """
+    """A chain run that waited for another one has its turn: its first step begins."""
     run = yield from ask(ChainRunOf(event.run))
     if run is None or run.status != "running" or run.reason_code != WAITS:
         return ()
@@ -191,10 +185,7 @@ class Turn(NamedTuple):
 
 
 def open_run(event: ChainFired, given: Given) -> Deciding:
-    """A chain was fired: its run begins or waits for its turn, or the firing is skipped; each with its reason.
-
-    Open the run and begin it, or say why not.
-    """
+    """A chain was fired: its run begins or waits for its turn, or the firing is skipped; each with its reason."""
     run = run_id(event.key)
     reason = yield from _skipped(event, run, given.at)
     if reason is not None:
@@ -332,10 +323,7 @@ CHAIN: Final = "chain"
 
 def report_end(event: ChainRunFinished, given: Given) -> Deciding:
     """A chain run is over: it is reported, a failure pauses its chain if the chain's file says so, and the next run
-    begins.
-
-    Say which run begins next: the oldest one waiting for each free turn.
-    """
+    begins."""
     effects: list[Effect] = []
     open_runs = yield from ask(OpenRunsOf(event.chain))
     # Several turns may be free at once, because runs with different keys don't wait for one another. Each goes to the

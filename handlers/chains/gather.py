@@ -50,10 +50,7 @@ _Used: TypeAlias = tuple[Seen, ...]
 
 
 def fold(trigger: Trigger, seen: Sequence[Seen]) -> Folded:
-    """What follows from the last event, after those that were held. Both are in the order of their recording.
-
-    Only the last event fires the chain. If earlier ones complete the trigger by themselves, they are dropped.
-    """
+    """What follows from the last event, after those that were held. Both are in the order of their recording."""
     left: list[Seen] = list(seen)
     fired: _Used = ()
     while True:
@@ -265,7 +262,7 @@ MOST_HELD: Final = 100
 def gather_event(event: TriggerMatched, given: Given) -> Deciding:
     """Something happened that a chain's composite trigger waits for: it fires the chain, or waits for the rest.
 
-    Fire the chain if this completes its trigger, and hold what still counts. While it is paused nothing counts.
+    While the chain is paused nothing counts.
     """
     subject = of_chain(event.chain)
     reason = yield from paused(event)

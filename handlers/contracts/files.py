@@ -111,10 +111,7 @@ MAY_PASS: Final[frozenset[FileProblem | None]] = frozenset({"changing", "unreada
 
 
 def hash_produced(event: SessionFinished, given: Given) -> Deciding:
-    """A verdict is recorded: hash the files that the attempt produced, or record why there is no hash.
-
-    Record a hash, or the problem, of each file that the attempt produced.
-    """
+    """A verdict is recorded: hash the files that the attempt produced, or record why there is no hash."""
     # This is done in the background: a verdict never waits for it, and nothing that follows a verdict does either.
     produced = yield from ask(ProducedBy(event.session_key, event.attempt))
     if produced is None:

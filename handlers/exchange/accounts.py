@@ -200,10 +200,7 @@ class Accounts:
         return (yield from self._ask(PrincipalOf(principal_id), exact=with_disk))
 
     def check_name(self, name: str) -> Asking[None]:
-        """Raises `Refused` if no artifact or principal may take this name, because another one has it in other case.
-
-        Principals and artifacts share their names, so that nobody owns the account of a principal to come.
-        """
+        """Raises `Refused` if no artifact or principal may take this name, because another one has it in other case."""
         why = why_no_principal(name)
         if why is not None:
             raise Refused("invalid_argument", f"the name {name[:80]!r} can't be taken: it {why}")

@@ -62,7 +62,7 @@ MOST_ATTEMPTS: Final = 3
 def carry_out(event: IntentMade | ActionRequested, given: Given) -> Deciding:
     """An intent is carried out: it becomes an action, with exactly one result.
 
-    Carry out what an agent or a person wants done. Raises `NotYet` while code runs.
+    Raises `NotYet` while code runs.
     """
     accounts = accounts_of(event.key, given)
     try:
@@ -392,10 +392,7 @@ def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]
 
 
 def mint_units(event: MintRequested, given: Given) -> Deciding:
-    """Only people mint: units of a resource are created, or taken away.
-
-    Create units of a resource, or take them back.
-    """
+    """Only people mint: units of a resource are created, or taken away."""
     accounts = accounts_of(event.key, given)
     reason = event.reason or f"minted by {event.said_by}"
     subject = of_principal(event.principal)

@@ -220,10 +220,7 @@ def transfer_artifact(accounts: Accounts, who: str, intent: Intent) -> Asking[Ac
 
 
 def transfer(accounts: Accounts, who: str, artifact_id: str, to: str) -> Asking[dict[str, JsonValue]]:
-    """Give an artifact to another principal. It uses no quota of that one until that one writes it.
-
-    Otherwise, gifts could fill a quota, and deleting them would not help, because tombstones count. Raises `Refused`.
-    """
+    """Give an artifact to another principal. It uses no quota of that one until that one writes it. Raises `Refused`."""
     yield from _refuse_reserved(accounts, artifact_id, "transferred")
     artifact = yield from existing(accounts, artifact_id)
     cost = yield from permitted(accounts, artifact, "transfer", who)

@@ -26,10 +26,7 @@ NAMES: Final = own_events.EXCHANGE
 
 
 def tell_result(event: ActionTaken, given: Given) -> Deciding:
-    """An action has its result: the run's journals report it, and chains may react to it.
-
-    Append the action to `results.jsonl` and `events.jsonl` of its run, and tell chains that listen.
-    """
+    """An action has its result: the run's journals report it, and chains may react to it."""
     effects: list[Effect] = []
     if event.session_key is not None:
         session = yield from ask(SessionOf(event.session_key))

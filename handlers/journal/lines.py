@@ -5,7 +5,7 @@ time, not that of the writing, and `hash` is the hash of the event that the line
 a session say everything that `folding` needs to rebuild its state.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from runward.config.contract import Contract, ContractEntry, contract_to_json
 from runward.config.json_value import JsonValue, stored_json
@@ -13,6 +13,7 @@ from runward.handlers.contracts.verify import Verification, rules_as_json
 from runward.handlers.model.asking import Given, ask
 from runward.handlers.model.contracts import FlowPlanned
 from runward.handlers.model.effects import Deciding, Explain
+from runward.handlers.model.events import Event
 from runward.handlers.model.exchange import ActionTaken
 from runward.handlers.model.files import DeliveryState
 from runward.handlers.model.journal import AppendLines, JournalDamaged, RepairJournal
@@ -40,9 +41,8 @@ def session_started(
     contract_problem: str | None = None,
 ) -> bytes:
     return _line(
-        event.at,
+        event,
         "session_started",
-        "",
         event_hash,
         session_id=declaration.session_id,
         attempt=event.attempt,
@@ -58,7 +58,7 @@ def session_started(
 
 
 def session_resumed(event: AttemptStarted, event_hash: str) -> bytes:
-    return _line(event.at, "session_resumed", "", event_hash, attempt=event.attempt)
+    return _line(event, "session_resumed", event_hash, attempt=event.attempt)
 
 
 def contract_snapshotted(
@@ -66,9 +66,7 @@ def contract_snapshotted(
 ) -> bytes:
     expected = [_expected(entry) for entry in contract.expected]
     whole = contract_to_json(contract)
-    return _line(
-        event.at, "contract_snapshotted", "", event_hash, basis=basis, expected=expected, contract=whole
-    )
+    return _line(event, "contract_snapshotted", event_hash, basis=basis, expected=expected, contract=whole)
 
 
 def contract_held(
@@ -76,9 +74,7 @@ def contract_held(
 ) -> bytes:
     """The contract of the launch applies instead of what the run's files said."""
     whole = None if contract is None else contract_to_json(contract)
-    return _line(
-        event.at, "contract_held", "", event_hash, attempt=event.attempt, contract=whole, problem=problem
-    )
+    return _line(event, "contract_held", event_hash, attempt=event.attempt, contract=whole, problem=problem)
 
 
 def _expected(entry: ContractEntry) -> JsonValue:
@@ -95,10 +91,10 @@ def contract_folded(
     """What the legs of a flow added to the contract, and the resulting contract."""
     legs: list[JsonValue] = [{"id": leg.id, "agent": leg.agent, "path": leg.path} for leg in event.legs]
     return _line(
-        event.at,
+        event,
         "contract_folded",
-        PLAN,
         event_hash,
+        path=PLAN,
         basis=basis,
         legs=legs,
         expected=[_expected(entry) for entry in added],
@@ -108,15 +104,14 @@ def contract_folded(
 
 def contract_not_folded(event: FlowPlanned, event_hash: str, problem: str) -> bytes:
     """Why the legs of a plan are not in the contract."""
-    return _line(event.at, "contract_not_folded", PLAN, event_hash, problem=problem)
+    return _line(event, "contract_not_folded", event_hash, path=PLAN, problem=problem)
 
 
 def artifact_verified(event: AttemptEnded, event_hash: str, verification: Verification) -> bytes:
-    rules = {"rules": rules_as_json(verification)} if verification.rules else {}
+    rules: dict[str, Any] = {"rules": rules_as_json(verification)} if verification.rules else {}
     return _line(
-        event.at,
+        event,
         "artifact_verified",
-        "",
         event_hash,
         status=verification.status,
         delivery=verification.delivery,
@@ -134,9 +129,8 @@ def status_changed(
     event: AttemptEnded, event_hash: str, replaced: Status, status: Status, reason: Reason, source: Source
 ) -> bytes:
     return _line(
-        event.at,
+        event,
         "status_changed",
-        "",
         event_hash,
         replaced=replaced,
         status=status,
@@ -156,9 +150,8 @@ def session_finished(
     delivery: DeliveryState | None,
 ) -> bytes:
     return _line(
-        event.at,
+        event,
         "session_finished",
-        "",
         event_hash,
         attempt=event.attempt,
         status=status,
@@ -171,10 +164,10 @@ def session_finished(
 def journal_repaired(event: JournalDamaged, event_hash: str) -> bytes:
     """What was done to the journal `path`. This line comes after the lines that were written again."""
     return _line(
-        event.at,
+        event,
         "journal_repaired",
-        event.name,
         event_hash,
+        path=event.name,
         lines_written_again=event.lost + event.changed,
         lines_changed=event.changed,
         bytes_torn=event.torn_bytes,
@@ -185,9 +178,8 @@ def action_taken(event: ActionTaken, event_hash: str) -> bytes:
     """An action in the exchange."""
     reasoning = event.told["intent"]
     return _line(
-        event.at,
+        event,
         "action",
-        "",
         event_hash,
         action_type=event.action_type,
         artifact_id=event.artifact_id,
@@ -200,20 +192,19 @@ def action_taken(event: ActionTaken, event_hash: str) -> bytes:
 def artifact_deleted(event: ActionTaken, event_hash: str) -> bytes:
     """An artifact of the exchange was deleted."""
     return _line(
-        event.at,
+        event,
         "artifact_deleted",
-        "",
         event_hash,
         artifact_id=event.artifact_id,
         deleted_by=event.principal,
     )
 
 
-def _line(at: float, name: str, path: str, event_hash: str, **further: object) -> bytes:
+def _line(event: Event, name: str, event_hash: str, *, path: str = "", **further: object) -> bytes:
     # Readers rely on these four fields being first (the CTCP contracts, J). The hash leads from a line to its event in
     # the chain.
     line: dict[str, object] = {
-        "ts": iso_time(at),
+        "ts": iso_time(event.at),
         "role": ROLE,
         "event": name,
         "path": path,
@@ -228,10 +219,7 @@ def _line(at: float, name: str, path: str, event_hash: str, **further: object) -
 
 
 def repair_journal(event: JournalDamaged, given: Given) -> Deciding:
-    """A journal was found damaged: missing lines are written again, and the repair is recorded.
-
-    Have the lines written again, in their order and before any later one.
-    """
+    """A journal was found damaged: missing lines are written again, and the repair is recorded."""
     session = yield from ask(SessionOf(event.session_key))
     # While the run lives, it may still complete a torn line of its own. So ours wait for its newline.
     live = session is not None and session.status == "running"

@@ -18,23 +18,30 @@ Only `SessionEnd` ends a session. A receipt doesn't say how it ended: a step may
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.call_readers import (
     CallLayout,
-    CallReader,
     PlacedLine,
     WithoutDocuments,
     told_by_events,
 )
 from runward.handlers.layouts.foreign_values import document_object, is_error_code, list_in, text_in
 from runward.handlers.layouts.native import OF_A_RUN
-from runward.handlers.layouts.transcript import Close, Counts, Heads, KeepsState, LogLine, Resumed, Told
+from runward.handlers.layouts.transcript import (
+    Close,
+    Counts,
+    Heads,
+    KeepsState,
+    LogLine,
+    Resumed,
+    Told,
+    closed,
+)
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
-from runward.handlers.model.reasons import ReasonCode, status_of
 from runward.handlers.model.sessions import Complaint, Document
 
 IDS_KEPT: Final = 64
@@ -51,18 +58,13 @@ KINDS: Final = BEGINS | _GOES_ON | {"ToolResult", "StepComplete", "SessionEnd"}
 """The kinds that matter. Others, as of later versions, are only counted."""
 
 
-class _End(NamedTuple):
-    reason_code: ReasonCode
-    reason_summary: str
+_COMPLETED: Final = closed("run.completed.ok", "the session ended well")
+_FAILED: Final = closed("run.failed.exception", "the session failed")
+_OUT_OF_ITERATIONS: Final = closed("run.failed.limit_reached", "a step ran out of iterations")
+_TIMED_OUT: Final = closed("run.timed_out.deadline", "the session's own time limit passed")
+_CANCELLED: Final = closed("run.cancelled.user", "the session was cancelled")
 
-
-_COMPLETED: Final = _End("run.completed.ok", "the session ended well")
-_FAILED: Final = _End("run.failed.exception", "the session failed")
-_OUT_OF_ITERATIONS: Final = _End("run.failed.limit_reached", "a step ran out of iterations")
-_TIMED_OUT: Final = _End("run.timed_out.deadline", "the session's own time limit passed")
-_CANCELLED: Final = _End("run.cancelled.user", "the session was cancelled")
-
-ENDS: Final[Mapping[str, _End]] = {
+ENDS: Final[Mapping[str, Close]] = {
     "success": _COMPLETED,
     "failed": _FAILED,
     "failure": _FAILED,
@@ -155,7 +157,7 @@ class Replay:
         # A step that ran out of iterations fails the session, but the cause is the limit.
         if end is _FAILED and self.ran_out and not self.step_failed:
             end = _OUT_OF_ITERATIONS
-        return Close(status_of(end.reason_code), *end, at=parse_time(self.ended_at))
+        return end._replace(at=parse_time(self.ended_at))
 
 
 def _clipped(at: str | None) -> str | None:
@@ -198,7 +200,6 @@ class State:
 
 def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     """A replay that begins as one, or a receipt if there is no replay."""
-    # Runward writes a bundle of the same form into native runs.
     # Runward writes a bundle of the same form into native runs.
     if names & OF_A_RUN:
         return False
@@ -327,8 +328,4 @@ class AdjutantCalls(WithoutDocuments):
         return told_by_events(source, lines, hashes_alone=_HASHES_ALONE, verifies=True)
 
 
-def _start(_name: str) -> CallReader:
-    return AdjutantCalls()
-
-
-CALLS: Final = CallLayout(_start, logs=(REPLAY,))
+CALLS: Final = CallLayout(lambda name: AdjutantCalls(), logs=(REPLAY,))

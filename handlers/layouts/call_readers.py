@@ -319,8 +319,4 @@ class NativeCalls(WithoutDocuments):
             yield Stated(Place(RUN, 0, 0, 0), issue_number=issue)
 
 
-def _start(_name: str) -> CallReader:
-    return NativeCalls()
-
-
-CALLS: Final = CallLayout(_start, logs=(TRACE,), documents=(RUN,))
+CALLS: Final = CallLayout(lambda name: NativeCalls(), logs=(TRACE,), documents=(RUN,))

@@ -24,7 +24,7 @@ from runward.config.json_value import LATEST, JsonValue
 from runward.handlers.calls import Called, Place, Returned, Unusable
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
-from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine, Plans
+from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine, Plans, WithoutDocuments
 from runward.handlers.layouts.claude_code_records import (
     LONGEST_ID,
     NOT_DECODED,
@@ -265,7 +265,7 @@ class CallsState:
     reply: str | None = None
 
 
-class ClaudeCodeCalls:
+class ClaudeCodeCalls(WithoutDocuments):
     """Reads one transcript."""
 
     def __init__(self, state: CallsState) -> None:
@@ -287,10 +287,6 @@ class ClaudeCodeCalls:
                 yield from self._fixed(source, line)
             else:
                 yield from self._record(line.place(source), record, None)
-
-    def see(self, document: Document) -> Iterator[ToldCall]:
-        """There are none."""
-        return iter(())
 
     def _fixed(self, source: str, line: PlacedLine) -> Iterator[ToldCall]:
         """What can be read of a line that is not quite as Claude Code writes them."""

@@ -246,7 +246,7 @@ class Rollout:
         self.turns.roll_back(count if type(count) is int and count > 0 else 0, parse_time(self.stamp))
 
     def take_message(self, payload: Payload, _: list[Resumed]) -> None:
-        """A message of the conversation. Prompts have records of their own, which may be cut off."""
+        """A message of the conversation."""
         role = payload.get("role")
         if role == "assistant":
             self.turns.answer(self.stamp)

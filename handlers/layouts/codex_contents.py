@@ -20,12 +20,11 @@ import msgspec
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Place, Returned, Told, Unusable
 from runward.handlers.foreign_json import parse_time
-from runward.handlers.layouts.call_readers import PlacedLine, Plans
+from runward.handlers.layouts.call_readers import PlacedLine, Plans, WithoutDocuments
 from runward.handlers.layouts.codex_records import apart
 from runward.handlers.layouts.foreign_values import Value, object_in, text_value, value_in, whole_text_in
 from runward.handlers.layouts.transcript import LogLine, Resumed
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
-from runward.handlers.model.sessions import Document
 
 MOST_IDS: Final = 16
 """Ids of each kind that are remembered: the records of one call are close together."""
@@ -321,7 +320,7 @@ class Beginning(Protocol):
     def take(self, records: Iterable[JsonValue], resumed: list[Resumed]) -> None: ...
 
 
-class CodexCalls:
+class CodexCalls(WithoutDocuments):
     """Reads one rollout. `beginning` is the rollout up to here, until something of the thread's own began."""
 
     def __init__(self, beginning: Beginning) -> None:
@@ -331,7 +330,7 @@ class CodexCalls:
         self._beginning: Beginning | None = beginning
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
-        """What further lines say. Lines whose beginning shows that they say nothing aren't parsed."""
+        """What further lines say."""
         match = _HEAD.match
         for line in lines:
             if self._beginning is None:
@@ -341,10 +340,6 @@ class CodexCalls:
                 if head is not None and (head[2] or head[1]).decode() not in _TELLING:
                     continue
             yield from self._line(source, line)
-
-    def see(self, document: Document) -> Iterator[Told]:
-        """There are none."""
-        return iter(())
 
     def _line(self, source: str, line: PlacedLine) -> Iterator[Told]:
         place, content = line.place(source), line.content

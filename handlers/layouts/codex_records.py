@@ -24,7 +24,7 @@ import msgspec
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import whole_text_in
-from runward.handlers.layouts.transcript import Close, LogLine, Resumed, Turn
+from runward.handlers.layouts.transcript import Close, LogLine, Resumed, Turn, closed
 from runward.handlers.layouts.transcript_lines import MOST_GLUED, decode
 from runward.handlers.model.reasons import ReasonCode
 
@@ -275,12 +275,12 @@ MOST_FINISHED: Final = 16
 UNNUMBERED: Final = ""
 """The id of a turn that has none."""
 
-ROLLED_BACK: Final = Close("aborted", "run.aborted.user", "the open turn was rolled back")
+ROLLED_BACK: Final = closed("run.aborted.user", "the open turn was rolled back")
 
 
 def completed(at: float | None) -> Close:
     """The end of a turn that went well."""
-    return Close("completed", "run.completed.ok", "the turn is complete", at)
+    return closed("run.completed.ok", "the turn is complete", at)
 
 
 @dataclass(slots=True)
@@ -469,10 +469,10 @@ _LIMITS: Final = frozenset({"context_window_exceeded", "session_budget_exceeded"
 _OWN: Final = frozenset({"sandbox_error"})
 
 _ABORTS: Final = {
-    "interrupted": Close("aborted", "run.aborted.user", "the turn was interrupted"),
-    "replaced": Close("aborted", "run.aborted.user", "the turn was replaced by another prompt"),
-    "review_ended": Close("aborted", "run.aborted.user", "the review was ended"),
-    "budget_limited": Close("failed", "run.failed.limit_reached", "the turn's budget is used up"),
+    "interrupted": closed("run.aborted.user", "the turn was interrupted"),
+    "replaced": closed("run.aborted.user", "the turn was replaced by another prompt"),
+    "review_ended": closed("run.aborted.user", "the review was ended"),
+    "budget_limited": closed("run.failed.limit_reached", "the turn's budget is used up"),
 }
 
 
@@ -486,7 +486,7 @@ def end_of_task(payload: dict[str, JsonValue], owes: bool, at: float | None) -> 
     if error is not None:
         return failure(error, at)
     if owes and not isinstance(payload.get("last_agent_message"), str):
-        return Close("failed", "run.failed.api_error", "the turn ended without the model's answer", at)
+        return closed("run.failed.api_error", "the turn ended without the model's answer", at)
     return completed(at)
 
 
@@ -497,7 +497,7 @@ def end_by_abort(payload: dict[str, JsonValue], at: float | None) -> Close:
         return _ABORTS["interrupted"]._replace(at=at)
     known = _ABORTS.get(reason)
     if known is None:
-        known = Close("aborted", "run.aborted.user", _clip(f"the turn was aborted: {reason}"))
+        known = closed("run.aborted.user", _clip(f"the turn was aborted: {reason}"))
     return known._replace(at=at)
 
 
@@ -517,7 +517,7 @@ def failure(error: JsonValue, at: float | None) -> Close:
         code = "run.failed.limit_reached"
     elif kind in _OWN:
         code = "run.failed.exception"
-    return Close("failed", code, _clip(message), at)
+    return closed(code, _clip(message), at)
 
 
 def _kind(error: JsonValue) -> str:

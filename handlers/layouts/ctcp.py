@@ -24,7 +24,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Place, Returned, Unusable
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import NotJson, read_json
-from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine
+from runward.handlers.layouts.call_readers import CallLayout, PlacedLine
 from runward.handlers.layouts.ctcp_log import (
     KNOWN,
     LONGEST_TIME,
@@ -45,6 +45,7 @@ from runward.handlers.layouts.transcript import (
     Resumed,
     Told,
     clip_prompt,
+    closed,
 )
 from runward.handlers.layouts.transcript_lines import Unreadable, records
 from runward.handlers.model.sessions import Complaint, Document
@@ -101,7 +102,6 @@ def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     """A run of the orchestrator by its own files, or a run that only follows the artifact contracts."""
     if any(_SCHEMA.search(heads.get(name, b"")) for name in (RUN, REPOSITORY)):
         return True
-    # A native run's journal has lines of the same form.
     # A native run's journal has lines of the same form.
     if "artifacts" not in names or names & OF_A_RUN:
         return False
@@ -231,7 +231,7 @@ def _close(state: State) -> tuple[Close | None, bool]:
     if run is not None and run.status:
         at = time_at(run.updated_at, ahead)
         if run.status == "pass":
-            return Close("completed", "run.completed.ok", "the run passed", at), True
+            return closed("run.completed.ok", "the run passed", at), True
         goes_on = log.attempt > 1 and not log.end
         if run.status == "fail" and not goes_on:
             return _failed(run.blocked_reason, at), True
@@ -240,7 +240,7 @@ def _close(state: State) -> tuple[Close | None, bool]:
         return _close_of_log(log.end, log.ended_at, ahead), False
     if not log.knows_verification:
         if state.result == "PASS":
-            return Close("completed", "run.completed.ok", "its verification passed"), True
+            return closed("run.completed.ok", "its verification passed"), True
         if state.result == "FAIL":
             return _failed(None, None), True
     return None, False
@@ -249,15 +249,15 @@ def _close(state: State) -> tuple[Close | None, bool]:
 def _close_of_log(end: str, ended_at: str | None, ahead: int) -> Close:
     at = time_at(ended_at, ahead)
     if end == "passed":
-        return Close("completed", "run.completed.ok", "the run passed", at)
+        return closed("run.completed.ok", "the run passed", at)
     return _failed(None, at)
 
 
 def _failed(why: str | None, at: float | None) -> Close:
     summary = f"the run failed: {why}" if why else "its verification failed"
     if why and any(word in why for word in _LIMITS):
-        return Close("failed", "run.failed.limit_reached", summary, at)
-    return Close("failed", "run.failed.exception", summary, at)
+        return closed("run.failed.limit_reached", summary, at)
+    return closed("run.failed.exception", summary, at)
 
 
 def _ahead(run: Run | None) -> int:
@@ -355,8 +355,4 @@ def _command(record: dict[str, JsonValue]) -> JsonValue:
     return {key: record[key] for key in ("cmd", "path") if key in record}
 
 
-def _start(_name: str) -> CallReader:
-    return CtcpCalls()
-
-
-CALLS: Final = CallLayout(_start, logs=(EVENTS,), documents=(RUN,))
+CALLS: Final = CallLayout(lambda name: CtcpCalls(), logs=(EVENTS,), documents=(RUN,))

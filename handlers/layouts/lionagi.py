@@ -27,7 +27,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Paid, Place, Returned, Unusable
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import NotJson, read_json
-from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine
+from runward.handlers.layouts.call_readers import CallLayout, PlacedLine
 from runward.handlers.layouts.foreign_values import (
     LARGEST_COUNT,
     count_in,
@@ -50,9 +50,9 @@ from runward.handlers.layouts.transcript import (
     Told,
     Usage,
     clip_prompt,
+    closed,
 )
 from runward.handlers.layouts.transcript_lines import Unreadable, records
-from runward.handlers.model.reasons import ReasonCode, status_of
 from runward.handlers.model.sessions import Complaint, Document
 
 _INPUT_KEYS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -152,18 +152,13 @@ _LONGEST_ID: Final = 80
 _LONGEST_ERROR: Final = 200
 
 
-class _End(NamedTuple):
-    reason_code: ReasonCode
-    reason_summary: str
-
-
-_ENDS: Final[Mapping[str, _End]] = {
-    "completed": _End("run.completed.ok", "the run completed"),
-    "completed_empty": _End("run.failed.exception", "it ended with nothing to show (completed_empty)"),
-    "failed": _End("run.failed.exception", "the run failed"),
-    "timed_out": _End("run.timed_out.deadline", "the run's own deadline passed"),
-    "aborted": _End("run.aborted.user", "a person interrupted the run"),
-    "cancelled": _End("run.cancelled.sigterm", "the run was told to stop"),
+_ENDS: Final[Mapping[str, Close]] = {
+    "completed": closed("run.completed.ok", "the run completed"),
+    "completed_empty": closed("run.failed.exception", "it ended with nothing to show (completed_empty)"),
+    "failed": closed("run.failed.exception", "the run failed"),
+    "timed_out": closed("run.timed_out.deadline", "the run's own deadline passed"),
+    "aborted": closed("run.aborted.user", "a person interrupted the run"),
+    "cancelled": closed("run.cancelled.sigterm", "the run was told to stop"),
 }
 
 
@@ -375,11 +370,11 @@ def _close(run: Run | None) -> Close | None:
     if run is None or end is None:
         return None
     code, summary = end.reason_code, end.reason_summary
-    if run.error and status_of(code) == "failed":
+    if run.error and end.status == "failed":
         summary = f"{summary}: {run.error}"
         if _PROVIDER.match(run.error):
             code = "run.failed.api_error"
-    return Close(status_of(code), code, summary, run.ended_at)
+    return closed(code, summary, run.ended_at)
 
 
 _BRANCHES: Final = "branches/*.json"
@@ -459,8 +454,4 @@ class LionagiCalls:
             yield Returned(place, at, call, output)
 
 
-def _start(_name: str) -> CallReader:
-    return LionagiCalls()
-
-
-CALLS: Final = CallLayout(_start, documents=(RUN, _BRANCHES))
+CALLS: Final = CallLayout(lambda name: LionagiCalls(), documents=(RUN, _BRANCHES))

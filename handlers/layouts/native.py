@@ -277,7 +277,7 @@ def _flow(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
 
 
 def _plan_digest(legs: tuple[Leg, ...]) -> str:
-    """A digest that stays while the legs are the same, whatever else a planner keeps in the file."""
+    """A digest that stays while the legs are the same."""
     # Only the legs count, whatever else a planner keeps in the file: a plan that is only touched is not another one.
     text = repr([(leg.id, leg.agent, leg.path) for leg in legs])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

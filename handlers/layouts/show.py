@@ -17,7 +17,7 @@ from typing import Final, Literal
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import parse_time, sane_time
-from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine, WithoutDocuments
+from runward.handlers.layouts.call_readers import CallLayout, PlacedLine, WithoutDocuments
 from runward.handlers.layouts.foreign_values import (
     document_object,
     list_in,
@@ -26,7 +26,7 @@ from runward.handlers.layouts.foreign_values import (
     whole_text_in,
 )
 from runward.handlers.layouts.native import OF_A_RUN
-from runward.handlers.layouts.transcript import Close, Heads, KeepsState, LogLine, Resumed, Told
+from runward.handlers.layouts.transcript import Heads, KeepsState, LogLine, Resumed, Told, closed
 from runward.handlers.model.sessions import Complaint, Document
 from runward.handlers.model.shows import Meta
 from runward.handlers.secrets import without_secrets
@@ -136,9 +136,7 @@ class ShowScanner(KeepsState[State]):
         close = None
         if state.gate_passed is not None:
             state_of_gate = "opened" if state.gate_passed else "stayed shut"
-            close = Close(
-                "completed", "run.completed.ok", f"the play's gate {state_of_gate}", state.decided_at
-            )
+            close = closed("run.completed.ok", f"the play's gate {state_of_gate}", state.decided_at)
         return Told(
             session_id=state.name,
             attempt=int(state.is_begun),
@@ -196,8 +194,4 @@ class _NoCalls(WithoutDocuments):
         return iter(())
 
 
-def _start_calls(_name: str) -> CallReader:
-    return _NoCalls()
-
-
-CALLS: Final = CallLayout(_start_calls, documents=(META,))
+CALLS: Final = CallLayout(lambda name: _NoCalls(), documents=(META,))

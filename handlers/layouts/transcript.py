@@ -9,7 +9,7 @@ never raises because of what an agent wrote: it counts what it can't read, and s
 from collections.abc import Mapping, Sequence
 from typing import Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from runward.handlers.model.reasons import ReasonCode
+from runward.handlers.model.reasons import ReasonCode, status_of
 from runward.handlers.model.sessions import Complaint, Document, Status
 from runward.handlers.model.stored import Stored, as_json
 
@@ -35,6 +35,11 @@ class Close(NamedTuple):
     reason_code: ReasonCode
     reason_summary: str
     at: float | None = None
+
+
+def closed(code: ReasonCode, summary: str, at: float | None = None) -> Close:
+    """The end of a turn for this reason."""
+    return Close(status_of(code), code, summary, at)
 
 
 class Said(NamedTuple):

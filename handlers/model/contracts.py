@@ -37,7 +37,7 @@ class FlowPlanned(OfSession, Event, frozen=True):
 
     @property
     def key(self) -> str:
-        # The digest tells one plan from another. A plan that is only touched is not put again.
+        # A plan that is only touched is not put again.
         return f"{self.session_key}#{self.attempt}/planned/{self.digest}"
 
 

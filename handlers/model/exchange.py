@@ -43,19 +43,26 @@ class IntentMade(Event, frozen=True):
         return lane_of(self.principal if self.principal is not None else f"?{self.session_key}")
 
 
-class ActionRequested(Request, frozen=True):
-    """A person, or a person's program, requests an action of `principal`. `text` is the intent as JSON."""
+class _OfPrincipal:
+    """A statement about a principal: it goes into the principal's lane."""
 
+    __slots__ = ()
     principal: str
-    text: str
-    said_by: str = ""
 
     @property
     def lane(self) -> str:
         return lane_of(self.principal)
 
 
-class PrincipalCreateRequested(Request, frozen=True):
+class ActionRequested(_OfPrincipal, Request, frozen=True):
+    """A person, or a person's program, requests an action of `principal`. `text` is the intent as JSON."""
+
+    principal: str
+    text: str
+    said_by: str = ""
+
+
+class PrincipalCreateRequested(_OfPrincipal, Request, frozen=True):
     """A person wants a principal. `disk_quota` (bytes) and `cpu_seconds` are those of the settings unless given here.
 
     `is_agent` means that it acts on its own; `config` is the content of its artifact. `has_memory` gives it a memory
@@ -74,12 +81,8 @@ class PrincipalCreateRequested(Request, frozen=True):
     config: str = ""
     said_by: str = ""
 
-    @property
-    def lane(self) -> str:
-        return lane_of(self.principal)
 
-
-class MintRequested(Request, frozen=True):
+class MintRequested(_OfPrincipal, Request, frozen=True):
     """A person creates `amount` units of a resource (millionths unless it is scrip); a negative amount takes them
     away."""
 
@@ -88,10 +91,6 @@ class MintRequested(Request, frozen=True):
     resource: str = "scrip"
     reason: str = ""
     said_by: str = ""
-
-    @property
-    def lane(self) -> str:
-        return lane_of(self.principal)
 
 
 class ActionTaken(Event, frozen=True):

@@ -36,7 +36,7 @@ ADDED: Final = "artifact.added"
 
 
 def announced(session: Session, kept: Sequence[RecordArtifact], at: float) -> Asking[Effects]:
-    """One event for each artifact. The same content of the same attempt is the same event."""
+    """One event for each artifact."""
     if not kept or not (yield from ask(ListenersTo(ADDED))):
         return ()
     # The same content of the same attempt has the same key. So what was told during the run is not told again with the
@@ -76,10 +76,7 @@ def named(kept: Sequence[RecordArtifact], at: float, cause: str) -> Effects:
 
 
 def hash_files(event: ArtifactFilesNamed, given: Given) -> Deciding:
-    """The large content of artifacts: files below a session's artifacts, hashed in the background once they are named.
-
-    Record a hash of each file, or its problem.
-    """
+    """The large content of artifacts: files below a session's artifacts, hashed in the background once they are named."""
     session = yield from ask(SessionOf(event.session_key))
     if session is None:
         raise LookupError(f"{event.key} is about a session that the store does not have")
@@ -108,10 +105,7 @@ PATIENCE: Final = 8
 
 
 def add_artifact(event: ArtifactAddRequested, given: Given) -> Deciding:
-    """Somebody adds an artifact to a session with a command: it is stored, or refused with the reason.
-
-    Store it as the session's.
-    """
+    """Somebody adds an artifact to a session with a command: it is stored, or refused with the reason."""
     session = yield from ask(SessionOf(event.session_key))
     # The command may be faster than the look that finds its session.
     if session is None and given.tries < PATIENCE:
@@ -270,7 +264,7 @@ def _said_last(agent: Session, source: str) -> Asking[ReadOutcome | InvalidOutco
 def outcomes_changed(event: OutcomesChanged, given: Given) -> Deciding:
     """A running session wrote outcomes: they are stored at once, until its verdict reads them again.
 
-    Store what the files say now. What is invalid is explained with the verdict.
+    What is invalid is explained with the verdict.
     """
     session = yield from ask(SessionOf(event.session_key))
     if session is None or session.status != "running" or session.attempt != event.attempt:

@@ -94,10 +94,7 @@ def _longest(event: RunLaunched) -> float:
 
 
 def enforce_deadline(event: RunLaunched, given: Given) -> Deciding:
-    """A launched run's deadline passed: if its launcher did not end it, have the whole process tree ended.
-
-    Have the run's processes ended if it still runs after its time, by the machine's own clock.
-    """
+    """A launched run's deadline passed: if its launcher did not end it, have the whole process tree ended."""
     # The launcher is the first to know: it ends its command at the timeout. But a command may stop or kill its launcher, so
     # the daemon itself checks a while later.
     launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
@@ -130,10 +127,7 @@ _NOT_AS_LAUNCHED: Final = (
 
 
 def end_attempt(event: AttemptEnded, given: Given) -> Deciding:
-    """An attempt ended: verify it, set the session's status, and report it.
-
-    End the attempt with the verdict that the evidence and the contract amount to.
-    """
+    """An attempt ended: verify it, set the session's status, and report it."""
     session = yield from ask(SessionOf(event.session_key))
     if session is None:
         return (

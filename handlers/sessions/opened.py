@@ -65,10 +65,7 @@ _LAUNCHED_ANEW: Final = "it was launched again under another contract, which app
 
 
 def open_attempt(event: AttemptStarted, given: Given) -> Deciding:
-    """An attempt started: the first one opens the session and fixes its contract for good.
-
-    Open the session, or its next attempt.
-    """
+    """An attempt started: the first one opens the session and fixes its contract for good."""
     session = yield from ask(SessionOf(event.session_key))
     if session is None:
         return (yield from _open(event, given.event_hash))
@@ -243,10 +240,7 @@ def _resume(event: AttemptStarted, event_hash: str, session: Session) -> Effects
 def note_hook(event: HookSpoke, given: Given) -> Deciding:
     """An agent's hook reported something: note the session and, at the first prompt, what is declared for it.
 
-    So its contract is fixed before the agent works. The session begins when its files say so; anything else a hook
-    says, the files say as well.
-
-    Note what was said. At a prompt before the session is known, also note what is declared for it now.
+    The session begins when its files say so; anything else a hook says, the files say as well.
     """
     session = yield from ask(SessionOf(event.session_key))
     at = min(event.at, given.at)
@@ -318,8 +312,6 @@ def fold_plan(event: FlowPlanned, given: Given) -> Deciding:
 
     ADR-0029 (DAG-flow extension) allows this one further write of a contract. A plan that is too late, comes again or
     can't be folded is refused: the contract stays as it is, and the session keeps the reason.
-
-    Fold the legs of the plan into the contract, or say why not.
     """
     session = yield from ask(SessionOf(event.session_key))
     if session is None:

@@ -141,7 +141,7 @@ def test_every_point_is_in_the_table_and_no_other() -> None:
 def test_every_line_of_a_journal_is_in_the_table_and_no_other() -> None:
     text = (ROOT / "handlers/journal/lines.py").read_text()
     assert lines.EVENTS == "events.jsonl"
-    written = set(re.findall(r'_line\(\s*event\.at,\s*"(\w+)"', text))
+    written = set(re.findall(r'_line\(\s*event,\s*"(\w+)"', text))
     said = page("docs/native-layout.md").text
     rows = said[said.index("| line | when |") :].partition("\n\n")[0].splitlines()[2:]
     assert {codes(row)[0] for row in rows} == written
