@@ -132,7 +132,7 @@ class Looks:
 
     async def at(self, hints: Sequence[Hint], most_requests: int) -> Found:
         """Look at these places. The worker takes `most_requests` from the inbox at once."""
-        if not self._is_ready:
+        if hints and not self._is_ready:
             await in_thread(_load_what_runs_need)
             self._is_ready = True
         of_native = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is None]
