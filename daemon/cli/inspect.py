@@ -19,8 +19,8 @@ from runward.daemon.rundir.session_reading import SessionRead, read_session
 from runward.daemon.views.native_run import InspectedSession, inspect_native, with_file
 from runward.daemon.views.text import duration, local
 from runward.handlers.layouts import native, registry
+from runward.handlers.layouts.layout import DirectoryLayout, LogLayout
 from runward.handlers.layouts.places import PACKED, unpacked_name
-from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
 from runward.handlers.layouts.transcript import Told
 from runward.handlers.model.sessions import Complaint
 from runward.handlers.sessions.over import Standing, Writer, judge

@@ -22,7 +22,6 @@ from runward.daemon.world.files import Files
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Started
 from runward.handlers.layouts.places import Shape, mixed_shape, shape_of
-from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.model.sessions import Signature
 from runward.handlers.sessions.observe import read_watched
 
@@ -76,6 +75,8 @@ class KnownRoots:
 
 def _shape(layout: str) -> Shape:
     """Where the sessions in a foreign root are."""
+    from runward.handlers.layouts.registry import LAYOUTS  # all layouts: only for a root that has one
+
     return mixed_shape(LAYOUTS) if layout == AUTO else shape_of(LAYOUTS.named(layout))
 
 

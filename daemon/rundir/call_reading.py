@@ -14,7 +14,6 @@ from runward.daemon.rundir.session_places import log_at
 from runward.handlers.calls import Place, Told, Unusable
 from runward.handlers.layouts.call_readers import LONGEST_LINE, CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.places import PACKED, unpacked_name
-from runward.handlers.layouts.registry import CALLS
 from runward.handlers.model.sessions import Complaint
 
 
@@ -32,6 +31,8 @@ class CallReading:
 
     def __init__(self, layout: str, path: str, go_on: Callable[[int], bool] = lambda read: True) -> None:
         self._go_on = go_on
+        from runward.handlers.layouts.registry import CALLS
+
         self._layout: CallLayout = CALLS[layout]
         self._path = path
         self._name = unpacked_name(os.path.basename(path))

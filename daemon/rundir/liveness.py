@@ -4,7 +4,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from runward.daemon.configuration.agent_homes import PROJECTS, agent_home
 from runward.daemon.disk.file_systems import is_local
@@ -24,10 +24,6 @@ from runward.handlers.layouts.codex_records import lock_of
 from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, ProcessState, RecordedProcess
 from runward.handlers.sessions.observe import together
 from runward.handlers.sessions.over import Absence, Writer, WriterStatus
-
-WriterOf: TypeAlias = "Callable[[str, str, str], Writer]"
-"""What is known now of the process that writes a session: by its layout, the path of its log or directory, and its id."""
-
 
 NOBODY_KNOWS: Final = Writer("unknown")
 

@@ -25,6 +25,7 @@ from runward.daemon.rundir.opening import (
 from runward.daemon.rundir.run_directories import Listing, signature
 from runward.daemon.rundir.session_logs import CannotUnpack, Unpacked
 from runward.handlers.layouts import native
+from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.places import (
     LEVELS,
     LOG,
@@ -37,7 +38,6 @@ from runward.handlers.layouts.places import (
     is_storable,
     unpacked_name,
 )
-from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Signature
 

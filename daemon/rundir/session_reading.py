@@ -42,6 +42,7 @@ from runward.daemon.rundir.session_places import (
     recognise_head,
     recognise_inside,
 )
+from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout, Scan
 from runward.handlers.layouts.places import (
     LOG,
     PACKED,
@@ -51,7 +52,6 @@ from runward.handlers.layouts.places import (
     mixed_shape,
     unpacked_name,
 )
-from runward.handlers.layouts.registry import FINAL_MESSAGES, DirectoryLayout, Layouts, LogLayout, Scan
 from runward.handlers.layouts.transcript import LogLine, Told
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Complaint, Document, Signature
@@ -332,6 +332,8 @@ def final_message(layout: str, path: str) -> str | Unreadable | None:
 
     If the agent packed the log meanwhile, the packed log is read.
     """
+    from runward.handlers.layouts.registry import FINAL_MESSAGES
+
     find = FINAL_MESSAGES.get(layout)
     if find is None:
         return None

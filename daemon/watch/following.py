@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import stored_json
-from runward.daemon.rundir.liveness import WriterOf
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import UNTRUSTED, mark
 from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead
@@ -23,14 +22,14 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
-from runward.handlers.layouts.registry import CALLS, DirectoryLayout, LogLayout, Scan, fed
+from runward.handlers.layouts.layout import DirectoryLayout, LogLayout, Scan, fed
 from runward.handlers.layouts.transcript import Resumed, Told
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import SessionDeclaration, Signature
 from runward.handlers.sessions.ended import launcher_key
 from runward.handlers.sessions.follow import Followed, FollowRule, Sign, follow, lose
-from runward.handlers.sessions.over import Absence, Writer, is_same
+from runward.handlers.sessions.over import Absence, Writer, WriterOf, is_same
 
 Change = tuple[Rows, ...]
 
@@ -519,6 +518,8 @@ def _scanned(hinted: Hinted, kept: Scan | None, sight: SessionSight) -> tuple[Sc
 
 def _lines_read(hinted: Hinted, read: FilesRead) -> int | None:
     """The lines that were read of the log with the session's calls; None if they are in no log, or in several."""
+    from runward.handlers.layouts.registry import CALLS
+
     layout = hinted.layout
     names = (hinted.place.rpartition("/")[2],) if isinstance(layout, LogLayout) else CALLS[layout.name].logs
     counts = [log.cursor.lines for log in read.logs if log.name in names]

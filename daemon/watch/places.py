@@ -11,7 +11,7 @@ from runward.daemon.store.tables import places
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.files import Files
-from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
+from runward.handlers.layouts.layout import DirectoryLayout, LogLayout
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Signature
 
@@ -48,6 +48,8 @@ class Hinted(NamedTuple):
     def layout(self) -> LogLayout | DirectoryLayout:
         """The layout of the session that is known to be here."""
         assert self.known.session_key is not None, "only sessions have one"
+        from runward.handlers.layouts.registry import LAYOUTS  # all layouts: a daemon may have none
+
         return LAYOUTS.named(self.known.session_key.partition(":")[0])
 
 
@@ -86,6 +88,8 @@ def _identify(
 
 
 def _identity(files: Files, root: WatchedRoot, place: str) -> Known:
+    from runward.handlers.layouts.registry import LAYOUTS
+
     session = files.identify(root.path, place, LAYOUTS if root.layout == AUTO else LAYOUTS.only(root.layout))
     if isinstance(session, Unreadable):
         return Known(None, unreadable=session.why)

@@ -18,7 +18,6 @@ from runward.daemon.processes.ending_runs import RunPlace
 from runward.daemon.rundir import bundle_parts, journals, run_directories, session_places
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.bundle_parts import KeptAside, PartMissing, PartsPlaced, ReplayStanding
-from runward.daemon.rundir.bundle_verifying import receipt_fields
 from runward.daemon.rundir.call_reading import CallReading, told_by
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.intents import IntentCursor, IntentsRead, has_intents, read_intents
@@ -310,6 +309,8 @@ class Files:
 
 
 def _receipt(directory: str, attempt: int) -> dict[str, JsonValue] | Unreadable | None:
+    from runward.daemon.rundir.bundle_verifying import receipt_fields  # imports the whole check of bundles
+
     try:
         return receipt_fields(directory, attempt)
     except OSError as error:

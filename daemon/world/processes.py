@@ -15,9 +15,9 @@ from runward.daemon.processes.proc import (
     state_of,
 )
 from runward.daemon.processes.whereabouts import NotThere, launcher_of, number_of, own_host, own_whereabouts
-from runward.daemon.rundir.liveness import WriterOf, Writers, says_so
 from runward.handlers.model.processes import ProcessState, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import RunProcesses
+from runward.handlers.sessions.over import WriterOf
 
 if TYPE_CHECKING:  # commands that only look at processes needn't load playbooks
     from runward.handlers.model.invocations import StartRun
@@ -135,9 +135,13 @@ class RealProcesses:
         return descriptor_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
 
     def writers(self) -> WriterOf:
+        from runward.daemon.rundir.liveness import Writers  # imports layouts: only foreign sessions need it
+
         return Writers().writer
 
     def launcher_of(self, process: RecordedProcess, layout: str, path: str) -> str | None:
+        from runward.daemon.rundir.liveness import says_so
+
         return launcher_of(process) if says_so(process, layout, path) else None
 
     def state(self, process: RecordedProcess) -> ProcessState:

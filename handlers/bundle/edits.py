@@ -1,6 +1,5 @@
 """Which files a session changed, and how many lines of each: with its own tools, and as git sees it."""
 
-import difflib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -102,6 +101,8 @@ def _changed(old: list[str], new: list[str]) -> int:
     """Lines that differ: of a changed line only the new one counts."""
     if max(len(old), len(new)) > _MOST_LINES:
         return max(len(old), len(new))
+    import difflib  # only if something was edited
+
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     return sum(max(i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal")
 

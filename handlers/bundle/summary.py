@@ -4,7 +4,6 @@ All of it comes from facts; what is not known is `unknown`. Values come from age
 without control characters, and nothing in them acts as Markdown or HTML. Nobody is mentioned, and nothing becomes a link.
 """
 
-import html
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -243,5 +242,7 @@ def names_session(summary: str, session_id: str) -> bool:
 
 def _plain(text: str) -> str:
     """A text without the markup of Markdown and HTML."""
-    shown = html.unescape(_ESCAPED.sub(r"\1", text)).strip("`")
+    from html import unescape  # its table of entities has 2,000 names
+
+    shown = unescape(_ESCAPED.sub(r"\1", text)).strip("`")
     return "".join(each if each.isprintable() else " " for each in shown).strip()

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.handlers.layouts import native
-from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
+from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout
 
 LEVELS: Final = 6
 """Levels of directories below a root that are searched for logs: a Codex home has five."""

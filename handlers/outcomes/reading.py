@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import NotJson, read_json
-from runward.handlers.layouts.registry import NO_FILES, AsOutcome
+from runward.handlers.layouts.layout import NO_FILES, AsOutcome
 from runward.handlers.model.outcomes import OutcomeFile, ReadOutcome
 from runward.handlers.outcomes.findings import LARGEST_OUTCOME, NotAReport
 from runward.handlers.outcomes.report import REPORTS, outcomes_of

@@ -12,7 +12,6 @@ from runward.config.json_value import JsonValue
 from runward.config.path_rule import PathRuleError, relative_parts
 from runward.handlers.contracts.files import MAY_PASS, PROBLEMS, TRIES, hashed, outcome_kinds
 from runward.handlers.contracts.snapshots import stored_contract
-from runward.handlers.layouts.registry import FINAL_MESSAGES, outcome_files
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
@@ -202,6 +201,8 @@ def recorded(
     read: list[ReadOutcome] = []
     invalid: list[InvalidOutcome] = []
     if reads_files:
+        from runward.handlers.layouts.registry import outcome_files
+
         in_other_words = outcome_files(session.layout)
         paths = (*named, *in_other_words)
         files = yield from ask(OutcomesIn(session.path, session.artifacts_path, paths))
@@ -254,6 +255,8 @@ def recorded(
 
 def _said_last(agent: Session, source: str) -> Asking[ReadOutcome | InvalidOutcome | None]:
     """The outcome in the last message of a foreign session."""
+    from runward.handlers.layouts.registry import FINAL_MESSAGES
+
     if agent.layout not in FINAL_MESSAGES:
         return None
     question = FinalMessageOf(agent.layout, agent.path)

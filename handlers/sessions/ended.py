@@ -34,7 +34,6 @@ from runward.handlers.invocations import with_session
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native, show
-from runward.handlers.layouts.registry import outcome_files
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
 from runward.handlers.model.contracts import ArtifactsUnder
@@ -251,6 +250,8 @@ def _contract_of(event: AttemptEnded, session: Session) -> Contract | None:
 
 def _reads_outcomes(session: Session, contract: Contract | None) -> bool:
     # Another tool's session has outcomes only where its layout or its contract says so.
+    from runward.handlers.layouts.registry import outcome_files
+
     if session.layout == native.LAYOUT or outcome_files(session.layout):
         return True
     return contract is not None and reads_outcomes(contract)

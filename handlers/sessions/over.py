@@ -100,6 +100,10 @@ class Writer(NamedTuple):
     left: bool = False
 
 
+WriterOf: TypeAlias = Callable[[str, str, str], Writer]
+"""What is known now of the process that writes a session: by its layout, the path of its log or directory, and its id."""
+
+
 State: TypeAlias = Status | Literal["unknown"]
 Activity: TypeAlias = Literal["active", "idle", "waiting"]
 """What a running session is doing; `waiting` is for a person."""

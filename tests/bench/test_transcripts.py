@@ -17,7 +17,8 @@ from tests.bench.scratch import scratch
 from tests.bench.usage import exact_cpu_s, peak_mb
 
 from runward.daemon.rundir.session_logs import UNREAD, Growing
-from runward.handlers.layouts.registry import LAYOUTS, LogLayout, Scan
+from runward.handlers.layouts.layout import LogLayout, Scan
+from runward.handlers.layouts.registry import LAYOUTS
 
 SIZE = 300_000
 

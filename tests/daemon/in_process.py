@@ -33,7 +33,6 @@ from runward.daemon.parts.answering import (
 )
 from runward.daemon.parts.notices import NOBODY, Messenger
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
-from runward.daemon.rundir.liveness import WriterOf
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.reading_bundles import told_actions_in
 from runward.daemon.store.schema import migrate
@@ -49,7 +48,7 @@ from runward.handlers.model.contracts import Declarations
 from runward.handlers.model.invocations import StartRun
 from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import RunProcesses
-from runward.handlers.sessions.over import Writer
+from runward.handlers.sessions.over import Writer, WriterOf
 
 SILENT = log_into(lambda line: None)
 """A log for daemons whose record is looked at instead."""

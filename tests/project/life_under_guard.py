@@ -18,7 +18,7 @@ import pydantic_core  # noqa: F401 - handlers import it when they first write JS
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.handlers import route
-from runward.handlers.layouts import native
+from runward.handlers.layouts import native, registry  # noqa: F401 - likewise
 from runward.handlers.model.asking import Given, Question
 from runward.handlers.model.chains import ListenersTo
 from runward.handlers.model.contracts import (

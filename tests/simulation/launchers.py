@@ -21,7 +21,6 @@ from runward.daemon.launch.detached import BEGUN, FAILED, HELD, SUPERSEDED, TAKE
 from runward.daemon.launch.record import EXIT, PROCESS, RUN, START, BegunAlready, NameTaken, RunDirectory
 from runward.daemon.launch.ticket import EpochOver, TicketHeld
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
-from runward.daemon.rundir.liveness import WriterOf
 from runward.daemon.world.processes import Begun as HasBegun
 from runward.daemon.world.processes import NotBegun, NotRemoved
 from runward.daemon.world.starting import PATIENCE, understood
@@ -29,6 +28,7 @@ from runward.handlers.model.chains import chain_run_of
 from runward.handlers.model.invocations import StartRun
 from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import RunProcesses
+from runward.handlers.sessions.over import WriterOf
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe

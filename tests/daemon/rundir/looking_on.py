@@ -9,7 +9,7 @@ from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.session_files import NOTHING_READ
 from runward.daemon.rundir.session_reading import SessionSight, look_at_session
 from runward.daemon.watch.remembered import Remembered, dump_remembered, load_remembered
-from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
+from runward.handlers.layouts.layout import DirectoryLayout, LogLayout
 from runward.handlers.model.files import Unreadable
 
 LONG_AFTER = 1000.0

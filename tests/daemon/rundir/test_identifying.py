@@ -13,7 +13,8 @@ from tests.handlers.layouts.tiny import begin, layouts
 
 from runward.daemon.rundir import session_reading
 from runward.daemon.rundir.session_reading import Identity, identify
-from runward.handlers.layouts.registry import LAYOUTS, Layouts
+from runward.handlers.layouts.layout import Layouts
+from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.model.files import Unreadable
 
 TINY = layouts()

@@ -23,8 +23,9 @@ from runward.daemon.rundir.session_files import JUST_WRITTEN, LONGEST_WAIT, MOST
 from runward.daemon.rundir.session_logs import LONGEST_KEPT
 from runward.daemon.rundir.session_places import list_places, place_signature
 from runward.daemon.rundir.session_reading import SessionSight, read_session
+from runward.handlers.layouts.layout import DirectoryLayout, LogLayout
 from runward.handlers.layouts.places import shape_of
-from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
+from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.layouts.transcript import Told
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Complaint
@@ -620,7 +621,8 @@ _MEASURE = """\
     import sys, time
     from runward.daemon.rundir.session_reading import look_at_session
     from runward.daemon.rundir.session_files import NOTHING_READ
-    from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
+    from runward.handlers.layouts.layout import DirectoryLayout, LogLayout
+    from runward.handlers.layouts.registry import LAYOUTS
     directory, name = sys.argv[1].rsplit("/", 1)
     known, lines, more = NOTHING_READ, 0, True
     def look():

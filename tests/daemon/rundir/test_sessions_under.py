@@ -11,8 +11,8 @@ from tests.handlers.layouts.tiny import begin, layouts
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir import session_places as finding
 from runward.daemon.rundir.session_places import CannotList, Obstacle, sessions_under
+from runward.handlers.layouts.layout import Layouts
 from runward.handlers.layouts.places import PACKED
-from runward.handlers.layouts.registry import Layouts
 
 BEGIN = json.dumps(begin()).encode() + b"\n"
 

@@ -6,7 +6,8 @@ import pytest
 from tests.handlers.layouts import adjutant_lines, codex_lines
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
-from runward.handlers.layouts.registry import LAYOUTS, fed
+from runward.handlers.layouts.layout import fed
+from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.layouts.transcript import LogLine
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.call_readers import CallLayout, CallReader
-from runward.handlers.layouts.registry import Layouts, directory_layout, log_layout
+from runward.handlers.layouts.layout import Layouts, directory_layout, log_layout
 from runward.handlers.layouts.transcript import Close, Counts, Heads, KeepsState, LogLine, Resumed, Said, Told
 from runward.handlers.model.sessions import Complaint, Document
 

@@ -21,7 +21,8 @@ from tests.handlers.sessions.following import (
     Session,
 )
 
-from runward.handlers.layouts.registry import LAYOUTS, Scan
+from runward.handlers.layouts.layout import Scan
+from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.layouts.transcript import LogLine, Resumed
 from runward.handlers.model.processes import ProcessState, RecordedProcess
 from runward.handlers.model.sessions import AttemptEnded, AttemptStarted
