@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from runward.daemon.engine.deciding import Arguments, Decider, Result
 from runward.daemon.engine.part import is_due_first
-from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
+from runward.daemon.engine.queue import Claim, Queue, StoreTrouble
 from runward.daemon.log import Log
 from runward.daemon.rundir.opening import Halted
 from runward.daemon.store.batch import Job, JobResult, put_back
@@ -73,7 +73,7 @@ class Background:
     """Whether verdicts, or their journals, are on their way."""
     expected: Callable[[], bool]
     """Whether more verdicts are likely, because there was one a moment ago."""
-    report: Callable[[Completed], Awaitable[None]]
+    report: Callable[[Sequence[JobResult]], Awaitable[None]]
     """Called with what is durable."""
     prepared: Callable[[Sequence[JobResult]], AbstractAsyncContextManager[Sequence[JobResult]]] = nullcontext
     """A context manager that gives what is completed in place of these results."""
@@ -225,7 +225,7 @@ class Background:
         """Complete what was decided; returns whether it is durable. Trouble during a stop prevents that."""
         left = list(results)
         while left:
-            completed, trouble = Completed(), None
+            completed, trouble = list[JobResult](), None
             try:
                 # Receipts form one chain. The lock that this takes is held until they are durable, so no
                 # other receipt can name the same predecessor.
@@ -233,7 +233,7 @@ class Background:
                     await self.queue.complete(claim, prepared, completed)
             except (StoreTrouble, sqlite3.Error) as error:
                 trouble = str(error)
-            done = {result.job.id for result in completed.results}
+            done = {result.job.id for result in completed}
             left = [result for result in left if result.job.id not in done]
             await self.report(completed)
             if trouble is not None:

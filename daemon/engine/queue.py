@@ -67,13 +67,6 @@ class Claim(NamedTuple):
 
 
 @dataclass(slots=True)
-class Completed:
-    """What became durable of a batch, for those who react to it."""
-
-    results: list[JobResult] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class Tally:
     """What happened to the queue since this daemon started, for `status` and for proofs."""
 
@@ -340,7 +333,7 @@ class Queue:
         else:
             self.tally.refused.append((observed[0].subject, f"{type(error).__name__}: {error}"))
 
-    async def complete(self, claim: Claim, results: Sequence[JobResult], completed: Completed) -> None:
+    async def complete(self, claim: Claim, results: Sequence[JobResult], completed: list[JobResult]) -> None:
         """Apply what was decided and complete the jobs under the claim's token.
 
         What is durable is added to `completed`, even if this raises `StoreTrouble`: the rest must be retried. Raises
@@ -353,7 +346,7 @@ class Queue:
                 results = [put_back(result.job) for result in results]
             await self._complete(claim.token, results, completed)
 
-    async def _complete(self, token: str, results: Sequence[JobResult], completed: Completed) -> None:
+    async def _complete(self, token: str, results: Sequence[JobResult], completed: list[JobResult]) -> None:
         if not results:
             return
         batch = self._batch()
@@ -370,10 +363,10 @@ class Queue:
             return
         self._head = batch.head
         self._settle(results, batch)
-        completed.results += results
+        completed += results
 
     async def _complete_apart(
-        self, token: str, results: Sequence[JobResult], completed: Completed, error: Exception
+        self, token: str, results: Sequence[JobResult], completed: list[JobResult], error: Exception
     ) -> None:
         known = await jobs.known_events(self._store, _emitted(results))
         if known:
@@ -389,11 +382,11 @@ class Queue:
             return
         first, *rest = results
         if rest:
-            before = len(completed.results)
+            before = len(completed)
             await self._complete(token, [first], completed)
             # The first job was alone at fault if it is held now. Those behind it saw what it decided, so they
             # are decided again.
-            if completed.results[before].state == "done":
+            if completed[before].state == "done":
                 await self._complete(token, rest, completed)
             else:
                 released = [JobResult(each.job, "waiting") for each in rest]

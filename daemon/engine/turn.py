@@ -16,7 +16,7 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.deciding import Decider
 from runward.daemon.engine.outbox import MANY_OWED, Outbox
 from runward.daemon.engine.part import Reactions
-from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
+from runward.daemon.engine.queue import Claim, Queue, StoreTrouble
 from runward.daemon.inbox.requests import kept_with, load_request
 from runward.daemon.inbox.spool import InboxFile, first_batch
 from runward.daemon.log import Log
@@ -204,22 +204,22 @@ class Worker:
     async def _complete(self, claim: Claim, results: Sequence[JobResult]) -> None:
         left = list(results)
         while left:
-            completed = Completed()
+            completed: list[JobResult] = []
             try:
                 await self.queue.complete(claim, left, completed)
             except (StoreTrouble, sqlite3.Error) as error:
                 await self._wait_out(str(error))
-            done = {result.job.id for result in completed.results}
+            done = {result.job.id for result in completed}
             # Part of the batch may be durable although the rest was refused. Only the rest is tried again.
             left = [result for result in left if result.job.id not in done]
             await self.report(completed)
 
-    async def report(self, completed: Completed) -> None:
+    async def report(self, completed: Sequence[JobResult]) -> None:
         """Have all parts react to what is durable now, and log the jobs that failed."""
-        for result in completed.results:
+        for result in completed:
             if result.state != "done":
                 self._report_trouble(result)
-        await self.reactions.react(completed.results)
+        await self.reactions.react(completed)
 
     def _report_trouble(self, result: JobResult) -> None:
         job = result.job

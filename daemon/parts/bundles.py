@@ -29,7 +29,7 @@ from runward.daemon.faults import point
 from runward.daemon.log import Log
 from runward.daemon.rundir.bundle_parts import PartMissing, PartsPlaced
 from runward.daemon.rundir.call_reading import CannotReadNow
-from runward.daemon.rundir.opening import Gone, Halted
+from runward.daemon.rundir.opening import Gone, Halted, unreadable
 from runward.daemon.store.batch import JobResult
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.reading_bundles import NOTHING, LastTold
@@ -466,7 +466,7 @@ def _tried(make: Callable[[Asked], Result], asked: Asked) -> Result | Unreadable
     except CannotReadNow as error:
         return Unreadable(str(error))
     except OSError as error:
-        return Unreadable(error.strerror or str(error))
+        return unreadable(error)
     except (sqlite3.Error, StoreUnreadable) as error:
         return Unreadable(f"its actions in the exchange can't be read: {error}")
 

@@ -23,7 +23,7 @@ from runward.daemon.parts.answering import Bundled
 from runward.daemon.parts.bundles import ToldActions
 from runward.daemon.parts.growing_replay import Changed, GrowingReplay, begin_replay
 from runward.daemon.rundir.bundle_parts import KeptAside
-from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.opening import Gone, unreadable
 from runward.daemon.rundir.run_directories import Mark
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.store import Store
@@ -320,7 +320,7 @@ class RunningReplays(Part):
         try:
             self.files.check_epoch(self.store.epoch)
         except OSError as error:
-            return [Unreadable(error.strerror or str(error)) for _ in steps]
+            return [unreadable(error) for _ in steps]
         return [Gone() if step.attempt in refused else self._write_lines(step) for step in steps]
 
     def _write_lines(self, step: _Step) -> _Answer:
@@ -330,7 +330,7 @@ class RunningReplays(Part):
         try:
             answer = self.files.write_lines(fold.order.directory, name, fold.written, step.lines)
         except OSError as error:
-            return Unreadable(error.strerror or str(error))
+            return unreadable(error)
         if answer is None:
             fold.written += len(step.lines)
         return answer
@@ -393,7 +393,7 @@ class RunningReplays(Part):
             try:
                 step = self._next(running, stretch, rules, target)
             except OSError as error:
-                self.log.warning("replay.delayed", session=running.key, why=error.strerror or str(error))
+                self.log.warning("replay.delayed", session=running.key, why=unreadable(error).why)
                 continue
             if step is None:
                 self._put_off([target], now + PERIOD)

@@ -19,7 +19,7 @@ from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.engine.part import Part
 from runward.daemon.faults import point
 from runward.daemon.log import Log
-from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.opening import Gone, unreadable
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.bundles import SIGNING_SETTLED, OwedSigning, owed_signings
 from runward.daemon.store.transaction import NOT_STORED, Row, Statement
@@ -117,7 +117,7 @@ class Signings(Part):
         try:
             return self._signed(owed, owed.receipt_hash)
         except OSError as error:
-            return Unreadable(error.strerror or str(error))
+            return unreadable(error)
         except NoLibrary:
             return NO_SIGNING
         except (KeyRefused, NotSignable) as refused:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from subprocess import Popen
-from typing import Final, Protocol
+from typing import IO, Final, Protocol
 
 from runward.config.json_value import JsonValue
 
@@ -113,6 +113,14 @@ def start(
         raise
 
 
+def pipes_of(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+    """The pipes to its stdin, and from its stdout and stderr."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    return process.stdin, process.stdout, process.stderr
+
+
 def cpu_of(pid: int) -> float:
     """The CPU seconds of a process so far: Linux makes the id of its clock from its own, as clock_getcpuclockid does."""
     return time.clock_gettime((~pid << 3) | 2)
@@ -148,9 +156,8 @@ def cpu_and_end(process: subprocess.Popen[bytes]) -> float:
     # Not `Popen.wait`, because only this tells the CPU time of the process and of its children.
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
+    for pipe in pipes_of(process):
+        pipe.close()
     return usage.ru_utime + usage.ru_stime
 
 

@@ -37,6 +37,7 @@ from runward.daemon.sandbox.isolated import (
     NoSandbox,
     cpu_of,
     milliseconds,
+    pipes_of,
     readable,
     signal_to,
 )
@@ -194,6 +195,7 @@ class Worker:
                 executor, ("-I", "-S", "-B", "-X", "utf8", "-c", source)
             )
             self._process = self._isolated.process
+            self._stdin, self._stdout, self._stderr = pipes_of(self._process)
             try:
                 self._get_ready(filtered)
             except BaseException:
@@ -243,7 +245,7 @@ class Worker:
         calls = None if answer is None else Calls(answer)
         # Without its pipe, the code can't even wait for an answer.
         if calls is None:
-            self._hang_up()
+            self._stdin.close()
         ended: EndExecution | None = None
         try:
             began, output, end = self._hear(bounds, calls)
@@ -342,10 +344,8 @@ class Worker:
             **self._isolated.setup,
         }
         self._write(json.dumps(setup).encode() + b"\n", deadline)
-        stdout = self._process.stdout
-        assert stdout is not None
         # Only after this sign has it given up its rights. No job is given to a worker that didn't say so.
-        if not readable(stdout.fileno(), deadline) or os.read(stdout.fileno(), 1) != b"+":
+        if not readable(self._stdout.fileno(), deadline) or os.read(self._stdout.fileno(), 1) != b"+":
             raise NoSandbox(*self._complaint())
         try:
             self._isolated.watch()
@@ -362,12 +362,10 @@ class Worker:
 
     def _complaint(self) -> tuple[str, str]:
         """Why it didn't start, according to the last line on stderr, and what to do about it."""
-        stderr = self._process.stderr
-        assert stderr is not None
         complaint = b""
         deadline = time.monotonic() + END_S
-        while len(complaint) < _LONGEST_COMPLAINT and readable(stderr.fileno(), deadline):
-            piece = os.read(stderr.fileno(), _LONGEST_COMPLAINT)
+        while len(complaint) < _LONGEST_COMPLAINT and readable(self._stderr.fileno(), deadline):
+            piece = os.read(self._stderr.fileno(), _LONGEST_COMPLAINT)
             if not piece:
                 break
             complaint += piece
@@ -382,38 +380,27 @@ class Worker:
 
     def _write(self, data: bytes, deadline: float) -> bytes:
         """Write as much as it takes before the deadline, and return the rest."""
-        stdin = self._process.stdin
-        assert stdin is not None
         # The code may never read. A write that waited for it would hold this thread past the deadline.
-        os.set_blocking(stdin.fileno(), False)
+        os.set_blocking(self._stdin.fileno(), False)
         poll = select.poll()
-        poll.register(stdin.fileno(), select.POLLOUT)
+        poll.register(self._stdin.fileno(), select.POLLOUT)
         while data and poll.poll(milliseconds(deadline)):
             try:
-                data = data[os.write(stdin.fileno(), data) :]
+                data = data[os.write(self._stdin.fileno(), data) :]
             except BrokenPipeError:  # it died; its answer will be missing
                 return b""
         return data
 
     def _read_prints(self) -> None:
         """Take what the code has printed, so that it can print on. Only bytes that it may print are kept."""
-        stderr = self._process.stderr
-        assert stderr is not None
-        while len(self._prints) < self._most and readable(stderr.fileno(), 0.0):
-            piece = os.read(stderr.fileno(), self._most)
+        while len(self._prints) < self._most and readable(self._stderr.fileno(), 0.0):
+            piece = os.read(self._stderr.fileno(), self._most)
             if not piece:
                 break
             self._prints += piece
 
-    def _hang_up(self) -> None:
-        stdin = self._process.stdin
-        assert stdin is not None
-        stdin.close()
-
     def _hear(self, bounds: _Bounds, calls: Calls | None) -> tuple[bool, bytes, _End]:
         """Whether foreign code began, the first line that isn't a call (or its beginning), and why no more followed."""
-        stdout = self._process.stdout
-        assert stdout is not None
         output = bytearray()
         began = False
         look_again_at = 0.0
@@ -439,8 +426,8 @@ class Worker:
                 line = bytes(output[:end])
                 del output[: end + 1]
                 self._reply(line, bounds, asking)
-            elif readable(stdout.fileno(), min(bounds.deadline, look_again_at)):
-                piece = os.read(stdout.fileno(), 65536)
+            elif readable(self._stdout.fileno(), min(bounds.deadline, look_again_at)):
+                piece = os.read(self._stdout.fileno(), 65536)
                 if not piece:
                     return began, bytes(output), "death"
                 output += piece

@@ -163,7 +163,7 @@ async def test_what_is_decided_while_the_clock_is_stepped_is_decided_again(
         assert [job.lane for job in claim.jobs] == ["timer:cr_2/first"]
         decided = JobResult(claim.jobs[0], "done", (Emit(timer(clock)),))
         clock.wall += step
-        assert [each.state for each in (await desk.complete(claim, decided)).results] == ["waiting"]
+        assert [each.state for each in await desk.complete(claim, decided)] == ["waiting"]
         assert [key for key in await desk.keys() if "cr_1" in str(key)] == []
         desk.queue.may_be_due = True
         again = await desk.queue.put([], await desk.queue.due(10))

@@ -14,7 +14,7 @@ from tests.daemon.store.uncertain import Uncertain
 from tests.handlers.examples import declaration
 
 from runward.daemon.engine import queue as queueing
-from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
+from runward.daemon.engine.queue import Claim, Queue, StoreTrouble
 from runward.daemon.store.batch import Job, JobResult, Observation, Rows, Write
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
@@ -63,8 +63,8 @@ class Desk:
         jobs = await self.queue.due(due) if due else []
         return await self.queue.put([observation(event) for event in events], jobs)
 
-    async def complete(self, claim: Claim, *outcomes: JobResult) -> Completed:
-        completed = Completed()
+    async def complete(self, claim: Claim, *outcomes: JobResult) -> list[JobResult]:
+        completed: list[JobResult] = []
         await self.queue.complete(claim, outcomes or [done(job) for job in claim.jobs], completed)
         return completed
 
@@ -178,7 +178,7 @@ async def test_halving_leaves_out_the_guilty_observation_alone(desk: Desk, guilt
     assert subject == f"l{guilty}#1/started"
     assert "IntegrityError" in why
     assert desk.queue.tally.halved > 0
-    assert len((await desk.complete(claim)).results) == 6
+    assert len(await desk.complete(claim)) == 6
 
 
 async def test_a_guilty_observation_does_not_keep_due_jobs_from_being_claimed(desk: Desk) -> None:
@@ -266,7 +266,7 @@ async def test_halving_holds_the_guilty_lane_alone(desk: Desk, guilty: int) -> N
         for job in claim.jobs
     ]
     completed = await desk.complete(claim, *outcomes)
-    assert {(outcome.job.lane, outcome.state) for outcome in completed.results} == {
+    assert {(outcome.job.lane, outcome.state) for outcome in completed} == {
         (f"l{number}", "held" if number == guilty else "done") for number in range(5)
     }
     assert {row[0] for row in await desk.store.read("select key from sessions")} == {
@@ -283,7 +283,7 @@ async def test_the_jobs_behind_a_guilty_one_wait_and_those_before_it_are_done(de
     completed = await desk.complete(
         claim, done(first, open_session("a")), done(second, impossible("x")), done(third)
     )
-    assert [(outcome.job.id, outcome.state) for outcome in completed.results] == [
+    assert [(outcome.job.id, outcome.state) for outcome in completed] == [
         (first.id, "done"),
         (second.id, "held"),
         (third.id, "waiting"),
@@ -307,7 +307,7 @@ async def test_an_emitted_event_that_is_known_is_a_no_op(desk: Desk) -> None:
     completed = await desk.complete(
         claim, done(claim.jobs[0], Emit(verdict)), done(claim.jobs[1], open_session("b"))
     )
-    assert [outcome.state for outcome in completed.results] == ["done", "done"]
+    assert [outcome.state for outcome in completed] == ["done", "done"]
     assert (await desk.keys()).count("a#1/finished") == 1
 
 
@@ -514,7 +514,7 @@ async def test_an_unknown_commit_of_a_completion_is_found_out(
             await desk.complete(claim, *outcomes)
         assert await desk.store.read("select key from sessions") == []
     completed = await desk.complete(claim, *outcomes)
-    assert [outcome.state for outcome in completed.results] == ["done", "done"]
+    assert [outcome.state for outcome in completed] == ["done", "done"]
     assert await desk.store.read("select key from sessions order by key") == [("a",), ("b",)]
 
 

@@ -19,7 +19,7 @@ from tests.daemon.native_runs import begin, finish
 from runward.config.bundle import BundleRules
 from runward.daemon import faults
 from runward.daemon.backup import have_parts_looked_for
-from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
+from runward.daemon.engine.queue import Claim, Queue, StoreTrouble
 from runward.daemon.parts.bundles import REFUSED_FOR, Bundles, Placing
 from runward.daemon.rundir import call_reading
 from runward.daemon.store.batch import JobResult
@@ -173,7 +173,9 @@ async def test_a_receipt_that_the_disk_refused_while_the_store_was_locked_is_mad
             return "Input/output error"
         return seal(bundles, *given)
 
-    async def completing(queue: Queue, claim: Claim, results: Sequence[JobResult], done: Completed) -> None:
+    async def completing(
+        queue: Queue, claim: Claim, results: Sequence[JobResult], done: list[JobResult]
+    ) -> None:
         if "the disk" not in troubles and "the store" in troubles:
             troubles.remove("the store")
             raise StoreTrouble("database is locked")
