@@ -15,6 +15,17 @@ class EpochPassed(Exception):
     """Another daemon has taken over the state directory: this one must not do anything more."""
 
 
+def taken_over(epoch: int, current: int) -> str:
+    """Why a daemon of `epoch` must not do anything more."""
+    return f"another daemon took over the state directory: this one's epoch is {epoch}, now it is {current}"
+
+
+def check_epoch(epoch: int, current: int) -> None:
+    """Raises `EpochPassed` unless a daemon of `epoch` is the current one."""
+    if current != epoch:
+        raise EpochPassed(taken_over(epoch, current))
+
+
 NAME: Final = "epoch"
 
 
@@ -76,8 +87,4 @@ class HeldEpoch:
             return
         if replaced:
             raise EpochPassed(f"the state directory {self._state} was replaced by another")
-        if current != self._epoch:
-            raise EpochPassed(
-                f"another daemon took over the state directory: this one's epoch is {self._epoch},"
-                f" now it is {current}"
-            )
+        check_epoch(self._epoch, current)

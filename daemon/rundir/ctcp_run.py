@@ -185,19 +185,6 @@ PATIENCE_S: Final = 60.0
 
 _MOST_SAID: Final = 64 << 10
 _SHOWN: Final = 300
-_COMMAND: Final = (
-    "git",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.attributesFile=/dev/null",
-    "apply",
-    "--check",
-    "--whitespace=nowarn",
-    "-",
-)
 
 
 class NoGit(Exception):
@@ -219,14 +206,16 @@ def _why_not(tree: str, patch: bytes | bytearray) -> str | None:
     import subprocess
     import tempfile
 
+    from runward.daemon.rundir.work_tree import GIT, git_environment
+
     with tempfile.TemporaryFile() as patch_file, tempfile.TemporaryFile() as errors:
         patch_file.write(patch)
         patch_file.seek(0)
         try:
             process = subprocess.Popen(
-                _COMMAND,
+                (*GIT, "apply", "--check", "--whitespace=nowarn", "-"),
                 cwd=tree,
-                env=_environment(),
+                env=git_environment({"GIT_DIR": "/nonexistent/git"}),
                 stdin=patch_file,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -245,17 +234,3 @@ def _why_not(tree: str, patch: bytes | bytearray) -> str | None:
         errors.seek(0)
         text = errors.read(_MOST_SAID).decode(errors="replace").strip()
         return printable(text.split("\n")[0][:_SHOWN]) or f"git apply --check ended with {code}"
-
-
-def _environment() -> dict[str, str]:
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "LC_ALL": "C",
-        "HOME": "/nonexistent",
-        "GIT_DIR": "/nonexistent/git",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_PAGER": "cat",
-    }

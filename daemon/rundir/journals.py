@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.daemon.disk.epoch import EpochPassed
+from runward.daemon.disk.epoch import check_epoch
 from runward.daemon.faults import point
 from runward.daemon.rundir.growing import data_after, is_empty, whole_lines
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED, held
@@ -154,11 +154,7 @@ def _lock(descriptor: int, epoch: int, current_epoch: Callable[[], int]) -> None
     # Without waiting: a process that holds the lock of one journal must not delay the lines of all others.
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     # Inside the lock. A daemon that was frozen between the check and the write would otherwise append after its successor.
-    current = current_epoch()
-    if current != epoch:
-        raise EpochPassed(
-            f"another daemon took over the state directory: this one's epoch is {epoch}, now it is {current}"
-        )
+    check_epoch(epoch, current_epoch())
 
 
 def _all(descriptor: int, lines: Sequence[JournalLine]) -> list[Appended | NotAppended | NotFirst]:

@@ -21,7 +21,7 @@ from runward.config.glob_rule import path_matches
 from runward.config.path_rule import names_in
 from runward.config.problem import counted
 from runward.daemon.rundir import schema_child
-from runward.daemon.rundir.opening import DIRECTORY, LISTED, REGULAR, held
+from runward.daemon.rundir.opening import LISTED, REGULAR, held, opened, opened_below
 from runward.daemon.rundir.resolving import fact_at, modified_ns, refusal, resolve
 from runward.handlers.foreign_json import NotJson, line_of, read_json
 from runward.handlers.model.files import FileFact, Match, RuledPath, RuleFact
@@ -136,7 +136,10 @@ class RuledLook:
                     todo.append((path, depth + 1))
 
     def _names(self, directory: str) -> list[tuple[str, os.stat_result]]:
-        with held(self._open_directory(names_in(directory))) as descriptor:
+        with (
+            opened_below(self.root, names_in(directory)) as place,
+            opened(".", LISTED, place) as descriptor,
+        ):
             with os.scandir(descriptor) as entries:
                 names: list[str] = []
                 for each in entries:
@@ -152,16 +155,6 @@ class RuledLook:
                 except (FileNotFoundError, UnicodeEncodeError):
                     continue
             return statuses
-
-    def _open_directory(self, parts: list[str]) -> int:
-        descriptor = os.open(".", DIRECTORY, dir_fd=self.root)
-        for at, part in enumerate([*parts, "."]):
-            # An O_PATH descriptor can be walked through, but not listed.
-            flags = LISTED if at == len(parts) else DIRECTORY
-            with held(descriptor):
-                further = os.open(part, flags, dir_fd=descriptor)
-            descriptor = further
-        return descriptor
 
     def _held(self, ruled: RuledPath, file: Match) -> list["RuleFact | _Check"]:
         """The rules for one existing file."""

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -33,28 +34,15 @@ _MOST_OF_A_SECOND: Final = 64
 _TICK_S: Final = 0.01
 """The kernel's time of a file may be this much behind the clock."""
 
-_GIT: Final = (
-    "git",
-    "--no-pager",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.attributesFile=/dev/null",
-    "-c",
-    "core.bigFileThreshold=8m",
-)
+GIT: Final = (
+    *("git", "--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"),
+    *("-c", "core.attributesFile=/dev/null"),
+)  # fmt: skip
+"""git without the hooks, the monitor and the attributes that a repository or a user may have configured."""
 _DIFF: Final = ("diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv")
 _STAGED: Final = (
-    "diff-index",
-    "--cached",
-    "--raw",
-    "-z",
-    "--no-renames",
-    "--no-abbrev",
-    "--ignore-submodules=none",
-)
+    *("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none"),
+)  # fmt: skip
 
 
 class _NoAnswer(Exception):
@@ -184,9 +172,9 @@ def _run(arguments: tuple[str, ...], cwd: str, where: dict[str, str], deadline: 
     if left <= 0:
         raise _NoAnswer
     process = subprocess.Popen(
-        (*_GIT, *arguments),
+        (*GIT, "-c", "core.bigFileThreshold=8m", *arguments),
         cwd=cwd,
-        env=_environment(where),
+        env=git_environment(where),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -218,7 +206,8 @@ def _end_of(process: subprocess.Popen[bytes], deadline: float) -> int:
         return process.wait()
 
 
-def _environment(where: dict[str, str]) -> dict[str, str]:
+def git_environment(where: Mapping[str, str]) -> dict[str, str]:
+    """The environment for `GIT`: it reads no configuration of the machine or the user, fetches nothing and asks nobody."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "LC_ALL": "C",

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 import aiosqlite
 import anyio
 
+from runward.daemon.disk.epoch import taken_over
 from runward.daemon.faults import point
 from runward.daemon.store.transaction import (
     CommitUnknown,
@@ -201,9 +202,7 @@ class Store:
     def _check_epoch(self, rows: Iterable[Sequence[int]]) -> None:
         current = next(iter(rows))[0]
         if current != self.epoch:
-            raise EpochRefused(
-                f"another daemon took over the state directory: this one's epoch is {self.epoch}, now it is {current}"
-            )
+            raise EpochRefused(taken_over(self.epoch, current))
 
     def _check(self, statements: Sequence[Statement], done: Sequence[object]) -> None:
         for statement, result in zip(statements, done, strict=True):

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from runward.config.json_value import JsonValue
 from runward.daemon.disk.durable import make_durably
-from runward.daemon.disk.epoch import EpochPassed, read_epoch
+from runward.daemon.disk.epoch import check_epoch, read_epoch
 from runward.daemon.disk.file_systems import is_local
 from runward.daemon.inbox import spool
 from runward.daemon.inbox.spool import InboxFile
@@ -185,11 +185,7 @@ class Files:
 
     def check_epoch(self, epoch: int) -> None:
         """Raises `EpochPassed` if another daemon took the state directory over."""
-        current = read_epoch(self._state)
-        if current != epoch:
-            raise EpochPassed(
-                f"another daemon took over the state directory: this one's epoch is {epoch}, now it is {current}"
-            )
+        check_epoch(epoch, read_epoch(self._state))
 
     def leave_word(self, directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone:
         away = self.away(directory)
