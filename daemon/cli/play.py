@@ -26,9 +26,10 @@ from runward.daemon.cli.terminal.output import (
     print_list,
     safe,
 )
-from runward.daemon.configuration.declared_contract import Declared, declared
 from runward.daemon.configuration.declared_files import (
+    Declared,
     NotFound,
+    declared,
     playbook_names,
 )
 from runward.handlers.model.files import RootFacts

@@ -33,8 +33,7 @@ from runward.daemon.cli.terminal.output import (
     print_json_line,
     safe,
 )
-from runward.daemon.configuration.declared_contract import declared
-from runward.daemon.configuration.declared_files import NotFound
+from runward.daemon.configuration.declared_files import NotFound, declared
 from runward.daemon.rundir.growing import Line, Tail, ends_with
 from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading, reading_queue, reading_sessions, reading_starts

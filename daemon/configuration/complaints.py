@@ -17,6 +17,7 @@ from runward.daemon.configuration.declared_files import (
     find_agent,
     find_chain,
     find_playbook,
+    missing_agent,
     only_a_name,
     playbook_file,
     playbook_names,
@@ -129,9 +130,7 @@ def _of_playbook(settings: Settings, name: str, reading: Reading) -> Parsed[Play
     try:
         reading.agent(only_a_name(agent))
     except NotFound as error:
-        fix = "write the profile, or correct the playbook's 'agent'"
-        problem = Problem(playbook_file(settings, name), None, None, f"agent: {error}", fix)
-        return Parsed(None, (*parsed.problems, problem))
+        return Parsed(None, (*parsed.problems, missing_agent(settings, name, error)))
     return parsed
 
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
+from runward.config.problem import Parsed, Problem, has_errors
 from runward.daemon.configuration.settings import text_of
 
-TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
     from runward.config.agent import AgentProfile
     from runward.config.chain import Chain
-    from runward.config.contract import ExpectedArtifact
+    from runward.config.contract import Contract, ExpectedArtifact
     from runward.config.playbook import Playbook
-    from runward.config.problem import Parsed, Problem
     from runward.config.settings import Settings
     from runward.config.step import Callables
 
@@ -47,8 +47,6 @@ def find_agent(settings: Settings, name: str) -> Parsed[AgentProfile]:
 
 def read_declaration(path: str, parse: Callable[[str, str], Parsed[D]]) -> Parsed[D]:
     """The playbook or profile in a file. The schemas that its artifacts name are read, too."""
-    from runward.config.problem import Parsed, Problem
-
     text = text_of(path)
     if isinstance(text, Problem):
         return Parsed(None, (text,))
@@ -60,12 +58,71 @@ def read_declaration(path: str, parse: Callable[[str, str], Parsed[D]]) -> Parse
     return Parsed(declaration, parsed.problems + wrong)
 
 
+class Declared(NamedTuple):
+    """What a playbook and its agent declare together, the contract that a run of them starts with.
+
+    `contract` is set if no problem is an error, and may be None even then.
+    """
+
+    playbook: Playbook | None
+    agent: AgentProfile | None
+    contract: Contract | None
+    problems: tuple[Problem, ...]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether all of it can be used."""
+        return not has_errors(self.problems)
+
+
+def declared(settings: Settings, playbook: str | None, agent: str | None) -> Declared:
+    """What a playbook and an agent (its own, unless one is named) declare together.
+
+    Raises `NotFound` for what the caller named. If only the playbook names a missing agent, that is the playbook's
+    mistake.
+    """
+    from runward.config.contract import resolve_contract
+
+    problems: tuple[Problem, ...] = ()
+    book = profile = None
+    if playbook is not None:
+        playbook = _as_file(playbook, (".yaml", ".yml"))
+        book, problems = find_playbook(settings, playbook)
+    if agent is not None:
+        profile, problems_of_agent = find_agent(settings, _as_file(agent, (".md",)))
+        problems += problems_of_agent
+    elif playbook is not None and book is not None and book.agent is not None:
+        try:
+            profile, problems_of_agent = find_agent(settings, book.agent)
+        except NotFound as error:
+            problems_of_agent = (missing_agent(settings, playbook, error),)
+        problems += problems_of_agent
+    if has_errors(problems):
+        return Declared(book, profile, None, problems)
+    contract = resolve_contract(
+        playbook=book.artifacts if book is not None else None,
+        agent=profile.artifacts if profile is not None else None,
+    )
+    return Declared(book, profile, contract, problems)
+
+
+def missing_agent(settings: Settings, playbook: str, error: NotFound) -> Problem:
+    """The problem of a playbook that names an agent which is not there."""
+    fix = "write the profile, or correct the playbook's 'agent'"
+    return Problem(playbook_file(settings, playbook), None, None, f"agent: {error}", fix)
+
+
+def _as_file(name: str, suffixes: tuple[str, ...]) -> str:
+    """A name that ends like a file and is one here means that file."""
+    if "/" not in name and name.endswith(suffixes) and os.path.isfile(name):
+        return f"./{name}"
+    return name
+
+
 def _with_schemas(
     artifacts: tuple[ExpectedArtifact, ...], file: str
 ) -> tuple[tuple[ExpectedArtifact, ...], tuple[Problem, ...]]:
     """The artifacts declared by `file`, with the schemas that they name; and what is wrong with those."""
-    from runward.config.problem import Problem
-
     problems: list[Problem] = []
     complete: list[ExpectedArtifact] = []
     for artifact in artifacts:
@@ -88,7 +145,6 @@ def _schema(path: str) -> str | Problem:
 
     from runward.config.artifact_rules import MAX_SCHEMA
     from runward.config.document import read_json
-    from runward.config.problem import Problem
 
     text = text_of(path)
     if isinstance(text, Problem):
@@ -154,7 +210,6 @@ def named_chain(settings: Settings, name: str, parse: Callable[[str, str], Parse
     Raises `NotFound`.
     """
     from runward.config.chain import CHAIN_SUFFIX
-    from runward.config.problem import Parsed, Problem
 
     path = _find(name, settings.chains, [f"{name}{CHAIN_SUFFIX}"], CHAIN_SUFFIX, "chain")
     text = text_of(path)
