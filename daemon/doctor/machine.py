@@ -15,10 +15,12 @@ from statistics import median
 from typing import Final
 
 from runward.config.root import NATIVE, Root
+from runward.daemon.disk.durable import sync_directory
 from runward.daemon.disk.file_systems import IN_MEMORY, Mount, limit_of, mount_of, mounts, space_of
 from runward.daemon.doctor.findings import Ended, Finding, Installation, Patience, end_of
 from runward.daemon.host.report import read_report
 from runward.daemon.processes.proc import booted_at, current_boot_id
+from runward.daemon.rundir.opening import held
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.schema import can_write_ahead
 from runward.daemon.watch.directories import Directories
@@ -109,19 +111,16 @@ def examine_lock(installation: Installation, patience: Patience) -> Iterator[Fin
     """Hold a lock next to the daemon's, and have another process ask for it, then once more when it is free."""
     with installation.scratch() as scratch:
         path = scratch / "lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        with held(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)) as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Another process, as a second daemon would be: some file systems give a lock to everybody who asks. Two daemons
             # over one store would both judge each run.
-            held = _ask(path, installation, patience)
-        finally:
-            os.close(descriptor)
+            taken = _ask(path, installation, patience)
         free = _ask(path, installation, patience)
-    if held.code == 0:
+    if taken.code == 0:
         yield Finding("failed", f"a lock in {scratch.parent} doesn't keep another process out", _TO_EXCLUDE)
-    elif held.code != _EXCLUDED or free.code != 0:
-        yield Finding("failed", f"locks in {scratch.parent} don't work: {held.err or free.err}", _TO_EXCLUDE)
+    elif taken.code != _EXCLUDED or free.code != 0:
+        yield Finding("failed", f"locks in {scratch.parent} don't work: {taken.err or free.err}", _TO_EXCLUDE)
     else:
         yield Finding(
             "ok",
@@ -168,18 +167,11 @@ def examine_durability(installation: Installation, patience: Patience) -> Iterat
 
 def _write(scratch: Path, number: int) -> None:
     # The daemon's own order. Without the second sync, a power failure may take the name of a file that is on the disk.
-    descriptor = os.open(scratch / "new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, _PAGE + b"%d" % number)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with held(os.open(scratch / "new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)) as new:
+        os.write(new, _PAGE + b"%d" % number)
+        os.fsync(new)
     (scratch / "new").rename(scratch / "file")
-    directory = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(scratch)
 
 
 _WATCHED_S: Final = 0.25

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
@@ -95,16 +95,9 @@ def _approvals(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     for each in waiting:
         what = f"{each['chain']}: step {each['step']} waits for a person"
         yield Need("approval", "warning", str(each["chain_run_id"]), what, fix)
-    if isinstance(count, int) and count > len(waiting):
-        more = count - len(waiting)
-        yield Need(
-            kind="approval",
-            level="warning",
-            subject=None,
-            text=f"and {counted(more, 'step', 'steps')} more",
-            fix=fix,
-            number=more,
-        )
+    if more := _further(count, waiting):
+        text = f"and {counted(more, 'step', 'steps')} more"
+        yield Need("approval", "warning", None, text, fix)._replace(number=more)
 
 
 def _agents(agents: Mapping[str, JsonValue]) -> Iterator[Need]:
@@ -113,17 +106,12 @@ def _agents(agents: Mapping[str, JsonValue]) -> Iterator[Need]:
     for each in oldest:
         fix = "answer it where it runs"
         yield Need("agent", "warning", str(each["key"]), f"{each['session_id']} waits for an answer", fix)
-    if isinstance(count, int) and count > len(oldest):
-        more = count - len(oldest)
-        fix = "`runward session list --status running` shows them"
-        yield Need(
-            kind="agent",
-            level="warning",
-            subject=None,
-            text=f"and {counted(more, 'agent', 'agents')} more",
-            fix=fix,
-            number=more,
+    if more := _further(count, oldest):
+        text, fix = (
+            f"and {counted(more, 'agent', 'agents')} more",
+            "`runward session list --status running` shows them",
         )
+        yield Need("agent", "warning", None, text, fix)._replace(number=more)
 
 
 def _failures(failures: Mapping[str, JsonValue]) -> Iterator[Need]:
@@ -134,17 +122,15 @@ def _failures(failures: Mapping[str, JsonValue]) -> Iterator[Need]:
         level: Level = "critical" if reason["code"] == _MISSING_ARTIFACT else "error"
         fix = f"`runward session show {shlex.quote(str(each['key']))}` shows it and marks it as seen"
         yield Need("failure", level, str(each["key"]), f"{each['session_id']}: {reason['summary']}", fix)
-    if isinstance(count, int) and count > len(newest):
-        more = count - len(newest)
+    if more := _further(count, newest):
+        text = f"and {counted(more, 'session', 'sessions')} more"
         fix = "`runward session list --failed` shows them; `runward session seen --all` marks all as seen"
-        yield Need(
-            kind="failure",
-            level="error",
-            subject=None,
-            text=f"and {counted(more, 'session', 'sessions')} more",
-            fix=fix,
-            number=more,
-        )
+        yield Need("failure", "error", None, text, fix)._replace(number=more)
+
+
+def _further(count: JsonValue, listed: Sequence[object]) -> int:
+    """How many there are beyond those that are listed."""
+    return max(0, count - len(listed)) if isinstance(count, int) else 0
 
 
 def _settings(settings: Mapping[str, JsonValue]) -> Iterator[Need]:
@@ -218,15 +204,8 @@ def _wrong_files(status: Mapping[str, JsonValue]) -> Iterator[Need]:
         yield Need("file", "error", path, f"{place}: {each['message']}", fix)
     more = len(errors) - _MOST_PROBLEMS
     if more > 0:
-        what = f"and {more} more problems"
-        yield Need(
-            kind="file",
-            level="error",
-            subject=None,
-            text=what,
-            fix="`runward status --json` has them all",
-            number=more,
-        )
+        text = f"and {more} more problems"
+        yield Need("file", "error", None, text, "`runward status --json` has them all")._replace(number=more)
 
 
 def how_to_start(state: str) -> str:

@@ -9,7 +9,7 @@ from typing import BinaryIO, Final, NamedTuple, TypeVar
 from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.launch.output import SUFFIX, omission
-from runward.daemon.rundir.opening import LINK, LISTED, NotRegular, open_in_run
+from runward.daemon.rundir.opening import LINK, LISTED, NotRegular, held, open_in_run
 from runward.daemon.rundir.recorded_files import OutsideRoot, Place, open_recorded, opened_directory
 from runward.daemon.store.reading_sessions import kept_files
 from runward.daemon.store.tables.artifacts import artifact_with
@@ -63,19 +63,13 @@ class RunOutput:
         """The last `longest` bytes at most. Raises `OSError` and `NotRegular`."""
         pieces = self._pieces()
         name = f"{self._name}{SUFFIX}/{pieces[-1][0]}-{pieces[-1][1]}" if pieces else self._name
-        descriptor = self._opened(name)
-        try:
+        with held(self._opened(name)) as descriptor:
             return os.pread(descriptor, longest, max(0, os.fstat(descriptor).st_size - longest))
-        finally:
-            os.close(descriptor)
 
     def _joined(self, head: int) -> Iterator[bytes]:
         """The end of a log whose pieces were joined to it since the last call."""
-        descriptor = open_in_run(self._directory, self._name)
-        try:
+        with held(open_in_run(self._directory, self._name)) as descriptor:
             omitted = _OMISSION.match(os.pread(descriptor, 100, head))
-        finally:
-            os.close(descriptor)
         start, length = (head + int(omitted[1]), len(omitted[0])) if omitted else (head, 0)
         yield from self._pass_over(start)
         yield from self._read(self._name, start - head - length, None)
@@ -87,8 +81,7 @@ class RunOutput:
 
     def _read(self, name: str, start: int, end: int | None) -> Iterator[bytes]:
         """The rest of a file whose first byte is that of the output at `start`; up to `end` of the output."""
-        descriptor = self._opened(name)
-        try:
+        with held(self._opened(name)) as descriptor:
             while end is None or self._at < end:
                 longest = _LOG_CHUNK if end is None else min(_LOG_CHUNK, end - self._at)
                 content = os.pread(descriptor, longest, self._at - start)
@@ -96,8 +89,6 @@ class RunOutput:
                     return
                 self._at += len(content)
                 yield content
-        finally:
-            os.close(descriptor)
 
     def _opened(self, name: str) -> int:
         """Without a slash behind the directory, which would follow a link in its place. Raises `OSError` and `NotRegular`."""
@@ -109,11 +100,9 @@ class RunOutput:
             directory = os.open(os.path.join(self._directory, self._name + SUFFIX), LISTED)
         except OSError:
             return []  # there are none, or something else is there
-        try:
+        with held(directory):
             matches = (_PIECE.fullmatch(name) for name in os.listdir(directory))
             return sorted((int(each[1]), int(each[2])) for each in matches if each is not None)
-        finally:
-            os.close(directory)
 
 
 def last_lines(directory: str, name: str, count: int) -> list[str]:
@@ -171,14 +160,11 @@ class RecordedFile(NamedTuple):
         return _explained(self.name, self._log_ends if self.is_log else self._ends)
 
     def _ends(self) -> Ends:
-        descriptor = open_recorded(self.place, self.path)
-        try:
+        with held(open_recorded(self.place, self.path)) as descriptor:
             size = os.fstat(descriptor).st_size
             if size <= 2 * SHOWN:
                 return Ends(_read(descriptor, 2 * SHOWN, 0), None, size)
             return Ends(_read(descriptor, SHOWN, 0), _read(descriptor, SHOWN, size - SHOWN), size)
-        finally:
-            os.close(descriptor)
 
     def _log_ends(self) -> Ends:
         whole = self._ends()

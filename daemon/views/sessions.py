@@ -10,7 +10,7 @@ from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.rundir.changes import last_change
-from runward.daemon.rundir.opening import NotRegular, open_in_run
+from runward.daemon.rundir.opening import NotRegular, held, open_in_run
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_sessions import KeptFile, kept_files, problems
 from runward.daemon.store.tables.artifacts import Wanted, artifacts
@@ -45,17 +45,11 @@ def launched_command(row: SessionRow) -> LaunchedCommand:
     """What the `run.json` of a native run says now: the run may have changed it. Nothing for other sessions."""
     if row.layout != NATIVE:
         return LaunchedCommand()
-    path = row.path
     try:
-        descriptor = open_in_run(path, "run.json")
+        with held(open_in_run(row.path, "run.json")) as descriptor:
+            content = os.pread(descriptor, _LONGEST, 0)
     except (OSError, NotRegular):
         return LaunchedCommand()
-    try:
-        content = os.pread(descriptor, _LONGEST, 0)
-    except OSError:
-        return LaunchedCommand()
-    finally:
-        os.close(descriptor)
     value = read_json(content)
     if isinstance(value, NotJson) or not isinstance(value, dict):
         return LaunchedCommand()

@@ -9,7 +9,6 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
@@ -17,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.rundir.call_reading import CallReading
-from runward.daemon.rundir.opening import ABSENT, NotRegular
+from runward.daemon.rundir.opening import ABSENT, NotRegular, held
 from runward.daemon.rundir.recorded_files import (
     Budget,
     OutsideRoot,
@@ -194,8 +193,8 @@ class Timeline:
         if read is None or file is None:
             return None
         try:
-            with closing(_Descriptor(open_recorded(*file))) as opened:
-                line = line_at(opened.number, start)
+            with held(open_recorded(*file)) as descriptor:
+                line = line_at(descriptor, start)
         except (OSError, NotRegular, OutsideRoot):
             return None
         message = None if line is None else read(line)
@@ -212,7 +211,7 @@ class Timeline:
                 self._hindered(kind, error)
                 descriptor = None
             if descriptor is not None:
-                with closing(_Descriptor(descriptor)):
+                with held(descriptor):
                     for line in lines_from(descriptor, at, budget):
                         if line.ends == "budget":
                             yield _Entry(None, 0, None, (number, line.start), (number, line.start))
@@ -374,17 +373,6 @@ def _listed(
     """Entries of what the session's own object lists."""
     for number, each in islice(enumerate(objects(rows)), start[0], None):
         yield entry(each)._replace(place=(number, 0), after=(number + 1, 0))
-
-
-class _Descriptor:
-    """A descriptor that can be closed."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def close(self) -> None:
-        """Close it."""
-        os.close(self.number)
 
 
 def _status(change: dict[str, JsonValue]) -> _Entry:
