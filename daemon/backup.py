@@ -25,9 +25,9 @@ from runward.daemon.launch.ticket import has_ticket
 from runward.daemon.store import journals
 from runward.daemon.store.hash_chain import BrokenChain, ChainedEvent, Head, follow
 from runward.daemon.store.reading import STORE, StoreRefused, open_to_read, refuse_old, uri_of
-from runward.daemon.store.reading_chains import ApprovalRow, open_approvals
 from runward.daemon.store.schema import difference, migrate, migrations
-from runward.daemon.store.tables.bundles import LOOKED_FOR
+from runward.daemon.store.tables.approvals import ApprovalRow, open_approvals
+from runward.daemon.store.tables.receipts import LOOKED_FOR
 from runward.handlers.model.schedules import LOST
 
 _EVENTS: Final = (

@@ -55,7 +55,6 @@ from runward.handlers.model.requests import (
     SessionCancelRequested,
     SessionSeenRequested,
 )
-from runward.handlers.model.schedules import LANE as SCHEDULE
 from runward.handlers.model.schedules import ScheduleChanged, TimerRang, TimerSet
 from runward.handlers.model.sessions import (
     AttemptEnded,
@@ -68,20 +67,12 @@ from runward.handlers.model.shows import PlayChanged
 from runward.handlers.outcomes import recording
 from runward.handlers.sessions import ended, opened
 from runward.handlers.shows import play_changed
+from runward.handlers.subjects import BACKGROUND, SCHEDULE
 
 Decision: TypeAlias = Effects | Deciding
 
-BACKGROUND: Final = "files:"
-"""The prefixes of lanes whose jobs are done in the background, when no verdict is on its way."""
-
 BUNDLES: Final = f"{BACKGROUND}bundle:"
 """The prefixes of lanes in which the bundles of attempts are written."""
-
-TIMERS: Final = "timer:"
-"""The prefixes of lanes whose jobs wait until some time has passed, whatever the wall clock does."""
-
-SCHEDULED: Final = f"{TIMERS}{SCHEDULE}"
-"""The prefixes of lanes that wait for the next time of a chain's schedule."""
 
 Kind = TypeVar("Kind", bound=Event)
 

@@ -8,7 +8,6 @@ from runward.handlers.model.asking import Asking, Given, NotYet, ask
 from runward.handlers.model.chains import ChainFired, ChainNamed, RecordFiring, TriggerMatched
 from runward.handlers.model.effects import Deciding, Effect, Effects, Emit, Explain
 from runward.handlers.model.schedules import (
-    LANE,
     ScheduleChanged,
     Scheduled,
     ScheduleIn,
@@ -19,7 +18,7 @@ from runward.handlers.model.schedules import (
     TimerSet,
     chain_and_item,
 )
-from runward.handlers.subjects import of_chain
+from runward.handlers.subjects import SCHEDULE, of_chain
 from runward.handlers.times import in_utc
 
 PATIENCE: Final = 30.0
@@ -43,7 +42,7 @@ class Came(NamedTuple):
 
 def fire_what_is_due(event: TimerRang, given: Given) -> Deciding:
     """A schedule is due: the chain is fired or the firing is missed, and the wait for the next time begins."""
-    chain = event.subject.removeprefix(LANE)
+    chain = event.subject.removeprefix(SCHEDULE)
     standing = yield from ask(ScheduleOf(chain))
     # Nothing removes a timer. Only the one that the row names counts, so one of an older file, or from before a
     # restore, does nothing.
@@ -194,7 +193,7 @@ def define_schedule(event: ScheduleChanged, given: Given) -> Deciding:
 def ring_timer(event: TimerSet, given: Given) -> Effects:
     """A timer is due: its subject is notified, in the subject's own lane."""
     # Timers measure what has passed, whatever the wall clock did. A schedule goes by the wall clock itself.
-    if event.subject.startswith(LANE) and given.at < event.due:
+    if event.subject.startswith(SCHEDULE) and given.at < event.due:
         raise NotYet(event.due)
     return (Emit(TimerRang(event.subject, event.what, given.at)),)
 
@@ -211,5 +210,5 @@ def until(chain: str, scheduled: Scheduled, standing: ScheduleStanding, given: G
     timer = f"{due!r} {given.event_hash[:16]}"
     return (
         SetSchedule(chain, given.at, standing._replace(timer=timer)),
-        Emit(TimerSet(f"{LANE}{chain}", timer, given.at, rings)),
+        Emit(TimerSet(f"{SCHEDULE}{chain}", timer, given.at, rings)),
     )

@@ -1,9 +1,22 @@
-"""What decisions are about, if not a session: the names under which `runward why` finds them.
+"""What jobs and decisions are about, if not a session: the lanes of jobs, and the names under which `runward why` finds
+decisions.
 
 Handlers write them and commands look them up, so this imports nothing.
 """
 
 from typing import Final
+
+BACKGROUND: Final = "files:"
+"""The prefix of lanes whose jobs are done in the background, when no verdict is on its way."""
+
+TIMERS: Final = "timer:"
+"""The prefix of lanes whose jobs wait until some time has passed, whatever the wall clock does."""
+
+SCHEDULE: Final = "schedule:"
+"""The prefix of schedules' lanes, and so of the subjects of their timers."""
+
+SCHEDULED: Final = f"{TIMERS}{SCHEDULE}"
+"""The prefix of lanes that wait for the next time of a chain's schedule."""
 
 START: Final = "start "
 CHAIN: Final = "chain "

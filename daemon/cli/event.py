@@ -71,7 +71,7 @@ def emit(
 
 def _wait_until_recorded(settings: Settings, request: str) -> None:
     """Until a running daemon has recorded the event; it is durable in any case."""
-    from runward.daemon.store.reading_queue import event_recorded
+    from runward.daemon.store.tables.events import event_recorded
 
     if once_taken_up(settings, lambda connection: event_recorded(connection, request)) is None:
         note_if_late(settings)

@@ -19,8 +19,8 @@ from runward.daemon.cli.terminal.output import (
     print_list,
     safe,
 )
-from runward.daemon.store.reading_chains import ChainStepRow
 from runward.daemon.store.tables.artifacts import ArtifactRow, artifacts_of
+from runward.daemon.store.tables.chain_runs import ChainStepRow
 from runward.daemon.store.tables.invocations import InvocationRow, Wanted, invocations, invocations_called
 from runward.daemon.views.chain_runs import (
     INVOCATION_STATUSES,

@@ -36,7 +36,8 @@ from runward.daemon.cli.terminal.output import (
 from runward.daemon.configuration.declared_files import NotFound, declared
 from runward.daemon.rundir.growing import Line, Tail, ends_with
 from runward.daemon.rundir.opening import NotRegular, open_in_run
-from runward.daemon.store import reading, reading_queue, reading_sessions, reading_starts
+from runward.daemon.store import reading, reading_sessions
+from runward.daemon.store.tables import events, jobs, starts
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import journal_place
 from runward.handlers.foreign_json import NotJson
@@ -187,19 +188,19 @@ def watch(state: str, asked: Asked, follow: bool, as_json: bool) -> int:
 
 
 def _standing(connection: sqlite3.Connection, asked: Asked) -> Standing:
-    event = reading_queue.event_recorded(connection, asked.request)
+    event = events.event_recorded(connection, asked.request)
     if event is None:
         return Standing("asked")
-    (job, *_) = reading_queue.jobs_for_events(connection, [event])
+    (job, *_) = jobs.jobs_for_events(connection, [event])
     if job.state in ("held", "discarded"):
         return Standing(
             "held", f"job {job.id} is {job.state}: {job.error}; `runward why job:{job.id}` says more"
         )
     if job.state != "done":
         return Standing("asked")
-    start = reading_starts.start_of(connection, asked.request)
+    start = starts.start_of(connection, asked.request)
     if start is None:
-        decided = reading_queue.decisions_about(connection, of_start(asked.session_id))
+        decided = events.decisions_about(connection, of_start(asked.session_id))
         return Standing("refused", "; ".join(each.summary for each in decided))
     session = reading_sessions.session(connection, start.session_key)
     status = start.state if session is None else session.status

@@ -35,8 +35,8 @@ from runward.daemon.cli.terminal.output import (
     print_list,
     safe,
 )
-from runward.daemon.store import reading_queue
-from runward.daemon.store.reading_queue import JobRow
+from runward.daemon.store.tables import events
+from runward.daemon.store.tables.jobs import JobRow, job_row, jobs_for_events, jobs_in_state, open_jobs
 from runward.daemon.views.text import ago, local
 
 if TYPE_CHECKING:
@@ -77,10 +77,7 @@ def list_jobs(settings: Settings, state: str | None, limit: int | None, as_json:
       runward queue list --state held
     """
     with store_to_read(settings) as connection:
-        if state is None:
-            jobs = reading_queue.open_jobs(connection, limit)
-        else:
-            jobs = reading_queue.jobs_in_state(connection, state, limit)
+        jobs = open_jobs(connection, limit) if state is None else jobs_in_state(connection, state, limit)
     nothing = "the queue is empty" if state is None else f"no jobs are {state}"
     print_list(jobs, _COLUMNS, as_json, value=JobRow.as_json, nothing=nothing)
 
@@ -217,7 +214,7 @@ def _held(settings: Settings, identifiers: tuple[str, ...], every: bool) -> list
         fail("name the jobs, or give --all for every held one", WRONG_USAGE)
     with store_to_read(settings) as connection:
         if every:
-            return reading_queue.jobs_in_state(connection, "held")
+            return jobs_in_state(connection, "held")
         jobs = {job.id: job for job in (find_job(connection, each, held=True) for each in identifiers)}
     for job in jobs.values():
         if job.state != "held":
@@ -294,11 +291,11 @@ def _settled(connection: sqlite3.Connection, requests: Mapping[int, str]) -> dic
     """The jobs whose requests were decided and that are no longer in progress."""
     settled: dict[int, JobRow] = {}
     for number, request in requests.items():
-        event = reading_queue.event_recorded(connection, request)
+        event = events.event_recorded(connection, request)
         if event is None:
             continue
-        (decided, *_) = reading_queue.jobs_for_events(connection, [event])
-        job = reading_queue.job(connection, number)
+        (decided, *_) = jobs_for_events(connection, [event])
+        job = job_row(connection, number)
         # A decided request only put the job back: the answer is what became of the job then.
         if job is not None and decided.state not in _OPEN and job.state not in _OPEN:
             settled[number] = job

@@ -38,8 +38,8 @@ from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.disk.receipt_keys import KeyRefused, OwnKey, own_key, own_key_on_first_use
 from runward.daemon.rundir.bundle_verifying import part_hashes, receipt_fields
-from runward.daemon.store import reading_queue
-from runward.daemon.store.reading_bundles import SigningRow, signing
+from runward.daemon.store.tables import events
+from runward.daemon.store.tables.receipts import SigningRow, signing
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import SessionBundle, session_bundle
 from runward.handlers.bundle.signatures import (
@@ -332,7 +332,7 @@ def _with_receipt(row: SessionRow, bundle: SessionBundle | None) -> SessionBundl
 
 def _wait(settings: Settings, request: str, patience: float) -> SigningRow:
     def settled(connection: sqlite3.Connection) -> SigningRow | None:
-        event = reading_queue.event_recorded(connection, request)
+        event = events.event_recorded(connection, request)
         signed = None if event is None else signing(connection, event)
         return signed if signed is not None and signed.is_settled else None
 

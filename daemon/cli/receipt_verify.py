@@ -16,7 +16,7 @@ from runward.daemon.cli.terminal.output import coloured, fail, note, print_json,
 from runward.daemon.disk.state_rights import StateDirectoryUnsafe
 from runward.daemon.rundir.bundle_verifying import verify_bundle
 from runward.daemon.store import reading
-from runward.daemon.store.reading_bundles import bundle_in, bundles_of_id, chain
+from runward.daemon.store.tables.receipts import bundle_in, bundles_of_id, chain
 from runward.handlers.bundle.verify import Verified
 from runward.handlers.journal.place import OWN_PLACE
 

@@ -35,7 +35,7 @@ from runward.daemon.disk.durable import write_durably
 from runward.daemon.rundir.bundle_parts import lines_on_demand
 from runward.daemon.rundir.bundle_verifying import ReplayFile, opened_part, opened_replay
 from runward.daemon.rundir.opening import ROOT, opened
-from runward.daemon.store.reading_bundles import told_actions
+from runward.daemon.store.tables.replays import told_actions
 from runward.handlers.bundle.canonical import NotCanonical, canonical_bytes, parse
 from runward.handlers.bundle.older_bundle import NotABundle, to_bundle, to_events
 from runward.handlers.bundle.parts import REPLAY, part_name

@@ -117,12 +117,13 @@ def list_schedules(settings: Settings, as_json: bool) -> None:
     Example:
       runward schedule list
     """
-    from runward.daemon.store import reading, reading_chains
+    from runward.daemon.store import reading
+    from runward.daemon.store.tables import triggers
     from runward.daemon.views.chains import chain_files, declared_schedules, schedule_as_json
 
     now = time.time()
     with reading.reading(settings.state_dir) as connection:
-        known = reading_chains.schedules(connection)
+        known = triggers.schedules(connection)
         schedules = declared_schedules(connection, chain_files(settings), known)
     columns: Columns[DeclaredSchedule] = {
         "CHAIN": lambda row: safe(row.chain),

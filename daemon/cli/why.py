@@ -24,8 +24,11 @@ from runward.daemon.cli.shell.finding import (
 )
 from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
-from runward.daemon.store import reading_chains, reading_queue, reading_sessions, reading_starts
+from runward.daemon.store import reading_sessions
 from runward.daemon.store.ownership import holder
+from runward.daemon.store.tables import chain_runs, cursors, events, jobs, triggers
+from runward.daemon.store.tables.approvals import approvals_called
+from runward.daemon.store.tables.starts import runs_called, start_called
 from runward.daemon.views import causes
 from runward.daemon.views.causes import Entry
 from runward.daemon.views.chain_runs import asked_run, newest_asked_run
@@ -149,7 +152,7 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
     exact = reading_sessions.session(connection, text)
     if exact is None and text.isdecimal() and not _is_session_id(connection, text):
         number = int(text)
-        if number < 1 << 63 and reading_queue.job(connection, number) is not None:
+        if number < 1 << 63 and jobs.job_row(connection, number) is not None:
             return _of_job(connection, text, is_up, now)
     key = exact.key if exact is not None else session_called(connection, text)
     if key is not None:
@@ -161,7 +164,7 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
         refuse_ambiguous(text, [each.key for each in unjudged_ones])
     if unjudged_ones:
         return session_story(connection, unjudged_ones[0], is_up, now)
-    starts = reading_starts.runs_called(connection, text, 9)
+    starts = runs_called(connection, text, 9)
     if len(starts) > 1:
         refuse_ambiguous(text, starts)
     return _of_start(connection, starts[0], is_up) if starts else _of_directory(connection, text, is_up, now)
@@ -186,8 +189,8 @@ def _of_job(connection: sqlite3.Connection, text: str, is_up: bool, now: float) 
 
 def _of_start(connection: sqlite3.Connection, name: str, is_up: bool) -> Story:
     """A run that somebody asked for and that is not a session: refused, or not begun."""
-    start = reading_starts.start_called(connection, name)
-    decided = reading_queue.decisions_about(connection, of_start(name))
+    start = start_called(connection, name)
+    decided = events.decisions_about(connection, of_start(name))
     if not decided:
         refuse_unknown("session", name, session_names(connection))
     return Story(
@@ -207,8 +210,8 @@ def _of_chain(connection: sqlite3.Connection, settings: Settings, name: str, is_
 
         return chain_run_story(connection, find_run(connection, LAST), is_up)
     subject = f"{CHAIN}{name}"
-    decided = reading_queue.decisions_about(connection, subject)
-    standing = reading_chains.chain_statuses(connection).get(name)
+    decided = events.decisions_about(connection, subject)
+    standing = triggers.chain_statuses(connection).get(name)
     return Story(
         noun="chain",
         identifier=name,
@@ -237,12 +240,12 @@ def _of_exchange(connection: sqlite3.Connection, text: str) -> Story | None:
 
 
 def _of_approval(connection: sqlite3.Connection, text: str) -> Story | None:
-    approvals = reading_chains.approvals_called(connection, text)
+    approvals = approvals_called(connection, text)
     return approval_story(connection, approvals[0]) if len(approvals) == 1 else None
 
 
 def _of_chain_run(connection: sqlite3.Connection, text: str, is_up: bool) -> Story | None:
-    runs = reading_chains.chain_runs_called(connection, text, 2)
+    runs = chain_runs.chain_runs_called(connection, text, 2)
     if len(runs) != 1:
         return None
     return chain_run_story(connection, runs[0], is_up)
@@ -250,7 +253,7 @@ def _of_chain_run(connection: sqlite3.Connection, text: str, is_up: bool) -> Sto
 
 def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
     """A run directory: its session, whatever that calls itself; else what was looked at there, and what is wrong."""
-    directories = reading_sessions.directories_called(connection, text, 9)
+    directories = cursors.directories_called(connection, text, 9)
     if len(directories) > 1:
         refuse_ambiguous(text, [f"{each.root}/{each.directory}" for each in directories])
     if not directories:

@@ -19,7 +19,7 @@ from runward.daemon.doctor.findings import Ended, Finding, Installation, OutOfTi
 from runward.daemon.host.report import NAME
 from runward.daemon.sandbox.workers import Job, execute
 from runward.daemon.store import reading, reading_sessions
-from runward.daemon.store.reading_bundles import BundleRow, bundle_of
+from runward.daemon.store.tables.receipts import BundleRow, bundle_of
 from runward.handlers.bundle.parts import REPLAY
 
 PLAYBOOK: Final = "canary"

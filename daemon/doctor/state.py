@@ -20,12 +20,14 @@ from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.host.report import read_report
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
 from runward.daemon.rundir.journal_reading import JournalAway, lines_with_hashes
-from runward.daemon.store import reading, reading_queue, reading_sessions
+from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.ownership import holder, how_to_start_daemon
 from runward.daemon.store.reading import STORE
 from runward.daemon.store.schema import Soundness, quick_check, soundness, strange_schema
 from runward.daemon.store.session_state import FreshStore, keys_after, packed_among, state_of
+from runward.daemon.store.tables import jobs
+from runward.daemon.store.tables.problems import problems
 from runward.daemon.store.tables.sessions import SessionRow, session_rows
 from runward.daemon.users import as_root, name_of, run_as
 from runward.handlers.contracts.snapshots import BrokenSnapshot, snapshot_of, stored_contract
@@ -211,9 +213,9 @@ def examine_queue(installation: Installation, patience: Patience) -> Iterator[Fi
 
 def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
     with reading.reading(installation.settings.state_dir) as connection:
-        held = reading_queue.held_by_reason(connection)
-        figures = reading_queue.queue_figures(connection, time.time())
-        problems = reading_sessions.problems(connection)
+        held = jobs.held_by_reason(connection)
+        figures = jobs.queue_figures(connection, time.time())
+        complaints = problems(connection)
     for reason, count in held:
         fix = "fix the cause, then `runward queue retry --all`; `runward queue` shows them"
         yield Finding(
@@ -223,11 +225,11 @@ def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
     if is_up and oldest is not None and time.time() - oldest > LONG_S:
         message = f"a job has been waiting for {time.time() - oldest:.0f} s; {figures.waiting} wait in all"
         yield Finding("warning", message, "`runward queue` shows them, `runward why` says what they wait for")
-    for problem in problems[:PROBLEMS_SHOWN]:
+    for problem in complaints[:PROBLEMS_SHOWN]:
         place = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
         yield Finding("warning", f"{place}: {problem.message}", problem.fix)
-    if len(problems) > PROBLEMS_SHOWN:
-        message = f"{counted(len(problems) - PROBLEMS_SHOWN, 'more file', 'more files')} can't be used"
+    if len(complaints) > PROBLEMS_SHOWN:
+        message = f"{counted(len(complaints) - PROBLEMS_SHOWN, 'more file', 'more files')} can't be used"
         yield Finding("warning", message, "`runward status --json` has them all")
 
 

@@ -21,7 +21,7 @@ from runward.daemon.store.batch import Batch, Job, JobResult, Observation, put_b
 from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
-from runward.daemon.store.tables import jobs
+from runward.daemon.store.tables import events, jobs
 from runward.daemon.store.transaction import CommitUnknown, Fenced, Statement
 from runward.daemon.world.clock import Clock, Randomness
 from runward.handlers.model.effects import Emit
@@ -116,7 +116,7 @@ class Queue:
         # `running` here was claimed in an older epoch, whose daemon can't commit any more.
         self.tally.stolen = await jobs.take_back(self._store, self._clock.now())
         await self.steps.start()
-        self._head = await jobs.events_head(self._store)
+        self._head = await events.events_head(self._store)
         self._open = await jobs.open_lanes(self._store)
         self._open_is_stale = False
 
@@ -268,7 +268,7 @@ class Queue:
         def add() -> None:
             for each in observed:
                 for event in each.events:
-                    jobs.add_event(batch, event, token, blocked)
+                    events.add_event(batch, event, token, blocked)
                 for rows in each.rows:
                     batch.add(rows)
 
@@ -305,7 +305,7 @@ class Queue:
         error: Exception,
     ) -> None:
         """The database refused: leave known events out, then halve until only the one at fault is left."""
-        known = await jobs.known_events(
+        known = await events.known_events(
             self._store, [event.key for each in observed for event in each.events]
         )
         if known:
@@ -368,7 +368,7 @@ class Queue:
     async def _complete_apart(
         self, token: str, results: Sequence[JobResult], completed: list[JobResult], error: Exception
     ) -> None:
-        known = await jobs.known_events(self._store, _emitted(results))
+        known = await events.known_events(self._store, _emitted(results))
         if known:
             await self._complete(token, [_without(each, known) for each in results], completed)
             return
@@ -472,7 +472,7 @@ class Queue:
     async def _was_put(self, batch: Batch, due: Sequence[Job], token: str) -> bool:
         # Events move the head of the chain, and only this daemon appends to it.
         if batch.head.seq > self._head.seq:
-            return await jobs.events_head(self._store) == batch.head
+            return await events.events_head(self._store) == batch.head
         states = await jobs.states_under(self._store, (job.id for job in due))
         # Without events, the claim's token on every job shows it: the transaction is all or nothing.
         return bool(due) and all(job.id in states and states[job.id][1] == token for job in due)

@@ -22,7 +22,7 @@ from runward.daemon.inbox.spool import InboxFile, first_batch
 from runward.daemon.log import Log
 from runward.daemon.store.batch import JobResult, Observation
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import jobs
+from runward.daemon.store.tables.events import known_events
 from runward.daemon.store.transaction import fix_of_trouble
 from runward.daemon.watch.hints import Hint, Hints
 from runward.daemon.watch.looks import Looks
@@ -165,7 +165,7 @@ class Worker:
         self.inbox_waits = False  # before it is listed: what comes meanwhile may be missing from the listing
         files = await in_thread(self.files.inbox)
         # A file whose removal failed, or that a crash left, is recorded already: it is only cleared.
-        known = await jobs.known_events(self.store, (file.name for file in files))
+        known = await known_events(self.store, (file.name for file in files))
         requests: list[tuple[InboxFile, Observation | None]] = []
         batch = first_batch(files, self.batch)
         events_of = await in_thread(lambda: [load_request(file) for file in batch])

@@ -13,8 +13,9 @@ from runward.config.exchange import ExchangeRules, Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.parts.actions_with_code import NotWorkedOut
 from runward.daemon.sandbox.isolated import REFUSED, KilledCount
-from runward.daemon.store import reading, reading_exchange
+from runward.daemon.store import reading
 from runward.daemon.store.schema import make_empty
+from runward.daemon.store.tables import ledger, principals, shared_artifacts
 from runward.handlers.exchange import invoke
 from runward.handlers.exchange.accounts import Accounts, CodeRun, Ran, accounts_of
 from runward.handlers.exchange.act import worked_out
@@ -181,17 +182,17 @@ class RunningCode:
     def _answer(self, question: Question[Any]) -> Any:  # noqa: ANN401 # the question has its type
         match question:
             case SharedArtifactOf(id=name):
-                return reading_exchange.shared_artifact(self._connection, name)
+                return shared_artifacts.shared_artifact(self._connection, name)
             case PrincipalOf(id=name):
-                return reading_exchange.principal(self._connection, name)
+                return principals.principal(self._connection, name)
             case NamesLike(name=name):
-                return tuple(sorted(reading_exchange.holders_of(self._connection, name)))
+                return tuple(sorted(shared_artifacts.holders_of(self._connection, name)))
             case BalanceOf(account=account, resource=resource):
-                return reading_exchange.units(self._connection, account, resource)
+                return ledger.units(self._connection, account, resource)
             case ResourcesOf(account=account):
-                return reading_exchange.resources(self._connection, account)
+                return ledger.resources(self._connection, account)
             case ExistingInExchange():
-                return reading_exchange.existing(self._connection)
+                return shared_artifacts.existing(self._connection)
             case CpuUsedBy():
                 return self._used
             case ExchangeRulesNow():

@@ -316,7 +316,7 @@ class Assembly:
     def _make_reactions(self) -> Reactions:
         hooks = HookHints(self._store, self.hints, self.roots, self.agents)
         reactions = Reactions()
-        reactions.to(AppendLines, lambda done: self.outbox.add(list(journal_lines.lines_of(done))))
+        reactions.to(AppendLines, lambda done: self.outbox.add(list(journal_lines.lines_decided(done))))
         reactions.to(RepairJournal, self.comparison.repaired)
         reactions.to(ScanRoots, lambda done: self.rounds.request_scan(everything=True))
         reactions.to(EndAttempt, self.verdicts.react)

@@ -10,8 +10,8 @@ from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.rundir.run_directories import Sight, mark
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import places
-from runward.daemon.store.tables.places import OpenCursor
+from runward.daemon.store.tables import cursors, places
+from runward.daemon.store.tables.cursors import OpenCursor
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.following import written_by
 from runward.daemon.watch.look import recorded
@@ -41,7 +41,7 @@ class KnownRoots:
         await self.store.run([Statement(places.ROOT_SEEN, rows)], "roots")
         first_seen = await places.first_seen(self.store)
         grown_elsewhere = await places.grown_elsewhere(self.store)
-        open_cursors = await places.open_cursors(self.store)
+        open_cursors = await cursors.open_cursors(self.store)
         wanted = {root.name: await self._as_wanted(root, first_seen[root.name]) for root in settings.roots}
         for name, root in wanted.items():
             root.grew_elsewhere = name in grown_elsewhere
@@ -130,11 +130,11 @@ class RootIdentities:
         return True
 
     async def _may_be(self, root: WatchedRoot, identity: str, recorded: str) -> bool:
-        known = await places.known_in_root(self.store, root.name, MOST_KNOWN)
+        known = await cursors.known_in_root(self.store, root.name, MOST_KNOWN)
         if not known:
             return True  # nothing known contradicts it
-        open_here = [each for each in await places.open_cursors(self.store) if each.root == root.name]
-        is_settled = not open_here and not await places.owes_of_root(self.store, root.name)
+        open_here = [each for each in await cursors.open_cursors(self.store) if each.root == root.name]
+        is_settled = not open_here and not await cursors.owes_of_root(self.store, root.name)
         if is_settled and _device(identity) == _device(recorded):
             return True  # a person recreated it; on another file system it is more likely a mount point
         return await in_thread(self._shows, root, open_here, known)
@@ -188,7 +188,7 @@ class KnownRuns:
         for start in range(0, len(names), SLICE):
             keys = {f"{root.name}/{name}": name for name in names[start : start + SLICE]}
             try:
-                states = await places.remembered(self.store, keys)
+                states = await cursors.remembered(self.store, keys)
             except sqlite3.Error:
                 break  # the worker meets the same trouble, and reports it
             unchanged_places |= await in_thread(

@@ -5,9 +5,9 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from runward.daemon.store import reading_chains
-from runward.daemon.store.reading_chains import ApprovalRow
-from runward.daemon.store.reading_queue import why_refused
+from runward.daemon.store.tables import approvals
+from runward.daemon.store.tables.approvals import ApprovalRow
+from runward.daemon.store.tables.events import why_refused
 
 if TYPE_CHECKING:
     from runward.handlers.model.approvals import ApprovalRequested
@@ -46,5 +46,5 @@ def answer_request(
 def decision(connection: sqlite3.Connection, approval: str, request: str) -> Decided | None:
     """The result of an answer, or None yet."""
     refused = why_refused(connection, request)
-    status = reading_chains.approvals_called(connection, approval)[0].status
+    status = approvals.approvals_called(connection, approval)[0].status
     return None if refused is None and status == "asked" else Decided(status, refused)

@@ -169,11 +169,12 @@ def _holders_of(state: str, name: str) -> dict[str, bool]:
     import sqlite3
     from contextlib import closing
 
-    from runward.daemon.store import reading, reading_exchange
+    from runward.daemon.store import reading
+    from runward.daemon.store.tables import shared_artifacts
 
     try:
         with closing(reading.open_to_read(os.path.join(state, reading.STORE))) as connection:
-            return reading_exchange.holders_of(connection, name)
+            return shared_artifacts.holders_of(connection, name)
     except (reading.StoreUnreadable, sqlite3.Error):
         return {}
 

@@ -32,10 +32,10 @@ from runward.daemon.rundir.call_reading import CannotReadNow
 from runward.daemon.rundir.opening import Gone, Halted, unreadable
 from runward.daemon.store.batch import JobResult
 from runward.daemon.store.reading import StoreUnreadable
-from runward.daemon.store.reading_bundles import NOTHING, LastTold
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import bundles
-from runward.daemon.store.tables.bundles import UnplacedBundle
+from runward.daemon.store.tables import receipts
+from runward.daemon.store.tables.receipts import UnplacedBundle
+from runward.daemon.store.tables.replays import NOTHING, LastTold
 from runward.daemon.store.transaction import NOT_STORED, Row, Statement
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
@@ -252,7 +252,7 @@ class Bundles(Part):
         async with self._chain:
             # Read under the lock, which is held until the results are durable: no other receipt can name the
             # same predecessor.
-            prev = await bundles.receipts_head(self.store)
+            prev = await receipts.receipts_head(self.store)
             sealed_results: list[JobResult] = []
             for result in results:
                 effect = _drafted(result)
@@ -319,7 +319,7 @@ class Bundles(Part):
         if self._seen == 0:
             self.trouble = None
         try:
-            unplaced = await bundles.unplaced(self.store, self._seen, BATCH)
+            unplaced = await receipts.unplaced(self.store, self._seen, BATCH)
             # The next pass begins behind them: one whose disk refuses it would otherwise be tried forever,
             # and no other.
             self._seen = unplaced[-1].seq if unplaced else 0
@@ -341,7 +341,7 @@ class Bundles(Part):
                 placed.append((self.clock.now(), problem, answer.directory, bundle.seq))
             if placed:
                 await self.give_way()
-                await self.store.run([Statement(bundles.RECEIPT_PLACED, placed)], "place")
+                await self.store.run([Statement(receipts.RECEIPT_PLACED, placed)], "place")
         except NOT_STORED as error:
             self.trouble = str(error)
             self.log.error("bundles.not_marked", why=str(error))
@@ -555,13 +555,13 @@ class RestoredBundles(Part):
         if self._seen == 0:
             self.trouble = None
         try:
-            unplaced = await bundles.unplaced(self.store, self._seen, self._slices.size, was_placed=True)
+            unplaced = await receipts.unplaced(self.store, self._seen, self._slices.size, was_placed=True)
             self._seen = unplaced[-1].seq if unplaced else 0
             if unplaced:
                 await self._slices.begin()
                 looked_for = [row for bundle in unplaced if (row := await self._look_for(bundle)) is not None]
                 if looked_for:
-                    await self.store.run([Statement(bundles.RECEIPT_PLACED, looked_for)], "place")
+                    await self.store.run([Statement(receipts.RECEIPT_PLACED, looked_for)], "place")
                 await self._slices.end()
         except NOT_STORED as error:
             self.trouble = str(error)

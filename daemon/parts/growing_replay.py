@@ -12,8 +12,7 @@ from typing import Final
 from runward.config.bundle import BundleRules
 from runward.daemon.parts.bundles import ToldActions
 from runward.daemon.rundir.call_reading import CallReading
-from runward.daemon.store.reading_bundles import NOTHING, LastTold
-from runward.daemon.store.tables.bundles import RunningReplay
+from runward.daemon.store.tables.replays import NOTHING, LastTold, RunningReplay
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.bundle.replay import Replay

@@ -20,7 +20,7 @@ from runward.daemon.log import Log
 from runward.daemon.rundir.intents import INTENTS, IntentCursor, IntentsRead
 from runward.daemon.store.batch import Rows
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import intent_files, places, sessions, starts
+from runward.daemon.store.tables import intent_files, problems, sessions, starts
 from runward.daemon.users import name_of
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
@@ -294,9 +294,9 @@ class Intents(Part):
         if lines.problem is not None:
             path = f"{reading.directory}/{INTENTS}"
             self.log.warning("intents.refused", session=key, why=lines.problem)
-            rows.append(Rows(places.DELETE_PROBLEMS, [(path,)]))
+            rows.append(Rows(problems.DELETE, [(path,)]))
             fix = "append whole lines to a regular file, and don't change existing lines"
-            rows.append(Rows(places.INSERT_PROBLEM, [(path, lines.cursor.line + 1, lines.problem, fix, now)]))
+            rows.append(Rows(problems.INSERT, [(path, lines.cursor.line + 1, lines.problem, fix, now)]))
         if rows:
             self.record(f"{key} intents", events, rows)
         # The cursor is recorded with the events in one transaction, so no line is lost or read twice.

@@ -11,7 +11,7 @@ from runward.daemon.engine.part import Done, Part
 from runward.daemon.log import Log
 from runward.daemon.store.batch import JobResult
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.jobs import events_head
+from runward.daemon.store.tables.events import events_head
 from runward.daemon.world.clock import Clock
 from runward.handlers.layouts import native
 from runward.handlers.model.contracts import RecordFiles

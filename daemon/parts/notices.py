@@ -19,7 +19,7 @@ from runward.daemon.faults import point
 from runward.daemon.log import Log
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import HeldJob, held_jobs
-from runward.daemon.store.tables.notices import DELAY, INSERT, SETTLE, PendingNotice, pending, row_of
+from runward.daemon.store.tables.notices import DELAY, INSERT, SETTLE, PendingNotice, inserted, pending
 from runward.daemon.store.transaction import NOT_STORED, Row, Statement
 from runward.daemon.world.clock import Clock
 from runward.handlers.model.notices import ResendNotice, SendNotice
@@ -175,7 +175,7 @@ class Notices(Part):
         )
         new = [each for each in troubles if each.id not in self._recorded]
         if new:
-            await self.store.run([Statement(INSERT.sql, [row_of(each) for each in new])], "notice")
+            await self.store.run([Statement(INSERT.sql, [inserted(each) for each in new])], "notice")
         self._recorded = frozenset(each.id for each in troubles)
 
     async def _deliver(self, due: list[PendingNotice], ahead: float) -> None:

@@ -18,7 +18,7 @@ from runward.daemon.store import packing, pruning
 from runward.daemon.store.packing import FIRST_TO_PACK, PackPlace, Slice
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, Place
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import bundles, prunings
+from runward.daemon.store.tables import prunings, receipts
 from runward.daemon.store.transaction import NOT_STORED
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
@@ -334,7 +334,7 @@ class Pruner(Part):
 
     async def _remove_parts(self, keys: Sequence[str]) -> None:
         """Remove the replays and summaries of these sessions from our own state. The receipts stay."""
-        for directory, names in await bundles.own_places(self.store, keys):
+        for directory, names in await receipts.own_places(self.store, keys):
             # What a successor does with these sessions must not be undone.
             self.files.check_epoch(self.store.epoch)
             going = [name for name in names if not name.startswith("RECEIPT.")]

@@ -27,8 +27,8 @@ from runward.daemon.rundir.opening import Gone, unreadable
 from runward.daemon.rundir.run_directories import Mark
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import bundles
-from runward.daemon.store.tables.bundles import GROW_REPLAY, RunningReplay, grown_row
+from runward.daemon.store.tables import replays
+from runward.daemon.store.tables.replays import GROW, RunningReplay, grown_row
 from runward.daemon.store.transaction import NOT_STORED, Statement
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.remembered import read_remembered
@@ -277,8 +277,8 @@ class RunningReplays(Part):
         targets = {f"{root}/{place}": (root, place) for root, place in due}
         # Before anything is read, so that any later change alters the marks.
         marks = await in_thread(self._quiet.marks, self._native_paths(due))
-        recorded = await bundles.running_replays(self.store, targets)
-        stretches = await bundles.stretches(self.store, [(each.key, each.attempt) for each in recorded])
+        recorded = await replays.running_replays(self.store, targets)
+        stretches = await replays.stretches(self.store, [(each.key, each.attempt) for each in recorded])
         # Set before the work: whatever fails below, no session is tried in a tight loop.
         self._put_off(due, self.clock.monotonic() + TRIED_AGAIN)
         steps = await in_thread(self._render, recorded, stretches, targets)
@@ -303,8 +303,8 @@ class RunningReplays(Part):
             grown_row(*step.attempt, BegunReplay(grown, step.fold.order.rules), step.problem)
             for step, grown in news
         ]
-        await self.store.run([Statement(GROW_REPLAY, rows)], "grow")
-        known = await bundles.replay_lengths(self.store, [step.running.key for step, _ in news])
+        await self.store.run([Statement(GROW, rows)], "grow")
+        known = await replays.replay_lengths(self.store, [step.running.key for step, _ in news])
         refused: set[tuple[str, int]] = set()
         for step, grown in news:
             # The statement changes a row only while its attempt runs. So a verdict that came first leaves it

@@ -23,12 +23,12 @@ from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import Sight
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import starts
+from runward.daemon.store.tables import cancellations
+from runward.daemon.store.tables.cancellations import OwedCancellation
 from runward.daemon.store.tables.chain_runs import offered, slots
 from runward.daemon.store.tables.starts import (
     START_BEGUN,
     WORKTREE_REMOVED,
-    OwedCancellation,
     OwedRemoval,
     UnseenRun,
     begun_starts,
@@ -322,7 +322,7 @@ class CancelOrders(Part):
         """Remember what the previous daemon left."""
         # A killed daemon may have given these orders. If the processes are gone then, it can't be known any
         # more.
-        self.inherited = frozenset(each.event for each in await starts.owed_cancellations(self.store))
+        self.inherited = frozenset(each.event for each in await cancellations.owed_cancellations(self.store))
 
     def pause(self) -> float | None:
         return _ORDERS_PERIOD if self.trouble is not None else None
@@ -331,7 +331,7 @@ class CancelOrders(Part):
         """Carry out all open orders that can be carried out, all at once."""
         self.trouble = None
         try:
-            for owed in await starts.owed_cancellations(self.store):
+            for owed in await cancellations.owed_cancellations(self.store):
                 await self._one(owed)
         except (sqlite3.Error, CommitUnknown) as error:
             self.trouble = f"orders to cancel: {error}"
@@ -357,7 +357,7 @@ class CancelOrders(Part):
         reached, outcome = self._outcome(owed, answer)
         row = (self.clock.now(), reached, outcome, owed.event)
         try:
-            await self.store.run([Statement(starts.CANCELLATION_DONE, [row], exact=True)], "cancel")
+            await self.store.run([Statement(cancellations.DONE, [row], exact=True)], "cancel")
         except Fenced:
             pass  # marked already, by a commit that seemed to have failed
         self.log.info("cancel.carried_out", session=owed.key, told=reached, outcome=outcome)

@@ -21,7 +21,7 @@ from runward.daemon.faults import point
 from runward.daemon.log import Log
 from runward.daemon.rundir.opening import Gone, unreadable
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.bundles import SIGNING_SETTLED, OwedSigning, owed_signings
+from runward.daemon.store.tables.receipts import SIGNING_SETTLED, OwedSigning, owed_signings
 from runward.daemon.store.transaction import NOT_STORED, Row, Statement
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.transaction import Row
 
 if TYPE_CHECKING:
+    from runward.daemon.store.hash_chain import Head
     from runward.handlers.model.effects import Effect
     from runward.handlers.model.events import Event
 

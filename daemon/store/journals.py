@@ -14,6 +14,7 @@ from typing import Final
 from runward.daemon.disk.durable import make_durably, write_durably
 from runward.daemon.rundir.journals import Journal, StandingLines
 from runward.daemon.store.packed_document import COLUMNS, unpack
+from runward.daemon.store.rows import values_of
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement, as_bytes, as_int, listed
 from runward.handlers.journal.place import OWN_PLACE
@@ -118,7 +119,7 @@ async def is_restored(store: Store) -> bool:
 async def older_than_their_roots(store: Store, sessions: Iterable[str]) -> frozenset[str]:
     """Those of these sessions that began before this store knew their root: an earlier store may have written there."""
     rows = await store.read(_OLDER, (listed(sessions),))
-    return frozenset(str(key) for (key,) in rows)
+    return frozenset(values_of(str, rows))
 
 
 async def standing_lines(store: Store, sessions: Iterable[str]) -> dict[Journal, list[StandingLines]]:
@@ -156,7 +157,7 @@ async def given_up(store: Store, events: Iterable[str]) -> frozenset[str]:
         " cross join jobs j on j.id between 32 * e.seq and 32 * e.seq + 31 where j.state = 'discarded'",
         (listed(events),),
     )
-    return frozenset(str(key) for (key,) in rows)
+    return frozenset(values_of(str, rows))
 
 
 def _by_journal(rows: Iterable[Row]) -> dict[Journal, list[StandingLines]]:

@@ -13,6 +13,9 @@ from runward.daemon.users import name_of
 
 STORE: Final = "runward.db"
 
+LAST: Final = (1 << 63) - 1
+"""A number after which nothing comes."""
+
 _MIGRATIONS: Final = os.path.join(os.path.dirname(__file__), "migrations")
 
 
@@ -150,3 +153,30 @@ def epoch(connection: sqlite3.Connection) -> int:
     (number,) = connection.execute("select epoch from daemon").fetchone()
     assert isinstance(number, int)
     return number
+
+
+import sqlite3
+from typing import Final, Literal
+
+from runward.daemon.store.rows import value_of
+
+MOST_SEARCHED: Final = 50_000
+"""Chain runs, invocations or sessions that one search of a page looks at."""
+
+
+def search_end(
+    connection: sqlite3.Connection,
+    table: Literal["chain_runs", "invocations", "sessions"],
+    before: float | None,
+    chain: str | None = None,
+) -> float | None:
+    """The time up to which a search reads that begins at the time `before`; None if it reads all that is older."""
+    began = "started_at" if table == "sessions" else "created_at"
+    chosen = ("" if before is None else f" and {began} < :before") + (
+        "" if chain is None else " and chain = :chain"
+    )
+    row = connection.execute(
+        f"select {began} from {table} where true{chosen} order by {began} desc limit 1 offset :most - 1",  # noqa: S608 # our own words
+        {"before": before, "chain": chain, "most": MOST_SEARCHED},
+    ).fetchone()
+    return value_of(float, row)

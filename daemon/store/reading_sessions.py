@@ -2,26 +2,16 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from runward.config.root import NATIVE
 from runward.daemon.store import packed_document
+from runward.daemon.store.rows import rows_of, values_of
 from runward.daemon.store.tables.sessions import ACTIVITY, SessionRow, StatusChange, here, session_rows
-from runward.daemon.store.transaction import listed
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 """Sorts after every other character: what begins with a text sorts between that text and the text followed by this."""
-
-
-class Directory(NamedTuple):
-    """A run directory that was looked at; `phase` is `none` if nothing in it began a session."""
-
-    root: str
-    directory: str
-    session_key: str
-    phase: str
-    path: str
 
 
 class RunningRow(NamedTuple):
@@ -208,7 +198,7 @@ def status_history(connection: sqlite3.Connection, key: str) -> list[StatusChang
         " from status_history where session_key = ? order by id",
         (key,),
     )
-    return [StatusChange(*row) for row in rows]
+    return rows_of(StatusChange, rows)
 
 
 def owed(connection: sqlite3.Connection, key: str, name: str) -> list[bytes]:
@@ -218,24 +208,7 @@ def owed(connection: sqlite3.Connection, key: str, name: str) -> list[bytes]:
         " where e.lane = ? and o.name = ? order by o.id",
         (key, name),
     )
-    return [content for (content,) in rows]
-
-
-def remembered(connection: sqlite3.Connection, session_key: str) -> str | None:
-    """What the daemon remembers of a session between looks, as JSON text; for a native run, of its directory."""
-    layout, _, directory = session_key.partition(":")
-    key = directory if layout == NATIVE else session_key
-    row = connection.execute("select state from cursors where key = ?", (key,)).fetchone()
-    return None if row is None else str(row[0])
-
-
-def directories_called(connection: sqlite3.Connection, text: str, limit: int) -> list[Directory]:
-    """The run directories called `text` or `root/text`; if there are none, whose name begins with it."""
-    for query in (_DIRECTORIES_CALLED, _DIRECTORIES_BEGINNING):
-        rows = connection.execute(query, (text, limit)).fetchall()
-        if rows:
-            return [Directory(*row) for row in rows]
-    return []
+    return values_of(bytes, rows)
 
 
 def sessions_by_status(connection: sqlite3.Connection) -> dict[str, int]:
@@ -253,7 +226,7 @@ def running(connection: sqlite3.Connection, limit: int) -> list[RunningRow]:
         " order by s.started_at, s.key limit :limit",
         {"limit": limit, **here()},
     )
-    return [RunningRow(*row) for row in rows]
+    return rows_of(RunningRow, rows)
 
 
 def waiting_for_answer(connection: sqlite3.Connection) -> list[str]:
@@ -263,21 +236,7 @@ def waiting_for_answer(connection: sqlite3.Connection) -> list[str]:
         " and c.activity = 'waiting' and s.status = 'running' and s.layout <> ? order by s.started_at, s.key",
         (NATIVE,),
     )
-    return [key for (key,) in rows]
-
-
-_DIRECTORIES_CALLED: Final = (
-    "select c.root, c.directory, c.session_key, c.phase, r.path || '/' || c.directory"
-    " from cursors c join roots r on r.name = c.root"
-    " where c.key = ?1 or c.directory = ?1 order by c.key limit ?2"
-)
-
-_DIRECTORIES_BEGINNING: Final = (
-    "select c.root, c.directory, c.session_key, c.phase, r.path || '/' || c.directory"
-    " from cursors c join roots r on r.name = c.root"
-    " where substr(c.key, 1, length(?1)) = ?1 or substr(c.directory, 1, length(?1)) = ?1"
-    " order by c.key limit ?2"
-)
+    return values_of(str, rows)
 
 
 def exit_code_of(connection: sqlite3.Connection, key: str, attempt: int) -> int | None:
@@ -329,61 +288,3 @@ def is_seen(connection: sqlite3.Connection, key: str, attempt: int) -> bool:
     """Whether somebody has seen how this attempt ended."""
     seen = connection.execute("select 1 from events where key = ?", (f"{key}#{attempt}/seen",)).fetchone()
     return seen is not None
-
-
-class HashedFile(NamedTuple):
-    """The result of hashing a file. Without a `sha256` (hex) the problem says why; `changed` has both."""
-
-    size: int
-    modified_ns: int
-    sha256: str | None
-    problem: str | None
-    hashed_at: float
-
-
-class KeptFile(NamedTuple):
-    """A file that the last attempt of a session produced, as it was verified; `hashed` None until it is hashed."""
-
-    id: str
-    path: str
-    size: int
-    modified_ns: int
-    hashed: HashedFile | None
-
-
-def kept_files(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, list[KeptFile]]:
-    """What the last attempts of these sessions produced, by session key, in the contract's order."""
-    rows = connection.execute(
-        "select s.key, p.value ->> 0, p.value ->> 1, p.value ->> 2, p.value ->> 3,"
-        " f.size, f.modified_ns, f.sha256, f.problem, f.hashed_at"
-        " from sessions s join attempts a on a.session_key = s.key and a.attempt = s.attempt"
-        " join json_each(a.produced) p"
-        " left join files f on f.session_key = s.key and f.attempt = s.attempt and f.id = p.value ->> 0"
-        " where s.key in (select value from json_each(?)) order by s.key, p.key",
-        (listed(keys),),
-    )
-    files: dict[str, list[KeptFile]] = {}
-    for key, identifier, path, size, modified_ns, *hashed in rows:
-        taken = None if hashed[-1] is None else HashedFile(*hashed)
-        files.setdefault(key, []).append(KeptFile(identifier, path, size, modified_ns, taken))
-    return files
-
-
-class ProblemRow(NamedTuple):
-    """What is wrong with a file that somebody wrote."""
-
-    path: str
-    line: int | None
-    message: str
-    fix: str | None
-    since: float
-
-
-def problems(connection: sqlite3.Connection, directory: str | None = None) -> list[ProblemRow]:
-    """What is wrong with people's and agents' files; only in `directory` and below it, if one is given."""
-    rows = connection.execute(
-        "select path, line, message, mend, since from problems"
-        " where ?1 is null or path = ?1 or substr(path, 1, length(?1) + 1) = ?1 || '/' order by path, line",
-        (directory,),
-    )
-    return [ProblemRow(*row) for row in rows]

@@ -13,6 +13,7 @@ from runward.daemon.store import packed_document
 from runward.daemon.store.batch import Batch, Job
 from runward.daemon.store.hash_chain import GENESIS_HEAD
 from runward.daemon.store.packed_document import Document
+from runward.daemon.store.rows import values_of
 from runward.daemon.store.schema import make_empty
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables.sessions import STATE
@@ -32,7 +33,7 @@ _NO_LAUNCHES: Final = "drop trigger sessions_keep_their_contract"
 def keys_after(connection: sqlite3.Connection, last: str, limit: int) -> list[str]:
     """The keys of the next sessions, in the order of their keys."""
     rows = connection.execute("select key from sessions where key > ? order by key limit ?", (last, limit))
-    return [key for (key,) in rows]
+    return values_of(str, rows)
 
 
 def packed_among(connection: sqlite3.Connection, keys: Sequence[str]) -> Mapping[str, Document]:

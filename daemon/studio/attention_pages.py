@@ -16,8 +16,8 @@ from starlette.routing import Route
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.store.reading import STORE
-from runward.daemon.store.reading_queue import event_recorded, newest_event
 from runward.daemon.store.reading_sessions import Wanted, session, unseen_failures
+from runward.daemon.store.tables.events import event_recorded, newest_event
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.studio.daemon_pages import retry, whole_number
 from runward.daemon.studio.filters import Filters

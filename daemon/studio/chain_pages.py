@@ -14,15 +14,9 @@ from runward.config.settings import Settings
 from runward.config.template import WrongValue, given_values
 from runward.daemon.configuration.declared_files import chain_names
 from runward.daemon.inbox.approval_answers import LONGEST_NOTE
-from runward.daemon.store.reading_chains import (
-    ChainStatusRow,
-    FiringRow,
-    chain_runs,
-    chain_runs_called,
-    chain_statuses,
-    newest_firings,
-    search_end,
-)
+from runward.daemon.store.reading import search_end
+from runward.daemon.store.tables.chain_runs import chain_runs, chain_runs_called
+from runward.daemon.store.tables.triggers import ChainStatusRow, FiringRow, chain_statuses, newest_firings
 from runward.daemon.studio.filters import Filters, Older, later_of, older
 from runward.daemon.studio.pages import Act, Entry, Form, Pages
 from runward.daemon.studio.rendering import PAGE, REQUEST, page

@@ -16,9 +16,11 @@ from starlette.routing import Route
 from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.inbox.approval_answers import LONGEST_NOTE
-from runward.daemon.store import reading_chains, reading_sessions
+from runward.daemon.store import reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow, ChainStepRow
+from runward.daemon.store.tables import chain_runs
+from runward.daemon.store.tables.approvals import ApprovalRow, approvals_called, approvals_of_run
+from runward.daemon.store.tables.chain_runs import ChainRunRow, ChainStepRow
 from runward.daemon.store.tables.invocations import invocations_of
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.pages import Act, Form, Pages, as_it_is
@@ -135,15 +137,15 @@ def _no_run(identifier: str) -> HTTPException:
 
 
 def _recorded(connection: sqlite3.Connection, identifier: str) -> ChainRunRow | None:
-    runs = reading_chains.chain_runs_called(connection, identifier, 1)
+    runs = chain_runs.chain_runs_called(connection, identifier, 1)
     return runs[0] if runs and runs[0].id == identifier else None
 
 
 def _read(connection: sqlite3.Connection, settings: Settings, row: ChainRunRow, story: "Story") -> _Read:
-    tries = reading_chains.chain_steps(connection, row.id)
-    asked = [each for each in reading_chains.approvals_called(connection, row.id) if each.run == row.id]
+    tries = chain_runs.chain_steps(connection, row.id)
+    asked = [each for each in approvals_called(connection, row.id) if each.run == row.id]
     waiting = [each for each in asked if each.status == "asked" and each.run_status == "waiting_approval"]
-    latest = reading_chains.approvals_of_run(connection, row.id)
+    latest = approvals_of_run(connection, row.id)
     run = details_as_json(row, tries, invocations_of(connection, row.id), latest)
     steps = [
         _step(
@@ -156,7 +158,7 @@ def _read(connection: sqlite3.Connection, settings: Settings, row: ChainRunRow, 
         )
         for number, each in enumerate(objects(run["steps"]))
     ]
-    cause = reading_chains.name_of_cause(connection, row.id)
+    cause = chain_runs.name_of_cause(connection, row.id)
     return _Read(run, steps, [each.as_json() for each in waiting], story.as_json(), cause)
 
 
@@ -235,7 +237,7 @@ def _shown_there(connection: sqlite3.Connection, request: Request, form: Form) -
     Whether it is decided already is for the daemon to say, because another answer may be on its way.
     """
     identifier, digest = form.need("approval"), form.need("digest")
-    approvals = reading_chains.approvals_called(connection, identifier)
+    approvals = approvals_called(connection, identifier)
     row = next((each for each in approvals if each.id == identifier), None)
     if row is None or row.run != request.path_params["identifier"]:
         raise HTTPException(404, f"This chain run has no approval {identifier}.")

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.store.reading_queue import JobRow, job, open_jobs
+from runward.daemon.store.tables.jobs import JobRow, job_row, open_jobs
 from runward.daemon.store.tables.notices import notices, notices_called
 from runward.daemon.studio.filters import Filters, place_of
 from runward.daemon.studio.pages import Act, Entry, Form, Pages
@@ -229,7 +229,7 @@ def _discard(
 def _job(connection: sqlite3.Connection, form: Form) -> JobRow:
     """The job that is meant. If it is not held any more, the daemon refuses the request, and the page says so."""
     number = whole_number(form, "job")
-    row = job(connection, number)
+    row = job_row(connection, number)
     if row is None:
         raise HTTPException(404, f"There is no job {number}.")
     return row

@@ -25,7 +25,8 @@ from starlette.types import Receive, Scope, Send
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.store.reading import STORE, StoreUnreadable, open_to_read, reading
-from runward.daemon.store.reading_queue import jobs_soon, lanes_after, newest_event
+from runward.daemon.store.tables.events import lanes_after, newest_event
+from runward.daemon.store.tables.jobs import jobs_soon
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.guard import is_still_let_through
 from runward.daemon.studio.rendering import Page

@@ -11,15 +11,11 @@ from starlette.routing import Route
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.store.reading_exchange import (
-    LAST,
-    WantedActions,
-    has_principals,
-    latest_actions,
-    latest_entries,
-    principals,
-    some_artifacts,
-)
+from runward.daemon.store.reading import LAST
+from runward.daemon.store.tables.actions import WantedActions, latest_actions
+from runward.daemon.store.tables.ledger import latest_entries
+from runward.daemon.store.tables.principals import has_principals, principals
+from runward.daemon.store.tables.shared_artifacts import some_artifacts
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.pages import Entry, Pages
 from runward.daemon.studio.rendering import PAGE, Room, address, page

@@ -10,8 +10,9 @@ from starlette.routing import Route
 
 from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
-from runward.daemon.store.reading_chains import ChainStepRow, name_of_cause, search_end
+from runward.daemon.store.reading import search_end
 from runward.daemon.store.tables.artifacts import artifacts_of
+from runward.daemon.store.tables.chain_runs import ChainStepRow, name_of_cause
 from runward.daemon.store.tables.invocations import InvocationRow, Wanted, invocations, invocations_called
 from runward.daemon.studio.cards import card
 from runward.daemon.studio.filters import Filters, Older, later_of, older

@@ -9,7 +9,8 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.configuration.covering_root import bundle_rules
 from runward.daemon.rundir.parts_standing import parts_stand
-from runward.daemon.store.reading_bundles import BundleRow, bundle_of, growing, job_state
+from runward.daemon.store.tables.receipts import BundleRow, bundle_of, job_state
+from runward.daemon.store.tables.replays import growing
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.text import fields
 from runward.handlers.journal.place import journal_directory

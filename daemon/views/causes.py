@@ -12,8 +12,19 @@ from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.document import read_json
 from runward.config.json_value import JsonValue, objects
-from runward.daemon.store import reading_queue, reading_sessions, reading_starts
-from runward.daemon.store.reading_queue import CancellationRow, DecisionRow, EventRow, JobRow, LineRow
+from runward.daemon.store import reading_sessions
+from runward.daemon.store.tables import cancellations, journal_lines, starts
+from runward.daemon.store.tables.cancellations import CancellationRow
+from runward.daemon.store.tables.events import (
+    DecisionRow,
+    EventRow,
+    decisions_about,
+    event_recorded,
+    events_with_causes,
+    session_events,
+)
+from runward.daemon.store.tables.jobs import JobRow, jobs_for_events
+from runward.daemon.store.tables.journal_lines import LineRow
 from runward.daemon.store.tables.sessions import StatusChange
 from runward.daemon.views.text import duration, fields, local
 from runward.handlers.exchange.intent import line_without_content, without_content
@@ -211,22 +222,20 @@ _CAUSE_NOTHING: Final = ("RunLaunched", "SessionSeenRequested")
 
 def causes_of_session(connection: sqlite3.Connection, key: str) -> list[Entry]:
     """Everything that is recorded about a session, first cause first."""
-    events = [
-        event for event in reading_queue.session_events(connection, key) if event.type not in _CAUSE_NOTHING
-    ]
-    jobs = reading_queue.jobs_for_events(connection, [event.seq for event in events])
-    decisions = reading_queue.decisions_about(connection, key)
+    events = [event for event in session_events(connection, key) if event.type not in _CAUSE_NOTHING]
+    jobs = jobs_for_events(connection, [event.seq for event in events])
+    decisions = decisions_about(connection, key)
     history = reading_sessions.status_history(connection, key)
-    lines = reading_queue.lines_of(connection, key)
-    orders = reading_queue.cancellations(connection, key)
+    lines = journal_lines.lines_of(connection, key)
+    orders = cancellations.cancellations(connection, key)
     entries = list(_entries(events, jobs, decisions, key=key, history=history, lines=lines, orders=orders))
-    start = reading_starts.start_of_session(connection, key)
+    start = starts.start_of_session(connection, key)
     return entries if start is None else [*causes_of_start(connection, start.name), *entries]
 
 
 def causes_of_start(connection: sqlite3.Connection, name: str) -> list[Entry]:
     """Who asked for the run called `name`, and what followed, first cause first."""
-    return _causes(connection, reading_queue.decisions_about(connection, of_start(name)))
+    return _causes(connection, decisions_about(connection, of_start(name)))
 
 
 MOST_FIRINGS: Final = 50
@@ -235,14 +244,14 @@ MOST_FIRINGS: Final = 50
 
 def causes_of_chain(connection: sqlite3.Connection, subject: str) -> list[Entry]:
     """What fired a chain lately, was skipped, paused or resumed it, the first cause first."""
-    return _causes(connection, reading_queue.decisions_about(connection, subject)[-MOST_FIRINGS:])
+    return _causes(connection, decisions_about(connection, subject)[-MOST_FIRINGS:])
 
 
 def causes_of_chain_run(connection: sqlite3.Connection, run: str) -> list[Entry]:
     """What fired a chain run, what was decided of its steps, and how it ended, the first cause first."""
-    finished = reading_queue.event_recorded(connection, f"{run}/finished")
+    finished = event_recorded(connection, f"{run}/finished")
     further = () if finished is None else (finished,)
-    return _causes(connection, reading_queue.decisions_about(connection, run), further)
+    return _causes(connection, decisions_about(connection, run), further)
 
 
 def _causes(
@@ -250,19 +259,19 @@ def _causes(
 ) -> list[Entry]:
     """These decisions with their events and causes, and those of `further` events."""
     numbers = {*(each.event for each in decisions), *further}
-    events = reading_queue.events_with_causes(connection, numbers)
-    jobs = reading_queue.jobs_for_events(connection, [event.seq for event in events])
+    events = events_with_causes(connection, numbers)
+    jobs = jobs_for_events(connection, [event.seq for event in events])
     return list(_entries(events, jobs, decisions))
 
 
 def causes_of_job(connection: sqlite3.Connection, job: JobRow) -> list[Entry]:
     """Everything that is recorded about a job, first cause first; also what people asked of it."""
-    asked = reading_queue.decisions_about(connection, of_job(job.id))
-    about = reading_queue.decisions_about(connection, job.lane)
+    asked = decisions_about(connection, of_job(job.id))
+    about = decisions_about(connection, job.lane)
     decisions = [each for each in about if each.event == job.event and each.handler == job.handler]
     numbers = {job.event, *(each.event for each in asked)}
-    events = reading_queue.events_with_causes(connection, sorted(numbers))
-    jobs = reading_queue.jobs_for_events(connection, numbers)
+    events = events_with_causes(connection, sorted(numbers))
+    jobs = jobs_for_events(connection, numbers)
     mine = [each for each in jobs if each.id == job.id or each.event != job.event]
     return list(_entries(events, mine, [*decisions, *asked]))
 

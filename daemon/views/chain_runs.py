@@ -10,8 +10,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
-from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow, chain_steps
 from runward.daemon.store.tables.artifacts import ArtifactRow
+from runward.daemon.store.tables.chain_runs import ChainRunRow, ChainStepRow, chain_steps
 from runward.daemon.store.tables.invocations import InvocationRow
 from runward.daemon.views.outcomes import outcomes_as_json
 from runward.daemon.views.text import fields

@@ -15,8 +15,8 @@ from runward.config.settings import Settings
 from runward.config.step import Callables
 from runward.config.trigger import Trigger
 from runward.daemon.configuration.declared_files import NotFound, callables, chain_names, named_chain
-from runward.daemon.store.reading_chains import (
-    ChainRunRow,
+from runward.daemon.store.tables.chain_runs import ChainRunRow, last_runs
+from runward.daemon.store.tables.triggers import (
     ChainStatusRow,
     FiringRow,
     HeldRow,
@@ -24,7 +24,6 @@ from runward.daemon.store.reading_chains import (
     chain_statuses,
     held_events,
     last_firing,
-    last_runs,
     schedules,
 )
 from runward.daemon.views.text import fields, local

@@ -7,20 +7,11 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.store.reading_exchange import (
-    ActionRow,
-    LedgerRow,
-    PrincipalRow,
-    WantedActions,
-    action,
-    as_json,
-    broken_dependencies,
-    cpu_used,
-    latest_actions,
-    principals,
-    shared_artifact,
-)
-from runward.daemon.store.reading_queue import decisions_about
+from runward.daemon.store.tables.actions import ActionRow, WantedActions, action, as_json, latest_actions
+from runward.daemon.store.tables.events import decisions_about
+from runward.daemon.store.tables.ledger import LedgerRow
+from runward.daemon.store.tables.principals import PrincipalRow, cpu_used, principals
+from runward.daemon.store.tables.shared_artifacts import broken_dependencies, shared_artifact
 from runward.daemon.views.causes import Entry
 from runward.daemon.views.text import fields
 from runward.handlers.exchange.artifacts import metadata_of

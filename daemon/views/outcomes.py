@@ -11,8 +11,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
-from runward.daemon.store.reading_queue import decisions_about
 from runward.daemon.store.tables.artifacts import ArtifactRow
+from runward.daemon.store.tables.events import decisions_about
 from runward.handlers.secrets import json_without_secrets, text_without_secrets
 
 

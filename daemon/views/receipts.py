@@ -8,7 +8,7 @@ from typing import NamedTuple
 from runward.config.settings import Settings
 from runward.daemon.disk.receipt_keys import own_keys_that_count
 from runward.daemon.rundir.bundle_verifying import verify_bundle
-from runward.daemon.store.reading_bundles import BundleRow, bundle_of
+from runward.daemon.store.tables.receipts import BundleRow, bundle_of
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import journal_place
 from runward.handlers.bundle.parts import REPLAY, SUMMARY, part_name

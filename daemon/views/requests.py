@@ -8,8 +8,9 @@ from typing import Final, Literal, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.store.reading_chains import ApprovalRow
-from runward.daemon.store.reading_queue import decisions_on, event_of, jobs_for_events
+from runward.daemon.store.tables.approvals import ApprovalRow
+from runward.daemon.store.tables.events import decisions_on, event_of
+from runward.daemon.store.tables.jobs import jobs_for_events
 from runward.daemon.views.text import visible
 from runward.handlers.left_files import ELSEWHERE, as_lines, unbound
 

@@ -11,8 +11,8 @@ from runward.config.settings import Settings
 from runward.daemon.launch.output import SUFFIX, omission
 from runward.daemon.rundir.opening import LINK, LISTED, NotRegular, held, open_in_run
 from runward.daemon.rundir.recorded_files import OutsideRoot, Place, open_recorded, opened_directory
-from runward.daemon.store.reading_sessions import kept_files
 from runward.daemon.store.tables.artifacts import artifact_with
+from runward.daemon.store.tables.files import kept_files
 from runward.daemon.store.tables.sessions import SessionRow, files_of
 from runward.daemon.views.bundles import journal_place, shown_bundle
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name

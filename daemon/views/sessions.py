@@ -12,8 +12,9 @@ from runward.config.settings import Settings
 from runward.daemon.rundir.changes import last_change
 from runward.daemon.rundir.opening import NotRegular, held, open_in_run
 from runward.daemon.store import reading_sessions
-from runward.daemon.store.reading_sessions import KeptFile, kept_files, problems
 from runward.daemon.store.tables.artifacts import Wanted, artifacts
+from runward.daemon.store.tables.files import KeptFile, kept_files
+from runward.daemon.store.tables.problems import problems
 from runward.daemon.store.tables.sessions import (
     SessionRow,
     StatusChange,

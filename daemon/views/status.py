@@ -19,9 +19,10 @@ from runward.daemon.configuration.complaints import complaints_about, reading_of
 from runward.daemon.configuration.declared_files import chain_names
 from runward.daemon.configuration.settings import changed_files
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.store import reading, reading_chains, reading_exchange, reading_queue, reading_sessions
+from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_sessions import unseen_failures
+from runward.daemon.store.tables import actions, approvals, chain_runs, jobs, principals, problems, triggers
 from runward.daemon.store.tables.notices import notices_by_state
 from runward.daemon.store.tables.sessions import SessionRow, session_rows
 from runward.daemon.views.daemon_report import report_of, settings_in_report, stalled_s
@@ -31,7 +32,7 @@ from runward.handlers.times import iso
 
 if TYPE_CHECKING:
     from runward.config.chain import Chain
-    from runward.daemon.store.reading_chains import ChainStatusRow
+    from runward.daemon.store.tables.triggers import ChainStatusRow
 
 
 _INOTIFY: Final = "anon_inode:inotify"
@@ -80,7 +81,7 @@ def status_in(connection: sqlite3.Connection, settings: Settings, now: float) ->
     # Those of the daemon count: the caller may have other variables, or a file that changed since.
     settings = settings_in_report(report) or settings
     chains = _all_chains(settings)
-    statuses = reading_chains.chain_statuses(connection) if chains else {}
+    statuses = triggers.chain_statuses(connection) if chains else {}
     status: dict[str, JsonValue] = {
         "running": pid is not None,
         "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
@@ -93,13 +94,11 @@ def status_in(connection: sqlite3.Connection, settings: Settings, now: float) ->
         "studio": report.get("studio"),
         "sessions": dict(reading_sessions.sessions_by_status(connection)),
         "chains": _chains(chains or (), statuses),
-        "chain_runs": reading_chains.runs_by_status(connection),
-        "steps": reading_chains.steps_by_standing(connection),
+        "chain_runs": chain_runs.runs_by_status(connection),
+        "steps": chain_runs.steps_by_standing(connection),
         "exchange": _exchange(settings, connection, report),
-        "approvals": reading_chains.approvals_waiting(connection),
-        "waiting_approvals": [
-            _approval(each) for each in reading_chains.open_approvals(connection, MOST_NAMED)
-        ],
+        "approvals": approvals.approvals_waiting(connection),
+        "waiting_approvals": [_approval(each) for each in approvals.open_approvals(connection, MOST_NAMED)],
         "waiting_agents": _waiting_agents(connection, settings),
         "notices": notices_by_state(connection),
         "queue": _queue(connection, now),
@@ -115,7 +114,7 @@ def status_in(connection: sqlite3.Connection, settings: Settings, now: float) ->
             "awaited_p99_s": report.get("awaited_lag_p99_s"),
         },
         "fences_refused": report.get("fences_refused"),
-        "held_by_reason": dict(reading_queue.held_by_reason(connection)),
+        "held_by_reason": dict(jobs.held_by_reason(connection)),
         "degraded": report.get("degraded", []),
         "next_due": _next_due(connection),
         "retention_s": settings.retention,
@@ -135,14 +134,14 @@ def _exchange(
 
     None if nobody uses the exchange.
     """
-    if not reading_exchange.has_principals(connection):
+    if not principals.has_principals(connection):
         return None
     why = _why_no_code_runs(settings.exchange.executor.sandbox, report.get("degraded"))
     return {
         "sandbox": settings.exchange.executor.sandbox if why is None else None,
         "sandbox_problem": why,
         "workers_killed": _workers_killed(report.get("workers_killed")),
-        "actions_waiting": reading_exchange.actions_waiting(connection),
+        "actions_waiting": actions.actions_waiting(connection),
     }
 
 
@@ -305,7 +304,7 @@ def _pair(value: JsonValue) -> tuple[JsonValue, JsonValue]:
 
 
 def _queue(connection: sqlite3.Connection, now: float) -> JsonValue:
-    figures = reading_queue.queue_figures(connection, now)
+    figures = jobs.queue_figures(connection, now)
     oldest = figures.oldest_waiting
     return {
         **fields(figures, "waiting", "running", "held"),
@@ -361,7 +360,7 @@ def _named(rows: Sequence[SessionRow], settings: Settings) -> list[JsonValue]:
     return cleaned
 
 
-def _approval(row: reading_chains.ApprovalRow) -> JsonValue:
+def _approval(row: approvals.ApprovalRow) -> JsonValue:
     """An approval that waits for a person; `chain approvals` has all that it is bound to."""
 
     return {
@@ -375,7 +374,7 @@ def _approval(row: reading_chains.ApprovalRow) -> JsonValue:
 
 
 def _next_due(connection: sqlite3.Connection) -> JsonValue:
-    due = reading_queue.next_due(connection)
+    due = jobs.job_due_next(connection)
     return None if due is None else {"at": iso(due.at), "what": f"{due.handler} of {due.lane}"}
 
 
@@ -383,7 +382,7 @@ def _problems(connection: sqlite3.Connection) -> list[JsonValue]:
     """What is wrong with files that people and agents wrote."""
     return [
         _problem(each.path, each.line, each.message, each.fix, each.since)
-        for each in reading_sessions.problems(connection)
+        for each in problems.problems(connection)
     ]
 
 

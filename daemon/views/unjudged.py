@@ -16,9 +16,10 @@ from runward.config.root import NATIVE, Root
 from runward.config.settings import Settings
 from runward.daemon.processes.proc import ProcessIdentity, state_of
 from runward.daemon.processes.whereabouts import own_host
-from runward.daemon.store import reading_sessions, reading_starts
+from runward.daemon.store import reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_starts import OpenRun
+from runward.daemon.store.tables import cursors
+from runward.daemon.store.tables.cursors import OpenRun
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.handlers.model.processes import is_here
 
@@ -52,9 +53,7 @@ def unjudged(
 def unjudged_called(connection: sqlite3.Connection, settings: Settings, text: str) -> list[SessionRow]:
     """The runs unknown to any daemon whose id, key or directory is `text`; if there are none, starts with it."""
     if "/" not in text and text not in ("", ".", ".."):
-        unknown = [
-            root for root in _native(settings) if not reading_starts.is_known(connection, root.name, text)
-        ]
+        unknown = [root for root in _native(settings) if not cursors.is_known(connection, root.name, text)]
         rows = _rows(settings, [(root, text) for root in unknown])
         if rows:
             return rows
@@ -83,13 +82,13 @@ def _unknown(connection: sqlite3.Connection, root: Root) -> list[tuple[Root, str
     try:
         # The time first, then the names: a run that appears in between changes the time again, and shows at the next look.
         changed = os.stat(root.path).st_mtime
-        if reading_starts.recorded_since(connection, root.name, root.path, changed + _BEHIND_S):
+        if cursors.recorded_since(connection, root.name, root.path, changed + _BEHIND_S):
             return []
         names = os.listdir(root.path)
     except OSError:
         return []  # `status` shows a root that can't be read
     names = sorted((name for name in names if _may_be_run(root, name)), reverse=True)
-    unknown = reading_starts.unknown_directories(connection, root.name, names)
+    unknown = cursors.unknown_directories(connection, root.name, names)
     return [(root, name) for name in unknown[:MOST]]
 
 
@@ -140,7 +139,7 @@ def _ended(connection: sqlite3.Connection, settings: Settings) -> list[SessionRo
     is_up = holder(Path(settings.state_dir)) is not None
     over = [
         run.session_key
-        for run in reading_starts.open_runs(connection)
+        for run in cursors.open_runs(connection)
         if run.root in paths and _is_over(f"{paths[run.root]}/{run.directory}", run, is_up)
     ]
     # The usual case ends here, before the code that reads run directories is imported.

@@ -9,11 +9,15 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
-from runward.daemon.store import reading_chains, reading_queue, reading_sessions
-from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow, ChainStatusRow
-from runward.daemon.store.reading_queue import JobRow
-from runward.daemon.store.reading_starts import StartRow
+from runward.daemon.store import reading_sessions
+from runward.daemon.store.tables import chain_runs, cursors, journal_lines, problems
+from runward.daemon.store.tables.approvals import ApprovalRow, approvals_of_run
+from runward.daemon.store.tables.chain_runs import ChainRunRow
+from runward.daemon.store.tables.events import session_events
+from runward.daemon.store.tables.jobs import JobRow, job_row, jobs_for_events
 from runward.daemon.store.tables.sessions import SessionRow, produced_of, verification_of
+from runward.daemon.store.tables.starts import StartRow
+from runward.daemon.store.tables.triggers import ChainStatusRow
 from runward.daemon.views import causes
 from runward.daemon.views.causes import Entry
 from runward.daemon.views.chain_runs import AskedRun
@@ -42,13 +46,13 @@ def obstacles_of_session(
     connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float
 ) -> list[Obstacle]:
     """What keeps a session from progressing."""
-    events = reading_queue.session_events(connection, row.key)
+    events = session_events(connection, row.key)
     recorded = {event.seq: event.recorded_at for event in events}
-    jobs = reading_queue.jobs_for_events(connection, recorded)
+    jobs = jobs_for_events(connection, recorded)
     obstacles = [obstacle for job in jobs for obstacle in obstacles_of_job(connection, job, is_up, now)]
     if row.contract_problem is not None:
         obstacles.append(_of_contract(row, row.contract_problem))
-    for line in reading_queue.lines_of(connection, row.key):
+    for line in journal_lines.lines_of(connection, row.key):
         if line.state == "discarded":
             obstacles.append(Obstacle(f"{line.name} lacks {line.length} bytes", line.why or "given up", None))
         elif line.state == "owed" and (not is_up or now - recorded.get(line.event, now) > _SYNCED_WITHIN):
@@ -97,9 +101,9 @@ def obstacles_of_chain_run(
     """What keeps a chain run from progressing; which steps did not complete or never ran, and why."""
     from runward.daemon.views.chain_runs import defined_steps, session_id_of
 
-    approvals = reading_chains.approvals_of_run(connection, row.id)
+    approvals = approvals_of_run(connection, row.id)
     is_open = row.status in ("running", "waiting_approval")
-    tries = {each.step: each for each in reading_chains.chain_steps(connection, row.id)}
+    tries = {each.step: each for each in chain_runs.chain_steps(connection, row.id)}
     for number, defined in enumerate(defined_steps(row)):
         step, name = tries.get(number), f"step {number} ({defined.get('id', f'step{number}')})"
         if step is None:
@@ -143,7 +147,7 @@ def obstacles_of_directory(connection: sqlite3.Connection, path: str) -> list[Ob
     """What is wrong with the files of a run directory."""
     return [
         Obstacle(_place(each.path, each.line), each.message, each.fix)
-        for each in reading_sessions.problems(connection, path)
+        for each in problems.problems(connection, path)
     ]
 
 
@@ -158,7 +162,7 @@ def obstacles_of_job(
         )
         yield Obstacle(f"{what} and stops its lane", job.error or "it failed", fix)
     elif job.blocked_by is not None:
-        before = reading_queue.job(connection, job.blocked_by)
+        before = job_row(connection, job.blocked_by)
         state = before.state if before is not None else "open"
         yield Obstacle(
             what, f"job {job.blocked_by} before it is {state}", f"`runward why job:{job.blocked_by}` says why"
@@ -179,7 +183,7 @@ def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Ob
     from runward.daemon.watch.remembered import read_remembered
     from runward.daemon.world.processes import RealProcesses
 
-    text = reading_sessions.remembered(connection, row.key)
+    text = cursors.remembered_of(connection, row.key)
     remembered = read_remembered(text) if text is not None else None
     followed = remembered.followed if remembered is not None else None
     turn = f"its turn is {followed.turn}" if followed is not None else "no file of it was read yet"
@@ -201,7 +205,7 @@ def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> O
     from runward.handlers.model.processes import is_here
     from runward.handlers.sessions.observe import NEVER_SEEN, read_watched
 
-    text = reading_sessions.remembered(connection, row.key)
+    text = cursors.remembered_of(connection, row.key)
     watched = (read_watched(text) if text is not None else None) or NEVER_SEEN
     processes = RealProcesses()
     if not is_here(watched.host, processes.host()):

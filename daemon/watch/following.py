@@ -13,7 +13,7 @@ from runward.daemon.rundir.run_directories import UNTRUSTED, mark
 from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead
 from runward.daemon.rundir.session_reading import SessionSight
 from runward.daemon.store.batch import Rows
-from runward.daemon.store.tables import places, sessions
+from runward.daemon.store.tables import cursors, places, problems, sessions
 from runward.daemon.watch.hints import Hint, Target
 from runward.daemon.watch.look import Looked, problems_of_files
 from runward.daemon.watch.places import Hinted, Known
@@ -59,7 +59,7 @@ def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now
     phase = after.followed.phase
     activity = after.activity if phase == "open" else None
     row = (key, after.root, after.place, key, phase, dump_remembered(after), activity)
-    rows: Change = (Rows(places.UPSERT_CURSOR, [row]),)
+    rows: Change = (Rows(cursors.UPSERT, [row]),)
     # The session keeps its identity when its files are moved.
     if (stored.root, stored.place) != (after.root, after.place):
         rows += (Rows(sessions.MOVE, [(after.root, hinted.path, key)]),)
@@ -86,8 +86,8 @@ def mistaken(hinted: Hinted, message: str, fix: str, now: float) -> Change:
     """Our own problem with this place, which the next full reading clears."""
     return (
         *placed(hinted, hinted.known.session_key, None),
-        Rows(places.DELETE_PROBLEMS, [(hinted.path,)]),
-        Rows(places.INSERT_PROBLEM, [(hinted.path, None, message, fix, now)]),
+        Rows(problems.DELETE, [(hinted.path,)]),
+        Rows(problems.INSERT, [(hinted.path, None, message, fix, now)]),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import UNTRUSTED, Sight, trusted_mark
 from runward.daemon.store.batch import Observation, Rows
-from runward.daemon.store.tables import places
+from runward.daemon.store.tables import cursors, problems
 from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import Clock
@@ -390,7 +390,7 @@ def _changes(run: _Run, before: Watched, after: Watched, now: float) -> tuple[Ro
         return ()
     root, directory, _ = run
     row = (f"{root.name}/{directory}", root.name, directory, run.key, after.phase, dump_watched(after), None)
-    rows: tuple[Rows, ...] = (Rows(places.UPSERT_CURSOR, [row]),)
+    rows: tuple[Rows, ...] = (Rows(cursors.UPSERT, [row]),)
     if after.complaints != before.complaints:
         rows += problems_of_files(run.path, before.complaints, after.complaints, now)
     return rows
@@ -406,4 +406,4 @@ def problems_of_files(
     """The problems of the files in a directory, replacing the earlier ones, and those of the paths `cleared`."""
     paths = sorted({*cleared, *(f"{directory}/{each.file}" for each in (*before, *after))})
     rows = [(f"{directory}/{each.file}", each.line, each.message, each.fix, now) for each in after]
-    return Rows(places.DELETE_PROBLEMS, [(path,) for path in paths]), Rows(places.INSERT_PROBLEM, rows)
+    return Rows(problems.DELETE, [(path,) for path in paths]), Rows(problems.INSERT, rows)

@@ -12,7 +12,7 @@ from runward.daemon.inbox.spool import first_batch
 from runward.daemon.log import Log
 from runward.daemon.store.batch import Job
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import places, sessions, starts
+from runward.daemon.store.tables import cursors, places, sessions, starts
 from runward.daemon.watch.following import FEWER_BYTES, MOST_BYTES, Follower
 from runward.daemon.watch.hints import Coverage, Hint, Hints, Target, Why
 from runward.daemon.watch.look import NOTHING_LACKS, Looked, Looker
@@ -147,7 +147,7 @@ class Looks:
     async def _native(self, hints: Sequence[Hint], most_requests: int) -> Found:
         self._native_at = self.clock.monotonic()
         names = [f"{root}/{name}" for (root, name), _ in hints]
-        remembered = await places.remembered(self.store, names)
+        remembered = await cursors.remembered(self.store, names)
         launched = await starts.last_launches(self.store, [f"{_OF_NATIVE}{name}" for name in names])
         over = [f"{_OF_NATIVE}{root}/{name}" for (root, name), why in hints if why & Why.AGAIN]
         late = await sessions.lacking_of(self.store, over) if over else NOTHING_LACKS

@@ -7,7 +7,7 @@ import anyio.to_thread
 
 from runward.config.root import AUTO
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import places
+from runward.daemon.store.tables import cursors, places
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.files import Files
@@ -71,7 +71,7 @@ async def known_places(
     keys = {each.session_key for each in known.values() if each.session_key is not None}
     if not keys:
         return known
-    states, spoken = await places.remembered(store, keys), await places.last_hooks(store, keys)
+    states, spoken = await cursors.remembered(store, keys), await places.last_hooks(store, keys)
     return {
         target: each._replace(
             state=states.get(each.session_key or ""), hook=spoken.get(each.session_key or "")

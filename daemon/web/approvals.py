@@ -22,7 +22,7 @@ from runward.daemon.inbox.approval_answers import LONGEST_NOTE, Answer, Decided,
 from runward.daemon.inbox.spool import leave_request
 from runward.daemon.log import Log
 from runward.daemon.store.reading import StoreUnreadable, reading
-from runward.daemon.store.reading_chains import ApprovalRow, approvals_called
+from runward.daemon.store.tables.approvals import ApprovalRow, approvals_called
 from runward.daemon.store.tables.notices import PendingNotice
 from runward.daemon.views.requests import shown_approval
 from runward.daemon.web.server import BodyReader, BodyTooLong

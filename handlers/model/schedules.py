@@ -6,6 +6,7 @@ from runward.config.schedule import Schedule
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import AfterTime, Event
+from runward.handlers.subjects import SCHEDULE
 
 
 class TimerSet(Event, frozen=True):
@@ -51,10 +52,6 @@ class RingNow(Effect, frozen=True):
     lane: str
 
 
-LANE: Final = "schedule:"
-"""The prefix of schedules' lanes, and so of the subjects of their timers."""
-
-
 _ITEM: Final = "#"
 """The separator of a chain's name and the number of an item of its composite trigger. No name contains it."""
 
@@ -84,7 +81,7 @@ class ScheduleChanged(Event, frozen=True):
 
     @property
     def lane(self) -> str:
-        return f"{LANE}{self.chain}"
+        return f"{SCHEDULE}{self.chain}"
 
 
 LOST: Final = ""

@@ -18,8 +18,8 @@ from runward.config.playbook import Playbook
 from runward.daemon import faults
 from runward.daemon.engine.deciding import Answers, NoAnswer
 from runward.daemon.inbox.spool import dump_request, put
+from runward.daemon.store.tables import jobs
 from runward.daemon.store.tables.all import APPLIERS, TABLES, TwoOwners, joined
-from runward.daemon.store.tables.jobs import JOBS
 from runward.daemon.store.transaction import Statement
 from runward.daemon.world.messenger import SettingsMessenger
 from runward.handlers.exchange.accounts import CodeRun
@@ -84,7 +84,9 @@ def test_every_effect_is_applied() -> None:
 
 
 @pytest.mark.parametrize(
-    "declared", [JOBS.appliers, JOBS.answers, JOBS.folds], ids=["applied", "answered", "folded"]
+    "declared",
+    [jobs.table().appliers, jobs.table().answers, jobs.table().folds],
+    ids=["applied", "answered", "folded"],
 )
 def test_what_two_tables_own_keeps_runward_from_starting(declared: Mapping[type[object], object]) -> None:
     with pytest.raises(TwoOwners, match=next(iter(declared)).__name__):

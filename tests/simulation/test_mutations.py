@@ -27,7 +27,7 @@ from runward.daemon.processes.ending_runs import EndOrdered
 from runward.daemon.rundir import journal_reading, journals
 from runward.daemon.rundir.session_files import NOTHING_READ
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import bundles, jobs, journal_lines, starts
+from runward.daemon.store.tables import cancellations, jobs, journal_lines, receipts, starts
 from runward.daemon.watch import following, places
 from runward.daemon.watch.remembered import load_remembered
 from runward.daemon.watch.roots import WatchedRoot
@@ -143,7 +143,7 @@ def without_looking_whether_a_run_began(patch: pytest.MonkeyPatch) -> None:
 def without_telling_again(patch: pytest.MonkeyPatch) -> None:
     """An order counts as carried out before anybody was told."""
 
-    async def mark_first(self: CancelOrders, owed: starts.OwedCancellation) -> None:
+    async def mark_first(self: CancelOrders, owed: cancellations.OwedCancellation) -> None:
         point("cancel.before")
         await self._mark(owed, EndOrdered("its launcher was told"))
         point("cancel.after")
@@ -291,7 +291,7 @@ def without_the_last_receipt(patch: pytest.MonkeyPatch) -> None:
     async def none(store: Store) -> None:
         return None
 
-    patch.setattr(bundles, "receipts_head", none)
+    patch.setattr(receipts, "receipts_head", none)
 
 
 def without_ids_of_notices_that_stay(patch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from runward.config.root import Root
 from runward.config.settings import Scan, Settings
 from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.log import Log, log_into
-from runward.daemon.store.reading_bundles import LastTold, told_actions
+from runward.daemon.store.tables.replays import LastTold, told_actions
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused
 from runward.handlers.calls import Told
 

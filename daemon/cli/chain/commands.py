@@ -38,7 +38,8 @@ from runward.daemon.configuration.declared_files import NotFound, chain_names, f
 from runward.daemon.configuration.settings import MAXIMUM_FILE
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.store.reading import reading
-from runward.daemon.store.reading_chains import ChainRunRow, HeldRow, chain_statuses
+from runward.daemon.store.tables.chain_runs import ChainRunRow
+from runward.daemon.store.tables.triggers import HeldRow, chain_statuses
 from runward.daemon.views.chains import (
     KnownChains,
     chain_as_json,
@@ -81,7 +82,7 @@ def approvals(settings: Settings, as_json: bool) -> None:
       runward chain approvals
     """
     from runward.daemon.cli.chain.runs import print_approvals
-    from runward.daemon.store.reading_chains import open_approvals
+    from runward.daemon.store.tables.approvals import open_approvals
 
     with store_to_read(settings) as connection:
         rows = open_approvals(connection)

@@ -34,8 +34,8 @@ from runward.daemon.cli.shell.context import (
 from runward.daemon.cli.terminal.options import own_chain_run, text_of, values_of
 from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, safe
 from runward.daemon.configuration.declarations import Declarer
-from runward.daemon.store.reading_chains import ChainRunRow, chain_runs_called
-from runward.daemon.store.reading_queue import why_refused
+from runward.daemon.store.tables.chain_runs import ChainRunRow, chain_runs_called
+from runward.daemon.store.tables.events import why_refused
 from runward.handlers.chains.advancing import run_id
 from runward.handlers.chains.stepping import (
     Judged,

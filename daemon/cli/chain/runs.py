@@ -36,10 +36,11 @@ from runward.daemon.cli.terminal.output import (
     print_one,
     safe,
 )
-from runward.daemon.store import reading_chains
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow, ChainStepRow
-from runward.daemon.store.reading_queue import why_refused
+from runward.daemon.store.tables import chain_runs
+from runward.daemon.store.tables.approvals import ApprovalRow, approvals_called, open_approvals
+from runward.daemon.store.tables.chain_runs import ChainRunRow, ChainStepRow
+from runward.daemon.store.tables.events import why_refused
 from runward.daemon.views.chain_runs import CHAIN_RUN_STATUSES, AskedRun, defined_steps, session_id_of
 from runward.daemon.views.text import ago, local
 from runward.handlers.left_files import ELSEWHERE, as_lines, paths_in, unbound, why_not_without
@@ -67,7 +68,7 @@ def runs(
       runward chain runs --status failed
     """
     with store_to_read(settings) as connection:
-        rows = reading_chains.chain_runs(connection, name, status, since, limit or -1)
+        rows = chain_runs.chain_runs(connection, name, status, since, limit or -1)
     print_list(rows, _RUN_COLUMNS, as_json, value=ChainRunRow.as_json, nothing="no chain runs")
 
 
@@ -104,7 +105,8 @@ def show_run(settings: Settings, identifier: str, as_json: bool) -> None:
     """
 
     from runward.daemon.store.ownership import holder
-    from runward.daemon.store.reading_chains import approvals_of_run, chain_steps, name_of_cause
+    from runward.daemon.store.tables.approvals import approvals_of_run
+    from runward.daemon.store.tables.chain_runs import chain_steps, name_of_cause
     from runward.daemon.store.tables.invocations import invocations_of
     from runward.daemon.views.chain_runs import asked_as_json, asked_run, details_as_json, newest_asked_run
 
@@ -213,8 +215,8 @@ def find_run(connection: sqlite3.Connection, text: str) -> ChainRunRow:
     return find_called(
         "chain run",
         text,
-        lambda text: reading_chains.chain_runs_called(connection, text, 9),
-        newest=lambda: reading_chains.chain_runs(connection, None, None, None, 1),
+        lambda text: chain_runs.chain_runs_called(connection, text, 9),
+        newest=lambda: chain_runs.chain_runs(connection, None, None, None, 1),
         none_yet="no chain was ever fired",
     )
 
@@ -231,7 +233,7 @@ def request_cancel(settings: Settings, run: str, reason: str, *, before_it_began
 
     def accepted(connection: sqlite3.Connection) -> bool | None:
         refused = why_refused(connection, request)
-        matching = reading_chains.chain_runs_called(connection, run, 1)
+        matching = chain_runs.chain_runs_called(connection, run, 1)
         if refused is not None:
             fail(refused, NOT_SO)
         return True if matching and matching[0].status == "cancelled" else None
@@ -341,14 +343,14 @@ def _by(row: ApprovalRow) -> str:
 def _find(connection: sqlite3.Connection, text: str) -> ApprovalRow:
     """The approval that is meant: of this id, or the open one of the chain run of this id. Exits 1, 2 or 3."""
     refuse_empty(text)
-    waiting = reading_chains.open_approvals(connection)
+    waiting = open_approvals(connection)
     if text == LAST:
         if not waiting:
             fail("nothing waits for a person", NOT_FOUND)
         return waiting[-1]
-    candidates = reading_chains.approvals_called(connection, text)
+    candidates = approvals_called(connection, text)
     if not candidates:
-        runs = reading_chains.chain_runs_called(connection, text, 2)
+        runs = chain_runs.chain_runs_called(connection, text, 2)
         if len(runs) == 1:
             fail(f"{runs[0].id} does not wait for approval: it is {runs[0].status}", NOT_SO)
         refuse_unknown("approval", text, [each.id for each in waiting])

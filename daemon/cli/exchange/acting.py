@@ -29,7 +29,8 @@ from runward.daemon.cli.terminal import options
 from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import complain, fail, note, print_json, safe
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_exchange import action, agent_of, held_job
+from runward.daemon.store.tables.actions import action, held_job
+from runward.daemon.store.tables.principals import agent_of
 from runward.daemon.views.exchange import result_of
 from runward.handlers.exchange.intent import Refused, result_to_json
 

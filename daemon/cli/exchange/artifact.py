@@ -21,7 +21,7 @@ from runward.daemon.cli.terminal.output import (
     print_one,
     safe,
 )
-from runward.daemon.store.reading_exchange import shared_artifacts
+from runward.daemon.store.tables.shared_artifacts import shared_artifacts
 from runward.daemon.views.exchange import artifact_with_id, listed_artifact, shown_artifact
 from runward.daemon.views.text import ago, size
 from runward.handlers.exchange.genesis import METHODS

@@ -36,17 +36,8 @@ from runward.daemon.cli.terminal.output import (
     to_stderr,
     width,
 )
-from runward.daemon.store.reading_exchange import (
-    ActionRow,
-    LedgerRow,
-    WantedActions,
-    actions,
-    as_json,
-    latest_actions,
-    ledger_entries,
-    scrip_in_circulation,
-    wrong_balances,
-)
+from runward.daemon.store.tables.actions import ActionRow, WantedActions, actions, as_json, latest_actions
+from runward.daemon.store.tables.ledger import LedgerRow, ledger_entries, scrip_in_circulation, wrong_balances
 from runward.daemon.views.exchange import action_as_json, ledger_as_json, shown_result
 from runward.daemon.views.text import local
 from runward.handlers.exchange.intent import (

@@ -36,9 +36,9 @@ from runward.daemon.cli.terminal.output import (
 )
 from runward.daemon.disk.credentials import Token, create_token, list_tokens, revoke_token
 from runward.daemon.store.ownership import prepare
-from runward.daemon.store.reading_exchange import PrincipalRow, principals
-from runward.daemon.store.reading_queue import why_refused
 from runward.daemon.store.tables.artifacts import is_decided
+from runward.daemon.store.tables.events import why_refused
+from runward.daemon.store.tables.principals import PrincipalRow, principals
 from runward.daemon.views.exchange import shown_principal
 from runward.daemon.views.text import ago, size
 from runward.handlers.exchange.accounts import why_no_principal

@@ -40,8 +40,8 @@ from runward.daemon.cli.terminal.output import (
     print_one,
     safe,
 )
-from runward.daemon.store.reading_queue import why_refused
 from runward.daemon.store.tables.artifacts import ArtifactRow, Wanted, artifacts, artifacts_called, is_decided
+from runward.daemon.store.tables.events import why_refused
 from runward.daemon.views.outcomes import outcomes_as_json, shown_outcomes
 from runward.daemon.views.text import ago
 from runward.handlers.foreign_json import NotJson, read_json

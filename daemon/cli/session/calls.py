@@ -27,8 +27,8 @@ from runward.daemon.rundir.bundle_parts import (
     put_over,
 )
 from runward.daemon.store import reading_sessions
-from runward.daemon.store.reading_bundles import told_actions
 from runward.daemon.store.tables.artifacts import Wanted, artifacts
+from runward.daemon.store.tables.replays import told_actions
 from runward.daemon.store.tables.sessions import SessionRow, about_of
 from runward.daemon.views.bundles import (
     SessionBundle,

@@ -36,10 +36,13 @@ from runward.daemon.cli.terminal.options import (
     patience_options,
 )
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
-from runward.daemon.store import reading_queue, reading_sessions
+from runward.daemon.store import reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_sessions import is_unseen_failure, kept_files, problems, unseen_failures
+from runward.daemon.store.reading_sessions import is_unseen_failure, unseen_failures
+from runward.daemon.store.tables import cancellations, events
 from runward.daemon.store.tables.artifacts import Wanted, artifacts
+from runward.daemon.store.tables.files import kept_files
+from runward.daemon.store.tables.problems import problems
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.sessions import session_as_json
 from runward.handlers.secrets import text_without_secrets
@@ -409,16 +412,14 @@ def _standing(connection: sqlite3.Connection, row: SessionRow, request: str) -> 
         refuse_pruned(connection, row.key)
         fail(f"the record of {safe(row.session_id)} no longer exists", NOT_FOUND)
     is_over = now.attempt != row.attempt or now.status != "running"
-    event = reading_queue.event_recorded(connection, request)
+    event = events.event_recorded(connection, request)
     if event is None:
         return Standing(now, is_over)
-    order = reading_queue.cancellation(connection, event)
+    order = cancellations.cancellation(connection, event)
     if order is not None:
         refusal = order.outcome if order.told is False else None
         return Standing(now, is_over, refusal, order.outcome)
-    refused = (
-        each.summary for each in reading_queue.decisions_about(connection, row.key) if each.event == event
-    )
+    refused = (each.summary for each in events.decisions_about(connection, row.key) if each.event == event)
     return Standing(now, is_over, next(refused, None))
 
 

@@ -10,8 +10,9 @@ import click
 from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
 from runward.daemon.cli.terminal.output import align, coloured, safe, safe_line, width
-from runward.daemon.store.reading_sessions import KeptFile, ProblemRow
 from runward.daemon.store.tables.artifacts import ArtifactRow
+from runward.daemon.store.tables.files import KeptFile
+from runward.daemon.store.tables.problems import ProblemRow
 from runward.daemon.store.tables.sessions import (
     SessionRow,
     StatusChange,

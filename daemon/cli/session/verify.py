@@ -24,7 +24,7 @@ from runward.daemon.rundir.journals import StandingLines
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.store.hash_chain import BrokenChain, broken_event, lines_off_the_chain
 from runward.daemon.store.journals import read_standing_lines
-from runward.daemon.store.reading_sessions import KeptFile
+from runward.daemon.store.tables.files import KeptFile
 from runward.daemon.store.tables.sessions import SessionRow, produced_of, verification_of
 from runward.daemon.views.text import local, size
 from runward.handlers.contracts.snapshots import stored_contract

@@ -29,7 +29,7 @@ from runward.daemon.rundir.growing import MAXIMUM_LINE, Line, Tail, ends_with
 from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_sessions import kept_files
+from runward.daemon.store.tables.files import kept_files
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.session_files import RunOutput, text_of
 from runward.daemon.views.text import local

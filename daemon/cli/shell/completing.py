@@ -20,7 +20,8 @@ from runward.daemon.configuration.declared_files import (
     playbook_names,
 )
 from runward.daemon.configuration.settings import load_settings, working_directory
-from runward.daemon.store import reading, reading_queue, reading_sessions
+from runward.daemon.store import reading, reading_sessions
+from runward.daemon.store.tables.jobs import open_jobs
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -126,7 +127,7 @@ def sessions(context: click.Context, parameter: click.Parameter, incomplete: str
 @_from_store
 def jobs(store: sqlite3.Connection) -> Words:
     """The numbers of open jobs, with what they are."""
-    rows = reading_queue.open_jobs(store)[:_OFFERED]
+    rows = open_jobs(store)[:_OFFERED]
     return ((str(job.id), f"{job.state} {job.handler}") for job in rows)
 
 
@@ -155,15 +156,15 @@ def outcome_kinds() -> Words:
 @_from_store
 def chain_runs(store: sqlite3.Connection) -> Words:
     """The newest chain runs."""
-    from runward.daemon.store import reading_chains
+    from runward.daemon.store.tables.chain_runs import chain_runs
 
-    return (each.id for each in reading_chains.chain_runs(store, None, None, None, _NEWEST))
+    return (each.id for each in chain_runs(store, None, None, None, _NEWEST))
 
 
 @_from_store
 def approvals(store: sqlite3.Connection) -> Words:
     """The approvals that are asked for."""
-    from runward.daemon.store.reading_chains import open_approvals
+    from runward.daemon.store.tables.approvals import open_approvals
 
     return (each.id for each in open_approvals(store))
 
@@ -195,9 +196,9 @@ def shows(store: sqlite3.Connection) -> Words:
 @_from_store
 def principals(store: sqlite3.Connection) -> Words:
     """The principals of the exchange."""
-    from runward.daemon.store import reading_exchange
+    from runward.daemon.store.tables.principals import principals
 
-    return (each.id for each in reading_exchange.principals(store))
+    return (each.id for each in principals(store))
 
 
 @_from_settings
@@ -223,17 +224,17 @@ def shared_artifacts(
 
 @_from_store
 def _written_artifacts(store: sqlite3.Connection) -> Words:
-    from runward.daemon.store import reading_exchange
+    from runward.daemon.store.tables.shared_artifacts import shared_artifacts
 
-    return (each.id for each in reading_exchange.shared_artifacts(store))
+    return (each.id for each in shared_artifacts(store))
 
 
 @_from_store
 def shared_types(store: sqlite3.Connection) -> Words:
     """The types of the artifacts of the exchange."""
-    from runward.daemon.store import reading_exchange
+    from runward.daemon.store.tables.shared_artifacts import shared_artifacts
 
-    return sorted({each.type for each in reading_exchange.shared_artifacts(store)})
+    return sorted({each.type for each in shared_artifacts(store)})
 
 
 @_from_store

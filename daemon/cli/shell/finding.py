@@ -9,9 +9,10 @@ from runward.config.problem import counted, nearest
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.terminal.output import fail, safe
-from runward.daemon.store import reading_queue, reading_sessions
+from runward.daemon.store import reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_queue import JobRow
+from runward.daemon.store.tables import jobs
+from runward.daemon.store.tables.jobs import JobRow
 from runward.daemon.store.tables.prunings import Tombstone, tombstone
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.text import local
@@ -125,15 +126,15 @@ def session_names(connection: sqlite3.Connection) -> list[str]:
 def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> JobRow:
     """The job of this number; exits 3 if there is none. `@last` is the newest, or the newest held one."""
     if text == LAST:
-        newest = reading_queue.newest_job(connection, held)
+        newest = jobs.newest_job(connection, held)
         if newest is None:
             fail("no job is held" if held else "there is no job yet", NOT_FOUND)
         text = str(newest)
     number = text.removeprefix("job:")
     # SQLite has 64 bits for a number: Python would refuse to pass a longer one on.
-    job = reading_queue.job(connection, int(number)) if number.isdecimal() and len(number) < 19 else None
+    job = jobs.job_row(connection, int(number)) if number.isdecimal() and len(number) < 19 else None
     if job is None:
-        refuse_unknown("job", text, [str(each.id) for each in reading_queue.open_jobs(connection)])
+        refuse_unknown("job", text, [str(each.id) for each in jobs.open_jobs(connection)])
     return job
 
 

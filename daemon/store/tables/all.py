@@ -4,17 +4,34 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from runward.daemon.store.batch import Batch, Job, JobResult, Write
-from runward.daemon.store.tables import artifacts, invocations, notices, prunings, sessions, shows
-from runward.daemon.store.tables.bundles import FILES, RECEIPTS, REPLAYS, SIGNINGS
-from runward.daemon.store.tables.chain_runs import APPROVALS, CHAIN_RUNS
-from runward.daemon.store.tables.exchange import ACTIONS, LEDGER, PRINCIPALS, SHARED_ARTIFACTS
+from runward.daemon.store.tables import (
+    actions,
+    approvals,
+    artifacts,
+    cancellations,
+    chain_runs,
+    cursors,
+    events,
+    files,
+    invocations,
+    jobs,
+    journal_lines,
+    ledger,
+    notices,
+    principals,
+    prunings,
+    receipts,
+    replays,
+    sessions,
+    shared_artifacts,
+    shows,
+    starts,
+    triggers,
+)
 from runward.daemon.store.tables.intent_files import INTENT_FILES
-from runward.daemon.store.tables.jobs import DECISIONS, EVENTS, FINISH, JOBS
-from runward.daemon.store.tables.journal_lines import JOURNAL_LINES
-from runward.daemon.store.tables.places import CURSORS, HOOKS, LINKS, PLACES, PROBLEMS, ROOTS
-from runward.daemon.store.tables.starts import CANCELLATIONS, LAUNCHES, STARTS, WORKTREES
+from runward.daemon.store.tables.places import HOOKS, LINKS, PLACES, ROOTS
+from runward.daemon.store.tables.problems import PROBLEMS
 from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table
-from runward.daemon.store.tables.triggers import FIRINGS, HELD_EVENTS, SCHEDULES, WATCHED_FILES
 from runward.daemon.store.transaction import Statement
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
@@ -23,41 +40,42 @@ Kind = TypeVar("Kind", bound=type[Any])
 Declared = TypeVar("Declared")
 
 TABLES: Final[tuple[Table, ...]] = (
-    EVENTS,
-    JOBS,
-    CURSORS,
+    events.table(),
+    jobs.table(),
+    cursors.table(),
     PLACES,
     LINKS,
-    LAUNCHES,
+    starts.launches(),
     PROBLEMS,
     sessions.table(),
-    CANCELLATIONS,
-    STARTS,
-    WORKTREES,
-    CHAIN_RUNS,
+    cancellations.table(),
+    starts.table(),
+    starts.worktrees(),
+    triggers.statuses(),
+    chain_runs.table(),
     invocations.table(),
     shows.table(),
     artifacts.table(),
-    APPROVALS,
-    FIRINGS,
-    HELD_EVENTS,
-    SCHEDULES,
+    approvals.table(),
+    triggers.firings(),
+    triggers.held_table(),
+    triggers.schedule_table(),
     notices.table(),
-    DECISIONS,
+    events.decisions(),
     prunings.table(),
     ROOTS,
-    JOURNAL_LINES,
-    FILES,
-    RECEIPTS,
-    REPLAYS,
-    SIGNINGS,
+    journal_lines.table(),
+    files.table(),
+    receipts.table(),
+    replays.table(),
+    receipts.signings(),
     HOOKS,
-    WATCHED_FILES,
-    PRINCIPALS,
-    SHARED_ARTIFACTS,
-    LEDGER,
+    triggers.WATCHED_FILES,
+    principals.table(),
+    shared_artifacts.table(),
+    ledger.table(),
     INTENT_FILES,
-    ACTIONS,
+    actions.table(),
 )
 
 
@@ -109,6 +127,6 @@ def add_result(batch: Batch, result: JobResult, token: str) -> None:
     """Complete a job under the token it was claimed with, and apply what it decided."""
     job = result.job
     tries = job.tries if result.state == "done" else job.tries + 1
-    batch.row(FINISH, (result.state, result.run_after, tries, result.error, batch.now, job.id, token))
+    batch.row(jobs.FINISH, (result.state, result.run_after, tries, result.error, batch.now, job.id, token))
     for effect in result.effects:
         apply(batch, job, effect)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from runward.config.json_value import JsonValue, from_stored_json, stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading import begins
+from runward.daemon.store.rows import row_of, rows_of
 from runward.daemon.store.tables.table import Table, answers_by
 from runward.daemon.store.transaction import listed
 from runward.handlers.times import iso
@@ -161,7 +162,7 @@ def artifacts(connection: sqlite3.Connection, wanted: Wanted) -> list[ArtifactRo
         " order by updated_at desc, place desc, id limit :limit",
         wanted._asdict(),
     )
-    return [ArtifactRow(*row) for row in rows]
+    return rows_of(ArtifactRow, rows)
 
 
 def _narrowed(wanted: Wanted) -> str:
@@ -244,7 +245,7 @@ def artifacts_of(connection: sqlite3.Connection, invocation: str) -> list[Artifa
         f"select {_COLUMNS} from artifacts where invocation_id = ? order by updated_at, place",  # noqa: S608 # our own words
         (invocation,),
     )
-    return [ArtifactRow(*row) for row in rows]
+    return rows_of(ArtifactRow, rows)
 
 
 def is_decided(connection: sqlite3.Connection, request: str) -> bool:
@@ -258,7 +259,7 @@ def is_decided(connection: sqlite3.Connection, request: str) -> bool:
 def artifact_with(connection: sqlite3.Connection, identifier: str) -> ArtifactRow | None:
     """The outcome with this id."""
     row = connection.execute(f"select {_COLUMNS} from artifacts where id = ?", (identifier,)).fetchone()  # noqa: S608 # our own words
-    return None if row is None else ArtifactRow(*row)
+    return row_of(ArtifactRow, row)
 
 
 def artifacts_called(connection: sqlite3.Connection, text: str) -> list[ArtifactRow]:
@@ -267,7 +268,7 @@ def artifacts_called(connection: sqlite3.Connection, text: str) -> list[Artifact
         f"select {_COLUMNS} from artifacts where {begins('id')} order by id limit 9",  # noqa: S608 # our own words
         (text,),
     )
-    return [ArtifactRow(*row) for row in rows]
+    return rows_of(ArtifactRow, rows)
 
 
 def table() -> Table:

@@ -1,46 +1,373 @@
 """Chain runs and the tries of their steps."""
 
-import json
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, get_args
+from __future__ import annotations
 
-from runward.config.json_value import JsonValue, from_stored_json, stored_json
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
+
+from runward.config.json_value import JsonValue, stored_json
 from runward.daemon.store.batch import Batch, Job, Write
-from runward.daemon.store.store import Store
+from runward.daemon.store.reading import begins
+from runward.daemon.store.rows import columns, groups_of, rows_of, select, value_of, values_of
 from runward.daemon.store.tables.artifacts import OUTCOMES
 from runward.daemon.store.tables.table import Fold, Table, answers_by
-from runward.daemon.store.transaction import as_float, as_int, listed
-from runward.handlers.chains.advancing import WAITS
-from runward.handlers.chains.stepping import result_of
-from runward.handlers.model.approvals import ApprovalOf, ApprovalStanding, AskApproval, DecideApproval
-from runward.handlers.model.chains import (
-    MOST_OUTCOMES,
-    RUN_STATUSES,
-    STEP_STATUSES,
-    WAITS_FOR_SLOT,
-    ChainFires,
-    ChainFiresNow,
-    ChainRunOf,
-    ChainRunStanding,
-    ChainRunStatus,
-    LeftBy,
-    LeftBySession,
-    OpenChainRun,
-    OpenRun,
-    OpenRunsOf,
-    SetChainRun,
-    SetChainStatus,
-    SetStep,
-    SlotsNow,
-    SlotsStanding,
-    StepResult,
-    StepStanding,
-    StepStatus,
-    Waiter,
-    run_after,
-    slots_after,
-    statuses_before,
+from runward.daemon.store.transaction import listed
+from runward.handlers.times import iso
+
+if TYPE_CHECKING:
+    from runward.daemon.store.store import Store
+    from runward.handlers.model.chains import (
+        ChainRunStanding,
+        LeftBySession,
+        OpenChainRun,
+        OpenRun,
+        SetChainRun,
+        SetStep,
+        SlotsNow,
+        SlotsStanding,
+        StepResult,
+    )
+
+
+class ChainRunRow(NamedTuple):
+    """A chain run. Times are Unix seconds; `trigger_event` and `definition` are JSON texts."""
+
+    id: str
+    chain: str
+    fired_by: str
+    status: str
+    reason_code: str
+    reason_summary: str
+    current_step: int
+    created_at: float
+    updated_at: float
+    deadline: float | None
+    trigger_event: str
+    definition: str
+    depth: int
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """A chain run as it appears in lists."""
+        return {
+            "chain_run_id": self.id,
+            "chain": self.chain,
+            "status": self.status,
+            "reason": {"code": self.reason_code, "summary": self.reason_summary},
+            "current_step": self.current_step,
+            "created_at": iso(self.created_at),
+            "updated_at": iso(self.updated_at),
+        }
+
+
+class ChainStepRow(NamedTuple):
+    """A try of a step of a chain run; `value` and `outcome` are JSON texts, `delivery` is its session's."""
+
+    step: int
+    attempt: int
+    status: str
+    reason_code: str | None
+    reason_summary: str | None
+    value: str | None
+    session_key: str | None
+    outcome: str | None
+    started_at: float
+    finished_at: float | None
+    delivery: str | None
+
+
+_BEING_SHOWN: Final = "what a person will be shown is being put together"
+_IS_ASKED: Final = "exists (select 1 from approvals a where a.run = r.id and a.status = 'asked')"
+_STATUS: Final = (
+    f"case when r.status = 'waiting_approval' and not {_IS_ASKED} then 'running' else r.status end"
 )
+"""A chain run waits for a person once there is something to approve. Until then files are hashed in the background."""
+
+_COLUMNS: Final = columns(
+    ChainRunRow,
+    "r",
+    status=_STATUS,
+    reason_code=f"case when r.status <> {_STATUS} then 'chain.running.started' else r.reason_code end",
+    reason_summary=f"case when r.status <> {_STATUS} then '{_BEING_SHOWN}' else r.reason_summary end",
+)
+_STEP_STATUS: Final = (
+    "case when c.status = 'waiting_approval' and not exists (select 1 from approvals a where a.run = c.run"
+    " and a.step = c.step and a.status = 'asked') then 'waiting' else c.status end"
+)
+
+
+def chain_runs(
+    connection: sqlite3.Connection,
+    chain: str | None,
+    status: str | None,
+    since: float | None,
+    limit: int,
+    after: tuple[float, str] | None = None,
+) -> list[ChainRunRow]:
+    """The chain runs that are wanted, newest first; `limit` -1 for all. `after`: the time and the id of the one before."""
+    at, key = after or (None, None)
+    # A condition that is not needed is left out: with `or ? is null` SQLite would not use the index.
+    chosen = (
+        ("" if chain is None else " and chain = :chain")
+        + ("" if since is None else " and created_at >= :since")
+        + ("" if at is None else " and created_at <= :at and (created_at < :at or id > :key)")
+    )
+    rows = connection.execute(
+        f"select {_COLUMNS} from chain_runs r where (:status is null or {_STATUS} = :status)"  # noqa: S608 # our own words
+        f"{chosen} order by created_at desc, id limit :limit",
+        {"chain": chain, "status": status, "since": since, "at": at, "key": key, "limit": limit},
+    )
+    return rows_of(ChainRunRow, rows)
+
+
+def chain_runs_called(connection: sqlite3.Connection, text: str, limit: int) -> list[ChainRunRow]:
+    """The chain runs whose id begins with `text`."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from chain_runs r where {begins('id')} order by id limit ?2",  # noqa: S608 # our own words
+        (text, limit),
+    )
+    return rows_of(ChainRunRow, rows)
+
+
+def chain_steps(connection: sqlite3.Connection, run: str) -> list[ChainStepRow]:
+    """The tries of the steps of a chain run, in order."""
+    rows = connection.execute(
+        select(
+            ChainStepRow,
+            "from chain_steps c left join sessions s on s.key = c.session_key where c.run = ?"
+            " order by c.step, c.attempt",
+            "c",
+            status=_STEP_STATUS,
+            delivery="s.delivery",
+        ),
+        (run,),
+    )
+    return rows_of(ChainStepRow, rows)
+
+
+def name_of_cause(connection: sqlite3.Connection, run: str) -> str:
+    """The name of the event that fired a chain run, as in `pr.opened`."""
+    row = connection.execute(
+        "select e.payload ->> 'event' from chain_runs r join events e on e.seq = r.event where r.id = ?",
+        (run,),
+    ).fetchone()
+    return value_of(str, row) or ""
+
+
+def last_runs(connection: sqlite3.Connection) -> dict[str, ChainRunRow]:
+    """The newest run of each chain, by the chain's name."""
+    rows = connection.execute(
+        # From one name to the next, because `distinct` would read the whole index.
+        "with recursive c (chain) as (select min(chain) from chain_runs union all"  # noqa: S608 # our own words
+        " select (select min(chain) from chain_runs where chain > c.chain) from c where c.chain is not null)"
+        f" select {_COLUMNS} from c join chain_runs r on r.id = ("
+        " select id from chain_runs x where x.chain = c.chain order by x.created_at desc, x.id limit 1)"
+    )
+    return {each.chain: each for each in rows_of(ChainRunRow, rows)}
+
+
+def runs_by_status(connection: sqlite3.Connection) -> dict[str, JsonValue]:
+    """How many chain runs have each status that is shown."""
+    counts: Counter[str] = Counter(dict(connection.execute("select status, runs from chain_run_counts")))
+    (asked,) = connection.execute(
+        "select count(distinct a.run) from approvals a join chain_runs r on r.id = a.run"
+        " where a.status = 'asked' and r.status = 'waiting_approval'"
+    ).fetchone()
+    counts["running"] += counts["waiting_approval"] - asked
+    counts["waiting_approval"] = asked
+    return {status: counts[status] for status in sorted(counts) if counts[status]}
+
+
+def steps_by_standing(connection: sqlite3.Connection) -> dict[str, JsonValue]:
+    """How many steps run, and how many wait for a slot, for their run's turn, or for their next try."""
+    rows = connection.execute(
+        "select status, count(*) from chain_steps where status in ('running', 'waiting') group by status"
+    )
+    return {"running": 0, "waiting": 0, **dict(rows)}
+
+
+async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStanding]:
+    """The current state of these chain runs, by id."""
+    from runward.handlers.model.chains import ChainRunStanding, StepStanding
+
+    keys = listed(runs)
+    steps = await store.read(
+        select(
+            StepStanding,
+            # Of several tries of a step, the last one stands: later rows replace earlier ones below.
+            "from chain_steps where run in (select value from json_each(?)) order by run, step, attempt",
+            by="run",
+            reason="reason_code",
+        ),
+        (keys,),
+    )
+    of_run = groups_of(StepStanding, steps, result=_result)
+    rows = await store.read(
+        select(
+            ChainRunStanding,
+            "from chain_runs where id in (select value from json_each(?))",
+            trigger="trigger_event",
+            steps="'{}'",
+        ),
+        (keys,),
+    )
+    return {
+        each.id: each._replace(steps={step.step: step for step in of_run.get(each.id, ())})
+        for each in rows_of(ChainRunStanding, rows)
+    }
+
+
+def _result(text: str | None) -> StepResult:
+    from runward.handlers.model.chains import StepResult
+
+    return StepResult() if text is None else StepResult(**json.loads(text))
+
+
+async def open_runs(store: Store, chains: Iterable[str]) -> dict[str, tuple[OpenRun, ...]]:
+    """The runs of these chains that are not over, oldest first, by chain."""
+    from runward.handlers.chains.advancing import WAITS
+    from runward.handlers.model.chains import OpenRun
+
+    which = (
+        "from chain_runs where status in ('running', 'waiting_approval')"
+        " and chain in (select value from json_each(?)) order by created_at, event"
+    )
+    query = select(OpenRun, which, by="chain", waits=f"reason_code = '{WAITS}'")
+    return groups_of(OpenRun, await store.read(query, (listed(chains),)))
+
+
+class _Judged(NamedTuple):
+    """A session with an attempt that was judged. `now` is the session's last attempt."""
+
+    key: str
+    attempt: int
+    now: int
+    delivery: str | None
+    verification: JsonValue
+    path: str
+    reason: str | None
+    exit_code: int | None
+
+
+async def left(store: Store, asked: Iterable[tuple[str, int]]) -> dict[tuple[str, int], LeftBySession]:
+    """What these sessions left when their attempts were judged, by session key and attempt."""
+    from runward.handlers.chains.stepping import result_of
+    from runward.handlers.model.chains import MOST_OUTCOMES, LeftBySession
+
+    attempts = [*asked]
+    keys = listed({key for key, _ in attempts})
+    outcomes = groups_of(
+        tuple[dict[str, JsonValue], bool], await store.read(OUTCOMES, (keys, MOST_OUTCOMES, False))
+    )
+    rows = await store.read(
+        select(
+            _Judged,
+            "from json_each(?) a join sessions s on s.key = a.value ->> 0"
+            " left join events e on e.key = s.key || '#' || (a.value ->> 1) || '/ended'",
+            "s",
+            attempt="a.value ->> 1",
+            now="s.attempt",
+            verification="s.artifact_verification_json",
+            path="s.artifacts_path",
+            reason="s.reason_summary",
+            exit_code="e.payload ->> '$.exit_code'",
+        ),
+        (listed(attempts),),
+    )
+    by_session: dict[tuple[str, int], LeftBySession] = {}
+    for each in rows_of(_Judged, rows):
+        known = [outcome for outcome, _ in outcomes.get(each.key, ())]
+        is_cut = any(is_cut for _, is_cut in outcomes.get(each.key, ()))
+        is_current = each.now == each.attempt  # what an earlier attempt delivered was replaced
+        result = result_of(
+            each.delivery if is_current else None,
+            each.verification if is_current else None,
+            each.exit_code,
+            each.path,
+            None if is_cut else known[:-1],
+        )
+        why = each.reason if is_current else None
+        by_session[each.key, each.attempt] = LeftBySession(known[-1] if known else None, result, why)
+    return by_session
+
+
+class StepPlaces(NamedTuple):
+    """Where a step works: its run directory, and where its command was started; and from when to when (None: it runs).
+
+    `name` is that of its run, after which its worktree is named. `depth` is that of its chain run.
+    """
+
+    run: str
+    depth: int
+    began_at: float
+    ended_at: float | None
+    directory: str
+    name: str
+    cwd: str
+
+
+_PLACES: Final = (
+    "from {} join chain_runs r on r.id = c.run join starts t on t.session_key = c.session_key where {}"
+)
+_RUNNING: Final = _PLACES.format(
+    "chain_steps c", "c.status in ('running', 'waiting') and c.status = 'running'"
+)
+_ENDED: Final = _PLACES.format(
+    "sessions s join chain_steps c on c.session_key = s.key",
+    "s.packed = 0 and s.finished_at is not null and s.finished_at >= ? and c.status <> 'running'",
+)
+
+
+async def places_of_steps(store: Store, since: float) -> list[StepPlaces]:
+    """Where the steps work that run now, or whose runs ended at this time (Unix seconds) or later."""
+    cwd = "coalesce(iif(json_valid(t.effect), t.effect ->> '$.cwd', null), t.directory)"
+    facts = {"run": "c.run", "depth": "r.depth", "began_at": "c.started_at", "cwd": cwd}
+    running = select(StepPlaces, _RUNNING, "t", ended_at="null", **facts)
+    ended = select(StepPlaces, _ENDED, "t", ended_at="s.finished_at", **facts)
+    return rows_of(StepPlaces, await store.read(f"{running} union all {ended}", (since,)))
+
+
+MOST_WAITERS: Final = 2048
+"""Of the steps that wait for a slot, those that a batch of 256 jobs with 1,000 slots can come to."""
+
+
+async def slots(store: Store) -> SlotsStanding:
+    """Which steps run, and the first of those that wait for a slot."""
+    from runward.handlers.model.chains import WAITS_FOR_SLOT, SlotsStanding, Waiter
+
+    running = await store.read(
+        "select run, step from chain_steps where status in ('running', 'waiting') and status = 'running'"
+    )
+    waiters = await store.read(
+        select(
+            Waiter,
+            "from chain_steps s join chain_runs r on r.id = s.run where s.status in ('running', 'waiting')"
+            f" and s.status = 'waiting' and s.reason_code = '{WAITS_FOR_SLOT}'"
+            " order by r.created_at, s.run, s.step limit ?",
+            "s",
+            fired_at="r.created_at",
+        ),
+        (MOST_WAITERS,),
+    )
+    return SlotsStanding(frozenset(rows_of(tuple[str, int], running)), tuple(rows_of(Waiter, waiters)))
+
+
+async def _slots(
+    store: Store, asked: Sequence[SlotsNow], jobs: Sequence[Job]
+) -> dict[SlotsNow, SlotsStanding]:
+    return dict.fromkeys(asked, await slots(store))
+
+
+async def offered(store: Store) -> frozenset[str]:
+    """The chain runs that were offered a slot and have not decided on it yet."""
+    rows = await store.read(
+        "select lane from jobs where state in ('waiting', 'held') and handler = 'chains/offered'"
+    )
+    return frozenset(values_of(str, rows))
+
 
 OPEN: Final = Write(
     "insert into chain_runs (id, chain, event, fired_by, definition, trigger_event, status, reason_code, reason_summary,"
@@ -61,35 +388,22 @@ RUN: Final = Write(
     " and status in (select value from json_each(?))"
 )
 """From one status to the next. It refuses a change that `RUN_STATUSES` does not name."""
-_AFTER_RUN: Final = {
-    status: listed(statuses_before(RUN_STATUSES, status)) for status in get_args(ChainRunStatus)
-}
-_AFTER_STEP: Final = {
-    status: listed(statuses_before(STEP_STATUSES, status)) for status in get_args(StepStatus)
-}
-"""What each status may follow, as JSON."""
 
 
-STATUS: Final = Write(
-    "insert into chains (name, status, since, note, said_by) values (?, ?, ?, ?, ?) on conflict (name) do update"
-    " set status = excluded.status, since = excluded.since, note = excluded.note, said_by = excluded.said_by"
-)
+@cache
+def _before_run() -> Mapping[str, str]:
+    """Which statuses of a run each status may follow, as JSON."""
+    from runward.handlers.model.chains import RUN_STATUSES, ChainRunStatus, statuses_before
+
+    return {status: listed(statuses_before(RUN_STATUSES, status)) for status in get_args(ChainRunStatus)}
 
 
-def _status(batch: Batch, job: Job, effect: SetChainStatus) -> None:
-    batch.row(STATUS, (effect.chain, effect.status, effect.at, effect.note, effect.said_by))
+@cache
+def _before_step() -> Mapping[str, str]:
+    """The same of steps."""
+    from runward.handlers.model.chains import STEP_STATUSES, StepStatus, statuses_before
 
-
-async def firing(store: Store, chains: Iterable[str]) -> dict[str, ChainFires]:
-    """Whether these chains fire, by name, if that was ever set."""
-    rows = await store.read(
-        "select name, status, since, note, said_by from chains where name in (select value from json_each(?))",
-        (listed(chains),),
-    )
-    return {
-        str(name): ChainFires(str(status), as_float(since), str(note), str(said_by))  # type: ignore[arg-type]  # the table checks it
-        for name, status, since, note, said_by in rows
-    }
+    return {status: listed(statuses_before(STEP_STATUSES, status)) for status in get_args(StepStatus)}
 
 
 def _open(batch: Batch, job: Job, effect: OpenChainRun) -> None:
@@ -115,290 +429,63 @@ def _open(batch: Batch, job: Job, effect: OpenChainRun) -> None:
 
 
 def _step(batch: Batch, job: Job, effect: SetStep) -> None:
+    from runward.handlers.model.chains import StepResult
+
     value = None if effect.value is None else stored_json(effect.value).decode()
     step = effect.standing
     outcome = None if step.outcome is None else stored_json(step.outcome).decode()
     row = (effect.run, step.step, step.attempt, step.status, step.reason, effect.reason_summary)
     result = None if step.result == StepResult() else stored_json(step.result._asdict()).decode()
-    facts = (value, step.session_key, outcome, effect.at, _AFTER_STEP[step.status], result)
+    facts = (value, step.session_key, outcome, effect.at, _before_step()[step.status], result)
     batch.row(STEP, (*row, *facts))
 
 
 def _run(batch: Batch, job: Job, effect: SetChainRun) -> None:
     facts = (effect.status, effect.reason_code, effect.reason_summary, effect.current_step, effect.at)
-    batch.row(RUN, (*facts, effect.run, _AFTER_RUN[effect.status]))
+    batch.row(RUN, (*facts, effect.run, _before_run()[effect.status]))
 
 
-async def left(store: Store, asked: Iterable[tuple[str, int]]) -> dict[tuple[str, int], LeftBySession]:
-    """What these sessions left when their attempts were judged, by session key and attempt."""
-    attempts = [*asked]
-    outcomes: dict[str, list[dict[str, JsonValue]]] = {}
-    cut: set[str] = set()
-    keys = listed({key for key, _ in attempts})
-    for key, content, is_cut in await store.read(OUTCOMES, (keys, MOST_OUTCOMES, False)):
-        outcomes.setdefault(str(key), []).append(from_stored_json(str(content)))
-        cut |= {str(key)} if is_cut else set()
-    rows = await store.read(
-        "select s.key, a.value ->> 1, s.attempt, s.delivery, s.artifact_verification_json, s.artifacts_path,"
-        " s.reason_summary,"
-        " e.payload ->> '$.exit_code' from json_each(?) a join sessions s on s.key = a.value ->> 0"
-        " left join events e on e.key = s.key || '#' || (a.value ->> 1) || '/ended'",
-        (listed(attempts),),
-    )
-    by_session: dict[tuple[str, int], LeftBySession] = {}
-    for key, attempt, now, delivery, verification, path, reason, exit_code in rows:
-        known = outcomes.get(str(key), [])
-        is_current = now == attempt  # what an earlier attempt delivered was replaced
-        result = result_of(
-            str(delivery) if is_current and delivery is not None else None,
-            from_stored_json(str(verification)) if is_current and verification is not None else None,
-            None if exit_code is None else as_int(exit_code),
-            str(path),
-            None if str(key) in cut else known[:-1],
-        )
-        why = str(reason) if is_current and reason is not None else None
-        by_session[str(key), as_int(attempt)] = LeftBySession(known[-1] if known else None, result, why)
-    return by_session
-
-
-async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStanding]:
-    """The current state of these chain runs, by id."""
-    keys = listed(runs)
-    steps: dict[str, dict[int, StepStanding]] = {}
-    for run, step, attempt, status, reason, session, outcome, result in await store.read(
-        "select run, step, attempt, status, reason_code, session_key, outcome, result from chain_steps"
-        " where run in (select value from json_each(?)) order by run, step, attempt",
-        (keys,),
-    ):
-        steps.setdefault(str(run), {})[as_int(step)] = StepStanding(
-            as_int(step),
-            str(status),  # type: ignore[arg-type]  # the table checks it
-            None if reason is None else str(reason),
-            None if session is None else str(session),
-            as_int(attempt),
-            None if outcome is None else from_stored_json(str(outcome)),
-            StepResult() if result is None else StepResult(**from_stored_json(str(result))),
-        )
-    rows = await store.read(
-        "select id, chain, status, definition, trigger_event, fired_by, reason_code, reason_summary, deadline, said_by,"
-        " depth, turn, created_at, cause from chain_runs"
-        " where id in (select value from json_each(?))",
-        (keys,),
-    )
-    return {
-        str(run): ChainRunStanding(
-            str(run),
-            str(chain),
-            str(status),  # type: ignore[arg-type]  # the table checks it
-            json.loads(str(definition)),
-            json.loads(str(trigger)),
-            str(fired_by),
-            str(code),
-            str(summary),
-            None if deadline is None else as_float(deadline),
-            steps.get(str(run), {}),
-            str(said_by),
-            as_int(depth),
-            None if turn is None else str(turn),
-            as_float(created_at),
-            None if cause is None else json.loads(str(cause)),
-        )
-        for run, chain, status, definition, trigger, fired_by, code, summary, deadline, said_by, depth, turn, created_at, cause in rows
-    }
-
-
-async def open_runs(store: Store, chains: Iterable[str]) -> dict[str, tuple[OpenRun, ...]]:
-    """The runs of these chains that are not over, oldest first, by chain."""
-    rows = await store.read(
-        "select chain, id, turn, reason_code from chain_runs where status in ('running', 'waiting_approval')"
-        " and chain in (select value from json_each(?)) order by created_at, event",
-        (listed(chains),),
-    )
-    by_chain: dict[str, tuple[OpenRun, ...]] = {}
-    for chain, run, turn, code in rows:
-        each = OpenRun(str(run), None if turn is None else str(turn), code == WAITS)
-        by_chain[str(chain)] = (*by_chain.get(str(chain), ()), each)
-    return by_chain
-
-
-class StepPlaces(NamedTuple):
-    """Where a step works: its run directory, and where its command was started; and from when to when (None: it runs).
-
-    `name` is that of its run, after which its worktree is named. `depth` is that of its chain run.
-    """
-
-    run: str
-    depth: int
-    began_at: float
-    ended_at: float | None
-    directory: str
-    name: str
-    cwd: str
-
-
-_PLACES: Final = (
-    "t.directory, t.name, coalesce(iif(json_valid(t.effect), t.effect ->> '$.cwd', null), t.directory) from {} join chain_runs r on r.id = c.run"
-    " join starts t on t.session_key = c.session_key where {}"
-)
-_RUNNING: Final = _PLACES.format(
-    "chain_steps c", "c.status in ('running', 'waiting') and c.status = 'running'"
-)
-_ENDED: Final = _PLACES.format(
-    "sessions s join chain_steps c on c.session_key = s.key",
-    "s.packed = 0 and s.finished_at is not null and s.finished_at >= ? and c.status <> 'running'",
-)
-
-
-async def places_of_steps(store: Store, since: float) -> list[StepPlaces]:
-    """Where the steps work that run now, or whose runs ended at this time (Unix seconds) or later."""
-    rows = await store.read(
-        f"select c.run, r.depth, c.started_at, null, {_RUNNING}"
-        f" union all select c.run, r.depth, c.started_at, s.finished_at, {_ENDED}",
-        (since,),
-    )
-    return [
-        StepPlaces(
-            *(str(run), as_int(depth), as_float(began), None if ended is None else as_float(ended)),
-            *(str(directory), str(name), str(cwd)),
-        )
-        for run, depth, began, ended, directory, name, cwd in rows
-    ]
-
-
-MOST_WAITERS: Final = 2048
-"""Of the steps that wait for a slot, those that a batch of 256 jobs with 1,000 slots can come to."""
-
-WAITERS: Final = (
-    "from chain_steps s join chain_runs r on r.id = s.run where s.status in ('running', 'waiting')"  # our own words
-    f" and s.status = 'waiting' and s.reason_code = '{WAITS_FOR_SLOT}'"
-)
-
-
-async def slots(store: Store) -> SlotsStanding:
-    """Which steps run, and the first of those that wait for a slot."""
-    running = await store.read(
-        "select run, step from chain_steps where status in ('running', 'waiting') and status = 'running'"
-    )
-    waiters = await store.read(
-        f"select r.created_at, s.run, s.step, s.attempt {WAITERS} order by r.created_at, s.run, s.step limit ?",
-        (MOST_WAITERS,),
-    )
-    return SlotsStanding(
-        frozenset((str(run), as_int(step)) for run, step in running),
-        tuple(
-            Waiter(as_float(fired_at), str(run), as_int(step), as_int(attempt))
-            for fired_at, run, step, attempt in waiters
-        ),
+def table() -> Table:
+    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    from runward.handlers.model.chains import (
+        ChainRunOf,
+        LeftBy,
+        LeftBySession,
+        OpenChainRun,
+        OpenRun,
+        OpenRunsOf,
+        SetChainRun,
+        SetStep,
+        SlotsNow,
+        run_after,
+        slots_after,
     )
 
+    def open_after(runs: tuple[OpenRun, ...], effect: OpenChainRun) -> tuple[OpenRun, ...]:
+        return (*runs, OpenRun(effect.run.id, effect.run.turn, effect.waits))
 
-async def offered(store: Store) -> frozenset[str]:
-    """The chain runs that were offered a slot and have not decided on it yet."""
-    rows = await store.read(
-        "select lane from jobs where state in ('waiting', 'held') and handler = 'chains/offered'"
-    )
-    return frozenset(str(run) for (run,) in rows)
-
-
-async def _slots(
-    store: Store, asked: Sequence[SlotsNow], jobs: Sequence[Job]
-) -> dict[SlotsNow, SlotsStanding]:
-    return dict.fromkeys(asked, await slots(store))
-
-
-CHAIN_RUNS: Final = Table(
-    writes=(STATUS, OPEN, STEP, RUN),
-    appliers={SetChainStatus: _status, OpenChainRun: _open, SetStep: _step, SetChainRun: _run},
-    folds={
-        SetChainStatus: (
-            Fold(
-                lambda effect: ChainFiresNow(effect.chain),
-                lambda fires, effect: ChainFires(effect.status, effect.at, effect.note, effect.said_by),
+    return Table(
+        writes=(OPEN, STEP, RUN),
+        appliers={OpenChainRun: _open, SetStep: _step, SetChainRun: _run},
+        folds={
+            OpenChainRun: (
+                Fold(lambda effect: ChainRunOf(effect.run.id), run_after),
+                Fold(lambda effect: OpenRunsOf(effect.run.chain), open_after),
             ),
-        ),
-        OpenChainRun: (
-            Fold(lambda effect: ChainRunOf(effect.run.id), run_after),
-            Fold(
-                lambda effect: OpenRunsOf(effect.run.chain),
-                lambda runs, effect: (*runs, OpenRun(effect.run.id, effect.run.turn, effect.waits)),
+            SetStep: (
+                Fold(lambda effect: ChainRunOf(effect.run), run_after),
+                Fold(lambda effect: SlotsNow(), slots_after),
             ),
+            SetChainRun: (Fold(lambda effect: ChainRunOf(effect.run), run_after),),
+        },
+        answers={
+            ChainRunOf: answers_by(standings, lambda asked: asked.run),
+            OpenRunsOf: answers_by(open_runs, lambda asked: asked.chain, ()),
+            SlotsNow: _slots,
+            LeftBy: answers_by(left, lambda asked: (asked.session_key, asked.attempt), LeftBySession()),
+        },
+        moved_by_steps=(
+            "update chain_runs set deadline = deadline + ? where status in ('running', 'waiting_approval')",
         ),
-        SetStep: (
-            Fold(lambda effect: ChainRunOf(effect.run), run_after),
-            Fold(lambda effect: SlotsNow(), slots_after),
-        ),
-        SetChainRun: (Fold(lambda effect: ChainRunOf(effect.run), run_after),),
-    },
-    answers={
-        ChainFiresNow: answers_by(firing, lambda asked: asked.chain),
-        ChainRunOf: answers_by(standings, lambda asked: asked.run),
-        OpenRunsOf: answers_by(open_runs, lambda asked: asked.chain, ()),
-        SlotsNow: _slots,
-        LeftBy: answers_by(left, lambda asked: (asked.session_key, asked.attempt), LeftBySession()),
-    },
-    moved_by_steps=(
-        "update chain_runs set deadline = deadline + ? where status in ('running', 'waiting_approval')",
-    ),
-    goes_with_chain_run=("delete from chain_steps where run = ?",),
-)
-
-
-ASK_APPROVAL: Final = Write(
-    "insert into approvals (id, run, step, asked_at, expires_at, shown, shown_hash, status) values (?, ?, ?, ?, ?, ?, ?, 'asked')"
-)
-DECIDE_APPROVAL: Final = Write(
-    "update approvals set status = ?, decided_at = ?, note = ?, decided_by = ? where id = ?"
-)
-
-
-def _ask(batch: Batch, job: Job, effect: AskApproval) -> None:
-    asked = effect.asked
-    shown = stored_json(asked.shown).decode()
-    facts = (asked.id, asked.run, asked.step, asked.asked_at, asked.expires_at, shown, asked.shown_hash)
-    batch.row(ASK_APPROVAL, facts)
-
-
-def _decide(batch: Batch, job: Job, effect: DecideApproval) -> None:
-    batch.row(DECIDE_APPROVAL, (effect.decision, effect.at, effect.note, effect.said_by, effect.id))
-
-
-async def approval_standings(store: Store, ids: Iterable[str]) -> dict[str, ApprovalStanding]:
-    """The current state of these approvals, by id."""
-    rows = await store.read(
-        "select id, run, step, status, shown_hash, expires_at, shown, asked_at from approvals where id in (select value from json_each(?))",
-        (listed(ids),),
+        goes_with_chain_run=("delete from chain_steps where run = ?",),
     )
-    return {
-        str(approval): ApprovalStanding(
-            str(approval),
-            str(run),
-            as_int(step),
-            str(status),  # type: ignore[arg-type]  # the table checks it
-            str(digest),
-            None if expires is None else as_float(expires),
-            from_stored_json(str(shown)),
-            as_float(asked),
-        )
-        for approval, run, step, status, digest, expires, shown, asked in rows
-    }
-
-
-def _decided(standing: ApprovalStanding | None, effect: DecideApproval) -> ApprovalStanding | None:
-    return None if standing is None else standing._replace(status=effect.decision)
-
-
-APPROVALS: Final = Table(
-    writes=(ASK_APPROVAL, DECIDE_APPROVAL),
-    appliers={AskApproval: _ask, DecideApproval: _decide},
-    folds={
-        AskApproval: (
-            Fold(lambda effect: ApprovalOf(effect.asked.id), lambda approval, effect: effect.asked),
-        ),
-        DecideApproval: (Fold(lambda effect: ApprovalOf(effect.id), _decided),),
-    },
-    answers={ApprovalOf: answers_by(approval_standings, lambda asked: asked.id)},
-    moved_by_steps=(
-        "update approvals set expires_at = expires_at + ? where status = 'asked' and expires_at is not null",
-    ),
-    goes_with_chain_run=("delete from approvals where run = ?",),
-)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.config.json_value import stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading import begins
+from runward.daemon.store.rows import rows_of
 from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import listed
 
@@ -123,13 +124,13 @@ def invocations(connection: sqlite3.Connection, wanted: Wanted) -> list[Invocati
         f"{chosen} order by i.created_at desc, i.step_index desc, i.id limit :limit",
         {**wanted._asdict(), "at": at, "key": key, "after": None},
     )
-    return [InvocationRow(*row) for row in rows]
+    return rows_of(InvocationRow, rows)
 
 
 def invocations_called(connection: sqlite3.Connection, text: str) -> list[InvocationRow]:
     """The invocations whose id begins with `text`."""
     rows = connection.execute(f"{_INVOCATIONS} where {begins('i.id')} order by i.id limit 9", (text,))
-    return [InvocationRow(*row) for row in rows]
+    return rows_of(InvocationRow, rows)
 
 
 def invocations_of(connection: sqlite3.Connection, run: str) -> dict[tuple[int | None, int | None], str]:

@@ -1,23 +1,31 @@
-"""The queue: events, their jobs, and what was decided."""
+"""The jobs of the queue: what handlers have to do about events, each in its lane.
+
+In the queries, a plus before a column makes SQLite read the few open jobs instead of scanning all jobs by number.
+"""
+
+from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+import sqlite3
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from runward.config.json_value import stored_json
+from runward.config.json_value import JsonValue
 from runward.daemon.store.batch import Batch, Job, Write
-from runward.daemon.store.hash_chain import GENESIS_HEAD, Head, Recorded, link
-from runward.daemon.store.store import Store
+from runward.daemon.store.rows import columns, row_of, rows_of, select, value_of, values_of
 from runward.daemon.store.tables.table import Fold, Table, answers_by
-from runward.daemon.store.transaction import Row, Statement, as_float, as_int, listed
-from runward.handlers.model.chains import LaneWaits
-from runward.handlers.model.effects import Emit, Explain
-from runward.handlers.model.events import AfterTime, Event, UnknownEvent
-from runward.handlers.model.requests import JobState, JobStateOf, ReleaseJob
-from runward.handlers.model.schedules import RingNow
-from runward.handlers.registry import load_payload
-from runward.handlers.route import BACKGROUND, SCHEDULED, TIMERS, Duty, duties, in_background
+from runward.daemon.store.transaction import Row, Statement, listed
+from runward.handlers.subjects import BACKGROUND, SCHEDULED, TIMERS
+from runward.handlers.times import iso
+
+if TYPE_CHECKING:
+    from runward.daemon.store.hash_chain import Recorded
+    from runward.daemon.store.store import Store
+    from runward.handlers.model.events import Event
+    from runward.handlers.model.requests import JobState, ReleaseJob
+    from runward.handlers.model.schedules import RingNow
+    from runward.handlers.route import Duty
+
 
 INSERT_JOB: Final = Write(
     "insert into jobs (id, event, handler, lane, state, token, epoch, updated_at, run_after)"
@@ -66,12 +74,36 @@ _BACKGROUND: Final = f"{BACKGROUND}*"
 
 _BEFORE: Final = f"(j.run_after <= ?{{}} or j.lane not glob '{SCHEDULED}*')"
 
+
+class _DueRow(NamedTuple):
+    """A job that may run, with its event as it is stored."""
+
+    id: int
+    seq: int
+    type: str
+    version: int
+    payload: str
+    hash: str
+    depth: int
+    handler: str
+    lane: str
+    tries: int
+
+
+_DUE_COLUMNS: Final = columns(
+    _DueRow,
+    "j",
+    seq="j.event",
+    **{name: f"e.{name}" for name in ("type", "version", "payload", "hash", "depth")},
+)
+
+
 _DUE: Final = (
     "with open as materialized (select j.id, j.lane from jobs j {also} where {which} order by {order} limit -1),"
     " free as materialized (select o.id from open o where not exists ("
     "  select 1 from jobs b where b.lane = o.lane and b.id < o.id"
     "  and b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?1)) limit ?3)"
-    " select j.id, j.event, e.type, e.version, e.payload, e.hash, e.depth, j.handler, j.lane, j.tries"
+    " select {columns}"
     " from free f cross join jobs j on j.id = f.id join events e on e.seq = j.event order by {order}"
 )
 """A lane stops at its first job that is held or not due yet.
@@ -83,10 +115,11 @@ Jobs are looked at in order, and no further than the limit: thousands may wait i
 _OPEN: Final = "j.state in ('waiting', 'held') and j.state = 'waiting' and j.run_after <= ?1 and j.lane {} ?2"
 
 _DUE_IN_FOREGROUND: Final = _DUE.format(
-    also="", which=f"{_OPEN.format('not glob')} and {_BEFORE.format(4)}", order="+j.id"
+    columns=_DUE_COLUMNS, also="", which=f"{_OPEN.format('not glob')} and {_BEFORE.format(4)}", order="+j.id"
 )
 
 _DUE_IN_BACKGROUND: Final = _DUE.format(
+    columns=_DUE_COLUMNS,
     also="join events e on e.seq = j.event",
     which=f"{_OPEN.format('glob')} and j.lane not in (select value from json_each(?6))"  # noqa: S608 # our own words
     " and (coalesce(e.payload ->> 'produced_bytes', 0) > ?4 or j.lane in (select value from json_each(?5))) = ?7",
@@ -99,13 +132,14 @@ JOBS_AN_EVENT: Final = 32
 
 async def take_back(store: Store, now: float) -> int:
     """Free the jobs that an earlier daemon had claimed; returns how many."""
-    ((stolen,),) = await store.read(
+    (counted,) = await store.read(
         "select count(*) from jobs where state = 'running' and epoch < ?", (store.epoch,)
     )
+    stolen = value_of(int, counted) or 0
     # Counted first: a start without such jobs costs no write.
     if stolen:
         await store.run([Statement(TAKE_BACK, [(store.epoch, now, store.epoch)])], "take_back")
-    return as_int(stolen)
+    return stolen
 
 
 async def open_lanes(store: Store) -> dict[str, int]:
@@ -114,7 +148,7 @@ async def open_lanes(store: Store) -> dict[str, int]:
         "select lane, count(*) from jobs where state in ('waiting', 'held') and lane not glob ? group by lane",
         (_BACKGROUND,),
     )
-    return {str(lane): as_int(count) for lane, count in rows}
+    return dict(rows_of(tuple[str, int], rows))
 
 
 async def next_due(store: Store, horizon: float = math.inf) -> float | None:
@@ -122,23 +156,23 @@ async def next_due(store: Store, horizon: float = math.inf) -> float | None:
 
     No schedule comes after the `horizon`.
     """
-    ((due,),) = await store.read(
+    (due,) = await store.read(
         "select min(run_after) from jobs j where state in ('waiting', 'held') and state = 'waiting'"  # noqa: S608 # our own words
         f" and lane not glob ?1 and {_BEFORE.format(2)} and not exists ("
         "select 1 from jobs b where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'held'))",
         (_BACKGROUND, horizon),
     )
-    return None if due is None else float(due)
+    return value_of(float, due)
 
 
 async def next_due_in_background(store: Store, after: float) -> float | None:
     """When the first job in the background after this moment is due (both Unix seconds)."""
-    ((due,),) = await store.read(
+    (due,) = await store.read(
         "select min(run_after) from jobs where state in ('waiting', 'held') and state = 'waiting'"
         " and lane glob ? and run_after > ?",
         (_BACKGROUND, after),
     )
-    return None if due is None else float(due)
+    return value_of(float, due)
 
 
 class Due(NamedTuple):
@@ -172,26 +206,28 @@ async def due_in_background(
 
 
 def _due(rows: Iterable[Row]) -> Due:
+    from runward.handlers.model.events import UnknownEvent
+    from runward.handlers.registry import load_payload
+
     jobs, broken = [], []
-    for number, seq, kind, version, payload, digest, depth, handler, lane, tries in rows:
+    for row in rows_of(_DueRow, rows):
         try:
-            event = load_payload(str(kind), as_int(version), str(payload))
+            event = load_payload(row.type, row.version, row.payload)
         except UnknownEvent as error:
             # An event that can't be read holds its own job; the others go on.
-            broken.append((as_int(number), str(error)))
+            broken.append((row.id, str(error)))
             continue
-        jobs.append(
-            Job(
-                as_int(number),
-                as_int(seq),
-                event,
-                str(digest),
-                as_int(depth),
-                str(handler),
-                str(lane),
-                as_int(tries),
-            )
+        job = Job(
+            id=row.id,
+            seq=row.seq,
+            event=event,
+            event_hash=row.hash,
+            depth=row.depth,
+            handler=row.handler,
+            lane=row.lane,
+            tries=row.tries,
         )
+        jobs.append(job)
     return Due(jobs, broken)
 
 
@@ -208,14 +244,14 @@ class HeldJob(NamedTuple):
 async def held_jobs(store: Store, most: int) -> list[HeldJob]:
     """The jobs that are held, newest first."""
     rows = await store.read(
-        "select id, handler, lane, error, updated_at from jobs where state in ('waiting', 'held') and state = 'held'"
-        " order by id desc limit ?",
+        select(
+            HeldJob,
+            "from jobs where state in ('waiting', 'held') and state = 'held' order by id desc limit ?",
+            held_at="updated_at",
+        ),
         (most,),
     )
-    return [
-        HeldJob(as_int(number), str(handler), str(lane), str(error), as_float(at))
-        for number, handler, lane, error, at in rows
-    ]
+    return rows_of(HeldJob, rows)
 
 
 async def states_under(store: Store, numbers: Iterable[int]) -> dict[int, tuple[str, str | None]]:
@@ -224,24 +260,30 @@ async def states_under(store: Store, numbers: Iterable[int]) -> dict[int, tuple[
         "select id, state, token from jobs where id in (select value from json_each(?))",
         (listed(numbers),),
     )
-    return {
-        as_int(number): (str(state), None if token is None else str(token)) for number, state, token in rows
-    }
+    return {number: (state, token) for number, state, token in rows_of(tuple[int, str, str | None], rows)}
 
 
 async def job_states(store: Store, numbers: Iterable[int]) -> dict[int, JobState]:
     """The current state of each of these jobs, with its event; those that don't exist are left out."""
+    from runward.handlers.model.requests import JobState
+
     rows = await store.read(
         "select j.id, j.state, e.type, e.version, e.payload from jobs j join events e on e.seq = j.event"
         " where j.id in (select value from json_each(?))",
         (listed(numbers),),
     )
-    return {as_int(row[0]): JobState(str(row[1]), _readable(*row[2:])) for row in rows}
+    return {
+        number: JobState(state, _readable(kind, version, payload))
+        for number, state, kind, version, payload in rows_of(tuple[int, str, str, int, str], rows)
+    }
 
 
-def _readable(kind: object, version: object, payload: object) -> Event | None:
+def _readable(kind: str, version: int, payload: str) -> Event | None:
+    from runward.handlers.model.events import UnknownEvent
+    from runward.handlers.registry import load_payload
+
     try:
-        return load_payload(str(kind), as_int(version), str(payload))
+        return load_payload(kind, version, payload)
     except UnknownEvent:
         return None
 
@@ -266,105 +308,11 @@ async def waiting_lanes(store: Store, lanes: Iterable[str]) -> dict[str, bool]:
         " or exists (select 1 from jobs j where j.lane = k.value and j.state = 'running')",
         (listed(lanes),),
     )
-    return {str(lane): True for (lane,) in rows}
+    return dict.fromkeys(values_of(str, rows), True)
 
 
-JOBS: Final = Table(
-    writes=(INSERT_JOB, FINISH, RELEASE, RING),
-    appliers={ReleaseJob: _release, RingNow: _ring},
-    answers={
-        JobStateOf: answers_by(job_states, lambda asked: asked.job),
-        LaneWaits: answers_by(waiting_lanes, lambda asked: asked.lane, False),
-    },
-    folds={
-        ReleaseJob: (
-            Fold(
-                lambda effect: JobStateOf(effect.job),
-                lambda found, effect: found._replace(state=effect.state),
-            ),
-        )
-    },
-    moved_by_steps=(MOVE,),
-    goes_with_event=("delete from jobs where id between 32 * ?1 and 32 * ?1 + 31",),
-)
-
-
-INSERT_EVENT: Final = Write(
-    "insert into events (seq, key, type, version, lane, at, recorded_at, cause, depth, payload, hash)"
-    " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-
-_SESSION_EVENT: Final = re.compile(r"(.+)#([0-9]{1,9})/.+", re.DOTALL)
-"""The key of an event of an attempt: its session's, and its attempt's number."""
-
-
-async def events_head(store: Store) -> Head:
-    """The end of the chain of events: the next one follows it."""
-    last = await store.read(
-        "select * from (select seq, hash from events order by seq desc limit 1)"
-        " union all select * from (select last, hash from absent_events order by last desc limit 1) order by 1 desc"
-    )
-    return Head(as_int(last[0][0]), str(last[0][1])) if last else GENESIS_HEAD
-
-
-async def known_events(store: Store, keys: Iterable[str]) -> frozenset[str]:
-    """Those of the keys under which an event is recorded, or was before it was pruned."""
-    asked = list(keys)
-    attempts = attempts_of(asked)
-    # One query, because verdicts wait for the answer.
-    rows = await store.read(
-        "select key, null from events where key in (select value from json_each(?1)) union all"
-        " select session_key, attempt from tombstones where session_key in (select value from json_each(?2))",
-        (listed(asked), listed({session for session, _ in attempts.values()})),
-    )
-    recorded = {str(key) for key, attempt in rows if attempt is None}
-    pruned = {str(session): as_int(attempt) for session, attempt in rows if attempt is not None}
-    return frozenset(recorded).union(
-        key for key, (session, attempt) in attempts.items() if attempt <= pruned.get(session, 0)
-    )
-
-
-def attempts_of(keys: Iterable[str]) -> dict[str, tuple[str, int]]:
-    """For those of these event keys that belong to an attempt: its session, and its number."""
-    matches = ((key, _SESSION_EVENT.fullmatch(key)) for key in keys)
-    return {key: (match[1], int(match[2])) for key, match in matches if match is not None}
-
-
-def add_event(
-    batch: Batch,
-    event: Event,
-    token: str | None,
-    blocked: Callable[[str], bool],
-    cause: str | None = None,
-    depth: int = 0,
-) -> Recorded:
-    """Record an event with a job for each of its handlers, claimed under `token` unless its lane is blocked."""
-    # Numbered before the transaction runs: no other writer can take the number, or the epoch's check refuses us.
-    recorded = link(batch.head, event, batch.now, cause, depth)
-    batch.head = Head(recorded.seq, recorded.hash)
-    batch.row(
-        INSERT_EVENT,
-        (
-            recorded.seq,
-            event.key,
-            event.type,
-            event.version,
-            event.lane,
-            event.at,
-            batch.now,
-            cause,
-            depth,
-            recorded.payload,
-            recorded.hash,
-        ),
-    )
-    for duty in duties(event):
-        waits = token is None or duty.due > batch.now or in_background(duty.lane) or blocked(duty.lane)
-        _add_job(batch, recorded, duty, None if waits else token)
-    return recorded
-
-
-def _add_job(batch: Batch, recorded: Recorded, duty: Duty, token: str | None) -> None:
+def add_job(batch: Batch, recorded: Recorded, duty: Duty, token: str | None) -> None:
+    """Add the job that a duty towards this event makes: claimed under `token`, or waiting without one."""
     job = Job(
         id=recorded.seq * JOBS_AN_EVENT + duty.number,
         seq=recorded.seq,
@@ -385,35 +333,210 @@ def _due_at(batch: Batch, duty: Duty, event: Event) -> float:
     return min(duty.due, batch.steady + duty.due - event.at) if is_timer else duty.due
 
 
-def _waits(lane: str) -> bool:
-    return True  # the turn that decided this may be working on other jobs of the lane
+class JobRow(NamedTuple):
+    """A job with its event's key and type. `blocked_by` is the earlier job that stops its lane."""
+
+    id: int
+    event: int
+    event_key: str
+    event_type: str
+    recorded_at: float
+    handler: str
+    lane: str
+    state: str
+    run_after: float
+    tries: int
+    error: str | None
+    updated_at: float
+    blocked_by: int | None
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """The job as `queue list --json` prints it."""
+        return {
+            "id": self.id,
+            "event": self.event_key,
+            "type": self.event_type,
+            "handler": self.handler,
+            "lane": self.lane,
+            "state": self.state,
+            "tries": self.tries,
+            "error": self.error,
+            "recorded_at": iso(self.recorded_at),
+            "due_at": iso(self.run_after) if self.run_after else None,
+            "updated_at": iso(self.updated_at),
+            "blocked_by": self.blocked_by,
+        }
 
 
-def _emit(batch: Batch, job: Job, effect: Emit) -> None:
-    depth = 0 if isinstance(effect.event, AfterTime) else job.depth + 1
-    add_event(batch, effect.event, None, _waits, job.event.key, depth)
-
-
-EVENTS: Final = Table(writes=(INSERT_EVENT,), appliers={Emit: _emit})
-
-
-INSERT_DECISION: Final = Write(
-    "insert into decisions (event, handler, subject, at, verdict, summary, known) values (?, ?, ?, ?, ?, ?, ?)"
+_BLOCKED_BY: Final = (
+    "case when j.state = 'waiting' then coalesce("
+    " (select min(+b.id) from jobs b where b.state = 'running' and b.lane = j.lane and +b.id < j.id),"
+    " (select min(b.id) from jobs b where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'held'))) end"
 )
 
 
-def _explain(batch: Batch, job: Job, effect: Explain) -> None:
-    known = None if effect.known is None else stored_json(effect.known).decode()
-    row = (job.seq, job.handler, effect.subject, batch.now, effect.verdict, effect.summary, known)
-    batch.row(INSERT_DECISION, row)
+def job_rows(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[JobRow]:
+    """The jobs with these numbers: held ones first, then in order."""
+    rows = connection.execute(
+        select(
+            JobRow,
+            "from jobs j join events e on e.seq = j.event"
+            " where j.id in (select value from json_each(?)) order by j.state <> 'held', j.id",
+            "j",
+            event_key="e.key",
+            event_type="e.type",
+            recorded_at="e.recorded_at",
+            blocked_by=_BLOCKED_BY,
+        ),
+        (listed(numbers),),
+    )
+    return rows_of(JobRow, rows)
 
 
-DECISIONS: Final = Table(
-    writes=(INSERT_DECISION,),
-    appliers={Explain: _explain},
-    goes_with_session=(
-        "delete from decisions where subject = ?",
-        "delete from decisions where subject in (select 'start ' || name from starts where session_key = ?)",
-    ),
-    goes_with_chain_run=("delete from decisions where subject = ?",),
+def job_row(connection: sqlite3.Connection, number: int) -> JobRow | None:
+    """The job with this number."""
+    return next(iter(job_rows(connection, [number])), None)
+
+
+def open_jobs(connection: sqlite3.Connection, limit: int | None = None) -> list[JobRow]:
+    """The jobs that are still open, the held ones first; at most `limit`."""
+    rows = connection.execute(
+        "select id from (select id, state from jobs where state in ('waiting', 'held')"
+        " union all select id, state from jobs where state = 'running') order by state <> 'held', id limit ?",
+        (-1 if limit is None else limit,),
+    )
+    return job_rows(connection, values_of(int, rows))
+
+
+def jobs_in_state(connection: sqlite3.Connection, state: str, limit: int | None = None) -> list[JobRow]:
+    """The jobs in one state; with `limit` only the newest of them."""
+    rows = connection.execute(
+        "select id from jobs where state = ? order by id desc limit ?",
+        (state, -1 if limit is None else limit),
+    )
+    return job_rows(connection, values_of(int, rows))
+
+
+def jobs_for_events(connection: sqlite3.Connection, events: Iterable[int]) -> list[JobRow]:
+    """The jobs that these events created."""
+    rows = connection.execute(
+        "select j.id from json_each(?) e join jobs j on j.id between 32 * e.value and 32 * e.value + 31",
+        (listed(events),),
+    )
+    return job_rows(connection, values_of(int, rows))
+
+
+def newest_job(connection: sqlite3.Connection, held: bool = False) -> int | None:
+    """The newest job; with `held`, the newest held one."""
+    query = _NEWEST_HELD if held else "select max(id) from jobs"
+    return value_of(int, connection.execute(query).fetchone())
+
+
+_NEWEST_HELD: Final = "select max(+id) from jobs where state in ('waiting', 'held') and state = 'held'"
+
+
+MOST_JOBS: Final = 1_000
+"""Open jobs that are read at once. With more of them it is not known what changed."""
+
+
+SOON_S: Final = 1.0
+"""Seconds within which a waiting job counts as open: it may be done before the next look."""
+
+
+_OPEN_SOON: Final = (
+    "select id, lane, state, tries from jobs where state = 'running'"
+    " union all select * from (select id, lane, state, tries from jobs where state in ('waiting', 'held')"
+    " and run_after <= ? order by run_after limit ?)"
 )
+
+
+def jobs_soon(connection: sqlite3.Connection, now: float) -> dict[int, tuple[str, str, int]] | None:
+    """The jobs that run, are held, or are due soon, by number: lane, state, tries. None if there are too many."""
+    rows = connection.execute(_OPEN_SOON, (now + SOON_S, MOST_JOBS + 1)).fetchall()
+    return {job: (lane, state, tries) for job, lane, state, tries in rows} if len(rows) <= MOST_JOBS else None
+
+
+class QueueFigures(NamedTuple):
+    """How many jobs wait, run and are held; `oldest_waiting` is since when the oldest could have been done.
+
+    A job that is due later, such as a schedule's, has not been waiting; one that was refused has.
+    """
+
+    waiting: int
+    running: int
+    held: int
+    oldest_waiting: float | None
+
+
+class NextDue(NamedTuple):
+    """The job that is due next, and when (Unix seconds)."""
+
+    at: float
+    handler: str
+    lane: str
+
+
+def queue_figures(connection: sqlite3.Connection, now: float) -> QueueFigures:
+    """The figures of the queue at this time (Unix seconds)."""
+    rows = connection.execute(
+        "select state, count(*) from jobs where state in ('waiting', 'held') group by state"
+        " union all select 'running', count(*) from jobs where state = 'running'"
+    )
+    counts = dict(rows_of(tuple[str, int], rows))
+    oldest = connection.execute(
+        "select min(iif(j.error is null, max(e.recorded_at, j.run_after), e.recorded_at))"
+        " from jobs j join events e on e.seq = j.event"
+        " where j.state in ('waiting', 'held') and j.state = 'waiting'"
+        " and (j.run_after <= ? or j.error is not null)",
+        (now,),
+    ).fetchone()
+    return QueueFigures(
+        counts.get("waiting", 0), counts["running"], counts.get("held", 0), value_of(float, oldest)
+    )
+
+
+def held_by_reason(connection: sqlite3.Connection) -> list[tuple[str, int]]:
+    """Why jobs are held, with the number for each reason, most common first."""
+    rows = connection.execute(
+        "select coalesce(error, ''), count(*) from jobs where state in ('waiting', 'held')"
+        " and state = 'held' group by 1 order by 2 desc, 1"
+    )
+    return rows_of(tuple[str, int], rows)
+
+
+def job_due_next(connection: sqlite3.Connection) -> NextDue | None:
+    """The job at the head of its lane that will be due next."""
+    row = connection.execute(
+        select(
+            NextDue,
+            "from jobs j where state in ('waiting', 'held')"
+            " and state = 'waiting' and run_after > 0 and not exists (select 1 from jobs b"
+            "  where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'held'))"
+            " and not exists (select 1 from jobs b where b.state = 'running' and b.lane = j.lane and +b.id < j.id)"
+            " order by run_after, id limit 1",
+            at="run_after",
+        )
+    ).fetchone()
+    return row_of(NextDue, row)
+
+
+def table() -> Table:
+    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    from runward.handlers.model.chains import LaneWaits
+    from runward.handlers.model.requests import JobStateOf, ReleaseJob
+    from runward.handlers.model.schedules import RingNow
+
+    released = Fold(
+        lambda effect: JobStateOf(effect.job), lambda known, effect: known._replace(state=effect.state)
+    )
+    return Table(
+        writes=(INSERT_JOB, FINISH, RELEASE, RING),
+        appliers={ReleaseJob: _release, RingNow: _ring},
+        answers={
+            JobStateOf: answers_by(job_states, lambda asked: asked.job),
+            LaneWaits: answers_by(waiting_lanes, lambda asked: asked.lane, False),
+        },
+        folds={ReleaseJob: (released,)},
+        moved_by_steps=(MOVE,),
+        goes_with_event=("delete from jobs where id between 32 * ?1 and 32 * ?1 + 31",),
+    )

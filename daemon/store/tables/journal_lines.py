@@ -1,14 +1,20 @@
 """Our lines in the journals: open until they have a place, or a reason why they will never be written."""
 
+from __future__ import annotations
+
+import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.daemon.store.batch import Batch, Job, Write
-from runward.daemon.store.store import Store
-from runward.daemon.store.tables import places
+from runward.daemon.store.rows import rows_of, select, values_of
+from runward.daemon.store.tables import problems
 from runward.daemon.store.tables.table import Table
-from runward.daemon.store.transaction import as_bytes, as_int, listed
-from runward.handlers.model.journal import AppendLines, RepairJournal
+from runward.daemon.store.transaction import as_int, listed
+
+if TYPE_CHECKING:
+    from runward.daemon.store.store import Store
+    from runward.handlers.model.journal import AppendLines, RepairJournal
 
 OWE: Final = Write("insert into journal_lines (id, directory, name, live, content) values (?, ?, ?, ?, ?)")
 
@@ -64,24 +70,18 @@ async def owed(store: Store, directories: Iterable[str] | None = None) -> list[O
     have been recreated since.
     """
     rows = await store.read(
-        "select o.id, o.event, e.lane, o.directory, o.name, o.content, o.live"
-        " from outbox o join events e on e.seq = o.event"
-        " where ?1 is null or o.directory in (select value from json_each(?1)) order by o.id",
+        select(
+            OwedLine,
+            "from outbox o join events e on e.seq = o.event"
+            " where ?1 is null or o.directory in (select value from json_each(?1)) order by o.id",
+            "o",
+            seq="o.event",
+            key="e.lane",
+            check="1",
+        ),
         (None if directories is None else listed(directories),),
     )
-    return [
-        OwedLine(
-            as_int(row[0]),
-            as_int(row[1]),
-            str(row[2]),
-            str(row[3]),
-            str(row[4]),
-            as_bytes(row[5]),
-            bool(row[6]),
-            True,
-        )
-        for row in rows
-    ]
+    return rows_of(OwedLine, rows)
 
 
 async def still_owed(store: Store, numbers: Iterable[int]) -> frozenset[int]:
@@ -89,17 +89,23 @@ async def still_owed(store: Store, numbers: Iterable[int]) -> frozenset[int]:
     rows = await store.read(
         "select id from outbox where id in (select value from json_each(?))", (listed(numbers),)
     )
-    return frozenset(as_int(number) for (number,) in rows)
+    return frozenset(values_of(int, rows))
 
 
-def lines_of(decided: Iterable[tuple[Job, AppendLines]]) -> Iterator[OwedLine]:
+def lines_decided(decided: Iterable[tuple[Job, AppendLines]]) -> Iterator[OwedLine]:
     """The lines that these jobs decided on. Each job appends at most `LINES_A_JOB` times."""
     # The same numbers as the rows of the outbox get: a line that was written is marked by its number alone.
     job_id, number = -1, 0
     for job, effect in decided:
         job_id, number = job.id, number + 1 if job.id == job_id else job.id * LINES_A_JOB
         yield OwedLine(
-            number, job.seq, effect.key, effect.directory, effect.name, effect.content, effect.live
+            id=number,
+            seq=job.seq,
+            key=effect.key,
+            directory=effect.directory,
+            name=effect.name,
+            content=effect.content,
+            live=effect.live,
         )
 
 
@@ -116,15 +122,47 @@ def _repair(batch: Batch, job: Job, effect: RepairJournal) -> None:
         batch.row(OWE_AGAIN, (int(effect.live), row))
     if effect.problem is not None:
         path = f"{effect.directory}/{effect.name}"
-        batch.row(places.DELETE_PROBLEMS, (path,))
-        batch.row(places.INSERT_PROBLEM, (path, None, effect.problem, TAMPERED, batch.now))
+        batch.row(problems.DELETE, (path,))
+        batch.row(problems.INSERT, (path, None, effect.problem, TAMPERED, batch.now))
 
 
-JOURNAL_LINES: Final = Table(
-    writes=(OWE, OWE_AGAIN),
-    appliers={AppendLines: _append, RepairJournal: _repair},
-    goes_with_event=(
-        "delete from journal_lines where id between 256 * ?1 and 256 * ?1 + 255",
-        "delete from adopted_lines where id between 256 * ?1 and 256 * ?1 + 255",
-    ),
-)
+class LineRow(NamedTuple):
+    """Lines for a journal that an event led to: done if they are at `offset`, else why not."""
+
+    event: int
+    name: str
+    state: str
+    offset: int | None
+    length: int
+    why: str | None
+
+
+def lines_of(connection: sqlite3.Connection, key: str) -> list[LineRow]:
+    """The lines for the journals of a session, in order."""
+    rows = connection.execute(
+        select(
+            LineRow,
+            "from events e cross join journal_lines l on l.id between 256 * e.seq and 256 * e.seq + 255"
+            " where e.key > ?1 || '#' and e.key < ?1 || '$' and e.lane = ?1 order by l.id",
+            "l",
+            state="case when l.\"offset\" is not null then 'done' when l.why is not null then 'discarded' else 'owed' end",
+            offset='l."offset"',
+            length="coalesce(length(l.content), 0)",
+        ),
+        (key,),
+    )
+    return rows_of(LineRow, rows)
+
+
+def table() -> Table:
+    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    from runward.handlers.model.journal import AppendLines, RepairJournal
+
+    return Table(
+        writes=(OWE, OWE_AGAIN),
+        appliers={AppendLines: _append, RepairJournal: _repair},
+        goes_with_event=(
+            "delete from journal_lines where id between 256 * ?1 and 256 * ?1 + 255",
+            "delete from adopted_lines where id between 256 * ?1 and 256 * ?1 + 255",
+        ),
+    )

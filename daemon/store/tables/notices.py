@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading import begins
+from runward.daemon.store.rows import rows_of
 from runward.daemon.store.tables.table import Table, answers_by
 from runward.daemon.store.transaction import Row, as_float, as_int, listed
 from runward.handlers.times import iso
@@ -82,17 +83,17 @@ async def states(store: Store, ids: Iterable[str]) -> dict[str, str]:
     rows = await store.read(
         "select id, state from notices where id in (select value from json_each(?))", (listed(ids),)
     )
-    return {str(notice): str(state) for notice, state in rows}
+    return dict(rows_of(tuple[str, str], rows))
 
 
-def row_of(effect: SendNotice) -> Row:
+def inserted(effect: SendNotice) -> Row:
     """The values of `INSERT`."""
     facts = (effect.id, effect.kind, effect.subject, effect.recipient, effect.title, effect.text)
     return *facts, effect.at
 
 
 def _send(batch: Batch, job: Job, effect: SendNotice) -> None:
-    batch.row(INSERT, row_of(effect))
+    batch.row(INSERT, inserted(effect))
 
 
 def _resend(batch: Batch, job: Job, effect: ResendNotice) -> None:
@@ -148,7 +149,7 @@ def notices(
         " order by created_at desc, id limit :limit",
         {"state": state, "at": at, "key": key, "limit": limit},
     )
-    return [NoticeRow(*row) for row in rows]
+    return rows_of(NoticeRow, rows)
 
 
 def notices_called(connection: sqlite3.Connection, text: str) -> list[NoticeRow]:
@@ -157,7 +158,7 @@ def notices_called(connection: sqlite3.Connection, text: str) -> list[NoticeRow]
         f"select {_COLUMNS} from notices where {begins('id')} order by id limit 9",  # noqa: S608 # our own words
         (text,),
     )
-    return [NoticeRow(*row) for row in rows]
+    return rows_of(NoticeRow, rows)
 
 
 def notices_by_state(connection: sqlite3.Connection) -> dict[str, JsonValue]:

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
 from runward.daemon.store.batch import Batch, Job, Write
+from runward.daemon.store.rows import rows_of, values_of
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, answers_by, no_rows
 from runward.daemon.store.transaction import Value, as_float, listed, stored_text
@@ -17,12 +18,9 @@ from runward.handlers.model.sessions import (
     LinkedSession,
     LinkedSessions,
     NoteHook,
-    ProcessesOf,
-    RunProcesses,
     Signature,
 )
 from runward.handlers.model.stored import Stored, as_json
-from runward.handlers.sessions.observe import NEVER_SEEN, read_watched
 
 ROOT_IS: Final = Write("update roots set identity = ? where name = ?", exact=False)
 
@@ -42,13 +40,13 @@ ROOT_SEEN: Final = (
 async def first_seen(store: Store) -> dict[str, float]:
     """When each root was first seen (Unix seconds), by name."""
     rows = await store.read("select name, first_seen_at from roots")
-    return {str(name): as_float(at) for name, at in rows}
+    return dict(rows_of(tuple[str, float], rows))
 
 
 async def grown_elsewhere(store: Store) -> set[str]:
     """The roots in which a session grew without a process on this machine, so that other machines write there, too."""
     rows = await store.read("select name from roots where grew_elsewhere_at is not null")
-    return {str(name) for (name,) in rows}
+    return set(values_of(str, rows))
 
 
 async def identities(store: Store) -> dict[str, str | None]:
@@ -104,7 +102,7 @@ async def places_beside(store: Store, keys: Iterable[str]) -> list[tuple[str, st
         " where places.key in (select value from json_each(?)) and other.key != places.key",
         (listed(keys),),
     )
-    return [(str(root), str(place)) for root, place in rows]
+    return rows_of(tuple[str, str], rows)
 
 
 async def places_of_sessions(store: Store, sessions: Iterable[str]) -> list[tuple[str, str]]:
@@ -113,7 +111,7 @@ async def places_of_sessions(store: Store, sessions: Iterable[str]) -> list[tupl
         "select root, place from places where session_key in (select value from json_each(?))",
         (listed(sessions),),
     )
-    return [(str(root), str(place)) for root, place in rows]
+    return rows_of(tuple[str, str], rows)
 
 
 async def places_read(store: Store, root: str) -> list[tuple[str, Signature]]:
@@ -134,81 +132,6 @@ def _signature(text: Value) -> Signature | None:
 
 
 PLACES: Final = Table(writes=(UPSERT_PLACE, FORGET_PLACE))
-
-
-UPSERT_CURSOR: Final = Write(
-    "insert into cursors (key, root, directory, session_key, phase, state, activity) values (?, ?, ?, ?, ?, ?, ?)"
-    " on conflict (key) do update set root = excluded.root, directory = excluded.directory,"
-    " phase = excluded.phase, state = excluded.state, activity = excluded.activity",
-    exact=False,
-)
-
-
-async def remembered(store: Store, keys: Iterable[str]) -> dict[str, str]:
-    """What is remembered of these run directories, by cursor key."""
-    rows = await store.read(
-        # As bytes: a damaged text must cost its own directory a new look, not fail the query for all of them.
-        "select key, cast(state as blob) from cursors where key in (select value from json_each(?))",
-        (listed(keys),),
-    )
-    return {str(key): stored_text(state) for key, state in rows}
-
-
-class OpenCursor(NamedTuple):
-    """A place with an open attempt, its session, and what is remembered."""
-
-    root: str
-    place: str
-    session_key: str
-    state: str
-
-
-async def open_cursors(store: Store) -> list[OpenCursor]:
-    """Every place with an open attempt."""
-    rows = await store.read(
-        "select root, directory, session_key, cast(state as blob) from cursors where phase = 'open'"
-    )
-    return [
-        OpenCursor(str(root), str(place), str(key), stored_text(state)) for root, place, key, state in rows
-    ]
-
-
-async def owes_of_root(store: Store, root: str) -> bool:
-    """Whether decisions are pending for a session that was seen in this root."""
-    rows = await store.read(
-        "select 1 from (select lane from jobs where state in ('waiting', 'held')"
-        "  union all select lane from jobs where state = 'running') j"
-        " join cursors c on c.session_key = j.lane where c.root = ? limit 1",
-        (root,),
-    )
-    return bool(rows)
-
-
-async def known_in_root(store: Store, root: str, most: int) -> list[OpenCursor]:
-    """Places that were seen in this root, with what is remembered about them: the latest first, at most this many."""
-    rows = await store.read(
-        "select root, directory, session_key, cast(state as blob) from cursors where root = ? order by rowid desc limit ?",
-        (root, most),
-    )
-    return [
-        OpenCursor(str(name), str(place), str(key), stored_text(state)) for name, place, key, state in rows
-    ]
-
-
-async def processes_of(store: Store, keys: Iterable[str]) -> dict[str, RunProcesses]:
-    """The processes that the files of these sessions' runs name, as remembered from the last look."""
-    places = {key.partition(":")[2]: key for key in keys}
-    by_session = {}
-    for place, text in (await remembered(store, places)).items() if places else ():
-        watched = read_watched(text) or NEVER_SEEN  # no known process in its files
-        by_session[places[place]] = RunProcesses(watched.launcher, watched.process, watched.host)
-    return by_session
-
-
-CURSORS: Final = Table(
-    writes=(UPSERT_CURSOR,),
-    answers={ProcessesOf: answers_by(processes_of, lambda asked: asked.key, RunProcesses())},
-)
 
 
 INSERT_LINK: Final = Write(
@@ -240,7 +163,7 @@ async def announced_sessions(store: Store, launchers: Iterable[str]) -> list[tup
         " order by h.session_key",
         (listed(launchers),),
     )
-    return [(str(launcher), str(key)) for launcher, key in rows]
+    return rows_of(tuple[str, str], rows)
 
 
 async def has_links(store: Store) -> bool:
@@ -258,15 +181,6 @@ LINKS: Final = Table(
         "delete from links where launcher = ?1 and linked not in (select key from sessions)",
     ),
 )
-
-
-DELETE_PROBLEMS: Final = Write("delete from problems where path = ?", exact=False)
-
-INSERT_PROBLEM: Final = Write(
-    "insert into problems (path, line, message, mend, since) values (?, ?, ?, ?, ?)"
-)
-
-PROBLEMS: Final = Table(writes=(DELETE_PROBLEMS, INSERT_PROBLEM))
 
 
 NOTE_HOOK: Final = Write(

@@ -6,6 +6,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.daemon.store.batch import Batch, Job, Write
+from runward.daemon.store.rows import row_of
 from runward.daemon.store.tables.table import Table
 from runward.daemon.store.transaction import Statement, as_float, as_int
 
@@ -134,7 +135,7 @@ def pruning(connection: sqlite3.Connection, request: str) -> PruningRow | None:
         "select p.sessions, p.ended_at from events e join prunings p on p.event = e.seq where e.key = ?",
         (request,),
     ).fetchone()
-    return None if row is None else PruningRow(*row)
+    return row_of(PruningRow, row)
 
 
 def tombstone(connection: sqlite3.Connection, text: str) -> Tombstone | None:
@@ -144,7 +145,7 @@ def tombstone(connection: sqlite3.Connection, text: str) -> Tombstone | None:
         " from tombstones where session_key = ?1 or session_id = ?1 order by session_key limit 1",
         (text,),
     ).fetchone()
-    return None if row is None else Tombstone(*row)
+    return row_of(Tombstone, row)
 
 
 def table() -> Table:

@@ -13,6 +13,7 @@ from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import packed_document
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.remembered_fields import ABOUT, CWD
+from runward.daemon.store.rows import rows_of, values_of
 from runward.daemon.store.tables import artifacts
 from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import as_float, listed
@@ -22,8 +23,8 @@ from runward.handlers.sessions.stored_fields import WATCHED
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
-    from runward.daemon.store.reading_sessions import KeptFile
     from runward.daemon.store.store import Store
+    from runward.daemon.store.tables.files import KeptFile
     from runward.handlers.model.files import Produced
     from runward.handlers.model.invocations import LinkSession
     from runward.handlers.model.sessions import (
@@ -176,7 +177,7 @@ def session_rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[Se
         " where s.key in (select value from json_each(:keys)) order by started_at desc, s.key",
         {"keys": json.dumps(keys), **here()},
     )
-    sessions = [SessionRow(*row) for row in rows]
+    sessions = rows_of(SessionRow, rows)
     return [_whole(row, packed[row.key]) if row.key in packed else row for row in sessions]
 
 
@@ -372,7 +373,7 @@ async def judged_lately(store: Store) -> list[str]:
         " and s.reason_code = 'run.failed.missing_artifact' group by s.key order by max(d.id) desc limit ?",
         (MOST_DECISIONS, CORRECTED_WITHIN, MOST_LACKING),
     )
-    return [str(key) for (key,) in rows]
+    return values_of(str, rows)
 
 
 def _open(batch: Batch, job: Job, effect: OpenSession) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue, stored_json
 from runward.daemon.store.batch import Batch, Job, Write
+from runward.daemon.store.rows import row_of, rows_of
 from runward.daemon.store.tables.table import Table
 from runward.handlers.times import iso
 
@@ -115,7 +116,7 @@ def shows(
     behind = "" if after is None else "where created_at <= ?1 and (created_at < ?1 or path > ?2)"
     chosen = f"(select * from shows {behind} order by created_at desc, path limit ?3)"  # noqa: S608 # our own words
     rows = connection.execute(f"{_SHOWS.format(shows=chosen)} h.created_at desc, h.path", (at, path, limit))
-    return [ShowRow(*row) for row in rows]
+    return rows_of(ShowRow, rows)
 
 
 def shows_called(connection: sqlite3.Connection, text: str) -> list[ShowRow]:
@@ -131,7 +132,7 @@ def show_in(connection: sqlite3.Connection, path: str) -> ShowRow | None:
 def _shows(connection: sqlite3.Connection, which: str, text: str) -> list[ShowRow]:
     chosen = f"(select * from shows where {which} limit 9)"  # noqa: S608 # our own words
     rows = connection.execute(f"{_SHOWS.format(shows=chosen)} h.path", (text,))
-    return [ShowRow(*row) for row in rows]
+    return rows_of(ShowRow, rows)
 
 
 def plays_of(connection: sqlite3.Connection, path: str, after: str = "", limit: int = -1) -> list[PlayRow]:
@@ -139,7 +140,7 @@ def plays_of(connection: sqlite3.Connection, path: str, after: str = "", limit: 
     rows = connection.execute(
         f"{_PLAYS} where p.show = ? and p.name > ? order by p.name limit ?", (path, after, limit)
     )
-    return [PlayRow(*row) for row in rows]
+    return rows_of(PlayRow, rows)
 
 
 def has_shows(connection: sqlite3.Connection) -> bool:
@@ -150,7 +151,7 @@ def has_shows(connection: sqlite3.Connection) -> bool:
 def play_called(connection: sqlite3.Connection, path: str, name: str) -> PlayRow | None:
     """The play of this name in the show in this directory."""
     rows = connection.execute(f"{_PLAYS} where p.show = ? and p.name = ?", (path, name))
-    return next((PlayRow(*row) for row in rows), None)
+    return row_of(PlayRow, rows.fetchone())
 
 
 def plan_of(connection: sqlite3.Connection, path: str) -> str | None:

@@ -1,27 +1,79 @@
-"""Runs that Runward starts: orders to start and to end them, what their launchers recorded, and their worktrees."""
+"""Runs that Runward starts: orders to start them, what their launchers recorded, and their worktrees."""
+
+from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from runward.daemon.store.batch import Batch, Job, Write
-from runward.daemon.store.store import Store
+from runward.daemon.store.rows import row_of, rows_by_key, rows_of, select, values_of
 from runward.daemon.store.tables.table import Table, answers_by
-from runward.daemon.store.transaction import Row, Value, as_bytes, as_float, as_int, listed, stored_text
-from runward.handlers.model.approvals import Workplace, WorkplaceOf
-from runward.handlers.model.invocations import GiveUpStart, RemoveWorktree, StartRun, WithdrawStart
-from runward.handlers.model.processes import RecordedProcess
-from runward.handlers.model.requests import CancelRun
-from runward.handlers.model.sessions import (
-    Cancellation,
-    CancellationOf,
-    EndTree,
-    Launch,
-    LaunchOf,
-    RunProcesses,
+from runward.daemon.store.transaction import listed
+from runward.handlers.subjects import START, of_start
+
+if TYPE_CHECKING:
+    from runward.daemon.store.store import Store
+    from runward.handlers.model.approvals import Workplace
+    from runward.handlers.model.invocations import GiveUpStart, RemoveWorktree, StartRun, WithdrawStart
+    from runward.handlers.model.sessions import Launch
+
+
+class StartRow(NamedTuple):
+    """A run that was ordered.
+
+    `state` is `owed`, `begun` or `failed`; `ended_at` is when it was settled (Unix seconds).
+    """
+
+    key: str
+    event: int
+    session_key: str
+    name: str
+    directory: str
+    state: str
+    why: str | None
+    ended_at: float | None
+
+
+def start_of(connection: sqlite3.Connection, key: str) -> StartRow | None:
+    """What was ordered under `key`, a request's name."""
+    return _start_where(connection, "key = ?", key)
+
+
+def start_called(connection: sqlite3.Connection, name: str) -> StartRow | None:
+    """The order for the run called `name`; None if it was refused or never requested."""
+    return _start_where(connection, "name = ? order by event desc", name)
+
+
+def start_of_session(connection: sqlite3.Connection, session_key: str) -> StartRow | None:
+    """The order that started a session, if there was one."""
+    return _start_where(connection, "session_key = ? order by event", session_key)
+
+
+def _start_where(connection: sqlite3.Connection, which: str, value: str) -> StartRow | None:
+    query = select(StartRow, f"from starts where {which} limit 1")
+    return row_of(StartRow, connection.execute(query, (value,)).fetchone())
+
+
+def runs_called(connection: sqlite3.Connection, text: str, limit: int) -> list[str]:
+    """Names of requested runs, including refused ones: the one called `text`, or those that begin with it."""
+    wanted = of_start(text)
+    for query in (_CALLED, _BEGINNING):
+        subjects = values_of(str, connection.execute(query, (wanted, limit)))
+        if subjects:
+            return [subject.removeprefix(START) for subject in subjects]
+    return []
+
+
+_CALLED: Final = "select distinct subject from decisions where subject = ?1 limit ?2"
+
+
+_BEGINNING: Final = (
+    "select distinct subject from decisions where subject >= ?1 and substr(subject, 1, length(?1)) = ?1"
+    " order by subject desc limit ?2"
 )
-from runward.handlers.model.stored import Stored, as_json
+
 
 INSERT_START: Final = Write(
     "insert into starts (key, event, session_key, name, directory, effect, state) values (?, ?, ?, ?, ?, ?, 'owed')"
@@ -55,7 +107,7 @@ class OwedStarts(NamedTuple):
     """The runs that must begin, and those that never can."""
 
     orders: list[StartRun]
-    hopeless: list["Hopeless"]
+    hopeless: list[Hopeless]
 
 
 class Hopeless(NamedTuple):
@@ -69,22 +121,25 @@ class Hopeless(NamedTuple):
 async def owed_starts(store: Store) -> OwedStarts:
     """The open starts, in the order of their events; those from an earlier daemon may have begun."""
     rows = await store.read(
+        # As bytes: a damaged text must make its own start hopeless, not fail the query for all of them.
         "select key, session_key, why, cast(effect as blob) from starts where state = 'owed' order by event, key"
     )
     owed = OwedStarts([], [])
-    for key, session, why, effect in rows:
+    for key, session, why, effect in rows_of(tuple[str, str, str | None, bytes], rows):
         if why is not None:
-            owed.hopeless.append(Hopeless(str(key), str(session), str(why)))
+            owed.hopeless.append(Hopeless(key, session, why))
             continue
         try:
-            owed.orders.append(load_start(as_bytes(effect).decode()))
+            owed.orders.append(load_start(effect.decode()))
         except (ValueError, TypeError, KeyError, RecursionError):
-            owed.hopeless.append(Hopeless(str(key), str(session), UNREADABLE))
+            owed.hopeless.append(Hopeless(key, session, UNREADABLE))
     return owed
 
 
 def load_start(text: str) -> StartRun:
     """The order that was stored as `text`. Raises `ValueError`, `TypeError` or `KeyError` if it is not an order."""
+    from runward.handlers.model.invocations import StartRun
+
     fields = json.loads(text)
     return StartRun(
         **{
@@ -97,7 +152,66 @@ def load_start(text: str) -> StartRun:
     )
 
 
+class UnseenRun(NamedTuple):
+    """A run that has begun, and whose session is not in the store or not linked to its invocation."""
+
+    session: str
+    directory: str
+
+
+async def unseen_runs(store: Store) -> dict[str, UnseenRun]:
+    """The runs that have begun and have no linked session yet, by the keys of their starts; not those known to be gone."""
+    query = select(
+        UnseenRun,
+        "from starts s where s.state = 'begun' and s.why is null"  # noqa: S608 # our own words
+        f" and not exists (select 1 from sessions x where x.key = s.session_key and not ({_NOT_LINKED}))"
+        " and not exists (select 1 from tombstones x where x.session_key = s.session_key)",
+        "s",
+        by="s.key",
+        session="s.session_key",
+    )
+    return rows_by_key(UnseenRun, await store.read(query))
+
+
+async def begun_starts(store: Store, keys: Iterable[str]) -> frozenset[str]:
+    """Those of these keys of starts that are marked as begun."""
+    rows = await store.read(
+        "select key from starts where key in (select value from json_each(?)) and state = 'begun'",
+        (listed(keys),),
+    )
+    return frozenset(values_of(str, rows))
+
+
+async def seen_sessions(store: Store, keys: Iterable[str]) -> dict[str, bool]:
+    """Those of these session keys that belong to an existing or a former session, and whether its invocation is missing."""
+    rows = await store.read(
+        f"select x.key, {_NOT_LINKED} from sessions x where x.key in (select value from json_each(?1))"  # noqa: S608 # our own words
+        " union all select session_key, 0 from tombstones where session_key in (select value from json_each(?1))",
+        (listed(keys),),
+    )
+    return dict(rows_of(tuple[str, bool], rows))
+
+
+async def workplaces(store: Store, sessions: Iterable[str]) -> dict[str, Workplace]:
+    """Where the commands of steps were ordered to start, by the keys of their sessions."""
+    from runward.handlers.model.approvals import Workplace
+
+    query = select(
+        Workplace,
+        "from starts t join chain_steps c on c.session_key = t.session_key"
+        " where t.session_key in (select value from json_each(?)) and json_valid(t.effect)",
+        by="t.session_key",
+        cwd="t.effect ->> '$.cwd'",
+        worktree="iif(t.effect ->> '$.worktree[0]' is null, null, t.name)",
+        ordered_at="c.started_at",
+        begun_at="iif(t.state = 'begun', t.ended_at, null)",
+    )
+    return rows_by_key(Workplace, await store.read(query, (listed(sessions),)))
+
+
 def _start(batch: Batch, job: Job, effect: StartRun) -> None:
+    from runward.handlers.model.stored import as_json
+
     directory, content = f"{effect.root}/{effect.name}", as_json(effect)
     batch.row(INSERT_START, (effect.key, job.seq, effect.session, effect.name, directory, content))
 
@@ -110,69 +224,18 @@ def _give_up(batch: Batch, job: Job, effect: GiveUpStart) -> None:
     batch.row(GIVE_UP, (effect.why, effect.at, effect.key))
 
 
-class UnseenRun(NamedTuple):
-    """A run that has begun, and whose session is not in the store or not linked to its invocation."""
+def table() -> Table:
+    """What effects make of orders to start. They are imported here, because commands that read do without them."""
+    from runward.handlers.model.approvals import WorkplaceOf
+    from runward.handlers.model.invocations import GiveUpStart, StartRun, WithdrawStart
 
-    session: str
-    directory: str
-
-
-async def unseen_runs(store: Store) -> dict[str, UnseenRun]:
-    """The runs that have begun and have no linked session yet, by the keys of their starts; not those known to be gone."""
-    rows = await store.read(
-        "select s.key, s.session_key, s.directory from starts s where s.state = 'begun' and s.why is null"  # noqa: S608 # our own words
-        f" and not exists (select 1 from sessions x where x.key = s.session_key and not ({_NOT_LINKED}))"
-        " and not exists (select 1 from tombstones x where x.session_key = s.session_key)"
+    return Table(
+        writes=(INSERT_START, GIVE_UP, WITHDRAW),
+        answers={WorkplaceOf: answers_by(workplaces, lambda asked: asked.session_key)},
+        appliers={StartRun: _start, GiveUpStart: _give_up, WithdrawStart: _withdraw},
+        goes_with_session=("delete from starts where session_key = ?",),
+        goes_with_event=("delete from starts where event = ?",),
     )
-    return {str(key): UnseenRun(str(session), str(directory)) for key, session, directory in rows}
-
-
-async def begun_starts(store: Store, keys: Iterable[str]) -> frozenset[str]:
-    """Those of these keys of starts that are marked as begun."""
-    rows = await store.read(
-        "select key from starts where key in (select value from json_each(?)) and state = 'begun'",
-        (listed(keys),),
-    )
-    return frozenset(str(key) for (key,) in rows)
-
-
-async def seen_sessions(store: Store, keys: Iterable[str]) -> dict[str, bool]:
-    """Those of these session keys that belong to an existing or a former session, and whether its invocation is missing."""
-    rows = await store.read(
-        f"select x.key, {_NOT_LINKED} from sessions x where x.key in (select value from json_each(?1))"  # noqa: S608 # our own words
-        " union all select session_key, 0 from tombstones where session_key in (select value from json_each(?1))",
-        (listed(keys),),
-    )
-    return {str(key): bool(is_missing) for key, is_missing in rows}
-
-
-async def workplaces(store: Store, sessions: Iterable[str]) -> dict[str, Workplace]:
-    """Where the commands of steps were ordered to start, by the keys of their sessions."""
-    rows = await store.read(
-        "select t.session_key, t.effect ->> '$.cwd', iif(t.effect ->> '$.worktree[0]' is null, null, t.name),"
-        " c.started_at, iif(t.state = 'begun', t.ended_at, null)"
-        " from starts t join chain_steps c on c.session_key = t.session_key"
-        " where t.session_key in (select value from json_each(?)) and json_valid(t.effect)",
-        (listed(sessions),),
-    )
-    return {
-        str(key): Workplace(
-            str(cwd),
-            None if worktree is None else str(worktree),
-            as_float(ordered),
-            None if begun is None else as_float(begun),
-        )
-        for key, cwd, worktree, ordered, begun in rows
-    }
-
-
-STARTS: Final = Table(
-    writes=(INSERT_START, GIVE_UP, WITHDRAW),
-    answers={WorkplaceOf: answers_by(workplaces, lambda asked: asked.session_key)},
-    appliers={StartRun: _start, GiveUpStart: _give_up, WithdrawStart: _withdraw},
-    goes_with_session=("delete from starts where session_key = ?",),
-    goes_with_event=("delete from starts where event = ?",),
-)
 
 
 INSERT_LAUNCH: Final = Write(
@@ -183,140 +246,39 @@ INSERT_LAUNCH: Final = Write(
 )
 
 
-# Oldest first, so that in the dictionary made of it the last launch of a session remains.
-_LAST: Final = (
-    "select session_key, at, seal, contract_json, launcher, process, timeout, cgroup from json_each(?) asked"
-    " join launches on session_key = asked.value order by at, launches.rowid"
-)
-
-
 async def last_launches(store: Store, keys: Iterable[str]) -> dict[str, Launch]:
     """What the launchers of these sessions' runs recorded last, by session key."""
-    return _by_session(await store.read(_LAST, (listed(keys),)))
+    return _by_session(await store.read(_launches(), (listed(keys),)))
 
 
 def last_read(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Launch]:
     """The same, for commands."""
-    return _by_session(connection.execute(_LAST, (listed(keys),)).fetchall())
+    return _by_session(connection.execute(_launches(), (listed(keys),)))
 
 
-def _by_session(rows: Iterable[Row]) -> dict[str, Launch]:
-    return {
-        str(key): Launch(
-            as_float(at),
-            str(seal),
-            None if contract is None else str(contract),
-            RecordedProcess(*json.loads(str(launcher))),
-            RecordedProcess(*json.loads(str(process))),
-            None if timeout is None else as_float(timeout),
-            None if cgroup is None else str(cgroup),
-        )
-        for key, at, seal, contract, launcher, process, timeout, cgroup in rows
-    }
+def _launches() -> str:
+    from runward.handlers.model.sessions import Launch
+
+    # Oldest first, so that in the dictionary made of it the last launch of a session remains.
+    which = "from json_each(?) asked join launches on session_key = asked.value order by at, launches.rowid"
+    return select(Launch, which, by="session_key")
 
 
-LAUNCHES: Final = Table(
-    writes=(INSERT_LAUNCH,),
-    answers={LaunchOf: answers_by(last_launches, lambda asked: asked.key)},
-    goes_with_session=("delete from launches where session_key = ?",),
-)
+def _by_session(rows: Iterable[tuple[Any, ...]]) -> dict[str, Launch]:
+    from runward.handlers.model.sessions import Launch
+
+    return rows_by_key(Launch, rows)
 
 
-INSERT_CANCELLATION: Final = Write(
-    "insert into cancellations (event, session_key, attempt, directory, processes, said_by, reason, timeout)"
-    " values (?, ?, ?, ?, ?, ?, ?, ?)"
-)
+def launches() -> Table:
+    """The same of launches."""
+    from runward.handlers.model.sessions import LaunchOf
 
-CANCELLATION_DONE: Final = "update cancellations set carried_out_at = ?, told = ?, outcome = ? where event = ? and carried_out_at is null"
-
-_PROCESSES: Final = Stored(RunProcesses)
-
-
-class OwedCancellation(NamedTuple):
-    """A row of `cancellations` that is still to be carried out."""
-
-    event: int
-    key: str
-    directory: str
-    processes: RunProcesses
-    said_by: str
-    reason: str
-    is_kill: bool = False
-    """Whether its processes are killed without being asked to end: its time is up, or they are all that is left of it."""
-
-
-async def orders_for(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], Cancellation]:
-    """For each attempt of these sessions, the last order to end it that its process got or may still get.
-
-    An order from nobody without a timeout killed what a run left that was over.
-    """
-    rows = await store.read(
-        "select session_key, attempt, said_by, reason, carried_out_at is null, timeout from cancellations"
-        " where session_key in (select value from json_each(?)) and told is not 0"
-        " and (timeout is not null or said_by <> '') order by event",
-        (listed(keys),),
+    return Table(
+        writes=(INSERT_LAUNCH,),
+        answers={LaunchOf: answers_by(last_launches, lambda asked: asked.key)},
+        goes_with_session=("delete from launches where session_key = ?",),
     )
-    return {
-        (str(key), as_int(attempt)): Cancellation(
-            str(said_by), str(reason), bool(is_owed), None if timeout is None else as_float(timeout)
-        )
-        for key, attempt, said_by, reason, is_owed, timeout in rows
-    }
-
-
-async def owed_cancellations(store: Store) -> list[OwedCancellation]:
-    """The orders to end runs that are not carried out yet, in order."""
-    rows = await store.read(
-        "select event, session_key, directory, cast(processes as blob), said_by, reason,"
-        " timeout is not null or said_by = '' from cancellations"
-        " where carried_out_at is null order by event"
-    )
-    return [
-        OwedCancellation(
-            as_int(event),
-            str(key),
-            str(directory),
-            _named(named),
-            str(said_by),
-            str(reason),
-            bool(is_kill),
-        )
-        for event, key, directory, named, said_by, reason, is_kill in rows
-    ]
-
-
-def _named(stored: Value) -> RunProcesses:
-    """Whom an order is for; nobody if that can't be read, and the order's outcome then says so."""
-    try:
-        return _PROCESSES.load(stored_text(stored))
-    except ValueError:
-        return RunProcesses(None, None, None)
-
-
-def _cancel(batch: Batch, job: Job, effect: CancelRun) -> None:
-    row = (job.seq, effect.key, effect.attempt, effect.directory)
-    facts = (as_json(effect.processes), effect.said_by, effect.reason, None)
-    batch.row(INSERT_CANCELLATION, (*row, *facts))
-
-
-def _end_tree(batch: Batch, job: Job, effect: EndTree) -> None:
-    row = (job.seq, effect.key, effect.attempt, effect.directory)
-    batch.row(INSERT_CANCELLATION, (*row, as_json(effect.processes), "", "", effect.timeout))
-
-
-async def _orders(
-    store: Store, asked: Sequence[CancellationOf], jobs: Sequence[Job]
-) -> Mapping[CancellationOf, Cancellation | None]:
-    orders = await orders_for(store, [each.key for each in asked])
-    return {each: orders.get((each.key, each.attempt)) for each in asked}
-
-
-CANCELLATIONS: Final = Table(
-    writes=(INSERT_CANCELLATION,),
-    appliers={CancelRun: _cancel, EndTree: _end_tree},
-    answers={CancellationOf: _orders},
-    goes_with_session=("delete from cancellations where session_key = ?",),
-)
 
 
 INSERT_WORKTREE: Final = Write(
@@ -326,6 +288,7 @@ INSERT_WORKTREE: Final = Write(
     exact=False,
 )
 """The order of the run says whether it has a worktree, and its repository."""
+
 
 WORKTREE_REMOVED: Final = (
     "update worktrees set removed_at = ?, note = ? where session_key = ? and removed_at is null"
@@ -342,18 +305,20 @@ class OwedRemoval(NamedTuple):
 
 async def owed_removals(store: Store) -> list[OwedRemoval]:
     """The worktrees that are still to be removed, in order."""
-    rows = await store.read(
-        "select session_key, name, repo from worktrees where removed_at is null order by event, session_key"
-    )
-    return [OwedRemoval(str(key), str(name), str(repo)) for key, name, repo in rows]
+    which = "from worktrees where removed_at is null order by event, session_key"
+    return rows_of(OwedRemoval, await store.read(select(OwedRemoval, which)))
 
 
 def _remove(batch: Batch, job: Job, effect: RemoveWorktree) -> None:
     batch.row(INSERT_WORKTREE, (effect.session_key, job.seq))
 
 
-WORKTREES: Final = Table(
-    writes=(INSERT_WORKTREE,),
-    appliers={RemoveWorktree: _remove},
-    goes_with_session=("delete from worktrees where session_key = ?",),
-)
+def worktrees() -> Table:
+    """The same of worktrees."""
+    from runward.handlers.model.invocations import RemoveWorktree
+
+    return Table(
+        writes=(INSERT_WORKTREE,),
+        appliers={RemoveWorktree: _remove},
+        goes_with_session=("delete from worktrees where session_key = ?",),
+    )

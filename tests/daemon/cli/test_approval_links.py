@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_S, wait_for
 from runward.daemon.inbox.approval_answers import answer_request
 from runward.daemon.inbox.spool import leave_request
 from runward.daemon.store.reading import reading
-from runward.daemon.store.reading_chains import open_approvals
+from runward.daemon.store.tables.approvals import open_approvals
 
 LISTEN = """
 [http]

@@ -18,7 +18,7 @@ from runward.daemon.parts.notices import FIRST_PAUSE, Notices
 from runward.daemon.store.batch import JobResult, put_back
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
-from runward.daemon.store.tables.notices import INSERT, PendingNotice, row_of
+from runward.daemon.store.tables.notices import INSERT, PendingNotice, inserted
 from runward.daemon.store.transaction import Statement
 from runward.handlers.model.effects import Emit
 from runward.handlers.model.notices import SendNotice
@@ -223,7 +223,7 @@ async def test_a_notice_is_tried_again_after_its_pause_though_the_clock_was_step
     clock = StillClock()
     async with desk_of(tmp_path / "runward.db", clock) as desk:
         notice = SendNotice("nt_1", clock.now(), "session.failed", "s", "ops", "it failed", "")
-        await desk.store.run([Statement(INSERT.sql, [row_of(notice)])], "notice")
+        await desk.store.run([Statement(INSERT.sql, [inserted(notice)])], "notice")
         log = log_into(lambda line: None)
         notices = Notices(NobodyIsThere(), list, desk.store, clock, desk.queue.steps, log)
         clock.wall += step  # nobody has noted it yet

@@ -18,7 +18,7 @@ from runward.daemon.engine.queue import Claim, Queue, StoreTrouble
 from runward.daemon.store.batch import Job, JobResult, Observation, Rows, Write
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
-from runward.daemon.store.tables import jobs, places
+from runward.daemon.store.tables import jobs, problems
 from runward.daemon.store.transaction import EpochRefused, Fenced, Statement
 from runward.handlers.model.chains import ChainRunCancelRequested
 from runward.handlers.model.effects import Effect, Emit, Explain
@@ -34,8 +34,8 @@ from runward.handlers.model.sessions import (
     SessionFinished,
 )
 
-BAD = Rows(places.INSERT_PROBLEM, [("p", None, None, None, 1.0)])
-GOOD = Rows(places.INSERT_PROBLEM, [("p", None, "is wrong", None, 1.0)])
+BAD = Rows(problems.INSERT, [("p", None, None, None, 1.0)])
+GOOD = Rows(problems.INSERT, [("p", None, "is wrong", None, 1.0)])
 Fate = Literal["done, but told to have failed", "not done"]
 
 

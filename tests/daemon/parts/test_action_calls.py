@@ -11,7 +11,7 @@ from tests.daemon.native_runs import finish
 from tests.daemon.parts.test_bundles import TRACE, bundled, hashes, recorded
 from tests.daemon.parts.test_exchange import append, begin, read, settle, write
 
-from runward.daemon.store.reading_bundles import LastTold
+from runward.daemon.store.tables.replays import LastTold
 from runward.handlers.bundle.canonical import hash_of
 from runward.handlers.calls import Told
 from runward.handlers.exchange import act

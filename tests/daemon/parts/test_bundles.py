@@ -23,7 +23,7 @@ from runward.daemon.engine.queue import Claim, Queue, StoreTrouble
 from runward.daemon.parts.bundles import REFUSED_FOR, Bundles, Placing
 from runward.daemon.rundir import call_reading
 from runward.daemon.store.batch import JobResult
-from runward.daemon.store.tables.bundles import UnplacedBundle
+from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.world.files import Files
 from runward.handlers.model.bundle import BundleRulesOf, NoDraft, Sealed, load_order
 from runward.handlers.model.files import Unreadable

@@ -263,18 +263,18 @@ async def test_what_one_principal_did_the_next_one_sees_within_a_batch(
 
 
 async def test_without_the_guard_on_versions_a_stale_write_would_be_kept(tmp_path: Path) -> None:
-    from runward.daemon.store.tables import exchange
+    from runward.daemon.store.tables import principals, shared_artifacts
 
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         run = begin(tmp_path, "run")
         append(run, write("note", "hello"))
         await settle(running)
         database = sqlite3.connect(tmp_path / "state" / "runward.db")
-        stale = database.execute(exchange.KEEP_ARTIFACT.sql, _row(database, 1))
+        stale = database.execute(shared_artifacts.KEEP_ARTIFACT.sql, _row(database, 1))
         assert stale.rowcount == 0, "another action came in between"
-        assert database.execute(exchange.KEEP_ARTIFACT.sql, _row(database, 2)).rowcount == 1
+        assert database.execute(shared_artifacts.KEEP_ARTIFACT.sql, _row(database, 2)).rowcount == 1
         values = ("writer", 1.0, "[]", 1, 0, None)
-        assert database.execute(exchange.KEEP_PRINCIPAL.sql, (*values, 1, 0, 0.0)).rowcount == 0
+        assert database.execute(principals.KEEP_PRINCIPAL.sql, (*values, 1, 0, 0.0)).rowcount == 0
         database.rollback()
         database.close()
 

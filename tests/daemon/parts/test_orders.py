@@ -12,7 +12,7 @@ from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.parts.runs import CancelOrders
 from runward.daemon.processes.cancelling import WORD
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
-from runward.daemon.store.tables.starts import OwedCancellation
+from runward.daemon.store.tables.cancellations import OwedCancellation
 from runward.handlers.model.requests import SessionCancelRequested
 from runward.handlers.model.sessions import RunProcesses
 

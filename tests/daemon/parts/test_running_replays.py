@@ -16,7 +16,7 @@ from runward.daemon import faults
 from runward.daemon.parts.running_replays import QUIET_PERIOD
 from runward.daemon.rundir.bundle_verifying import verify_bundle
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import bundles
+from runward.daemon.store.tables import replays
 from runward.daemon.world.files import Files
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.model.bundle import BundleRulesOf
@@ -438,13 +438,13 @@ async def test_a_run_that_calls_nothing_new_costs_the_store_nothing_until_one_of
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
-    real = bundles.running_replays
+    real = replays.running_replays
 
-    async def counted(store: Store, places: Iterable[str]) -> list[bundles.RunningReplay]:
+    async def counted(store: Store, places: Iterable[str]) -> list[replays.RunningReplay]:
         asked.append(list(places))
         return await real(store, asked[-1])
 
-    monkeypatch.setattr(bundles, "running_replays", counted)
+    monkeypatch.setattr(replays, "running_replays", counted)
 
     async def shown_events(run: Path, rounds: int = 3) -> list[tuple[str, object]]:
         for _ in range(rounds):

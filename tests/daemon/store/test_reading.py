@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.store import (
-    hash_chain,
-    journals,
-    reading,
-    reading_exchange,
-    reading_queue,
-    reading_sessions,
-)
+from runward.daemon.store import hash_chain, journals, reading, reading_sessions
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.schema import migrate
+from runward.daemon.store.tables import actions, journal_lines
+from runward.daemon.store.tables.events import decisions_about, session_events
+from runward.daemon.store.tables.jobs import (
+    held_by_reason,
+    job_due_next,
+    jobs_for_events,
+    newest_job,
+    open_jobs,
+    queue_figures,
+)
 
 _EVENT = (
     "insert into events (seq, key, type, version, lane, at, recorded_at, cause, depth, payload, hash)"
@@ -72,12 +75,12 @@ def test_what_reading_leaves_behind_is_for_the_owner_alone(state: Path) -> None:
 
 def test_a_reading_sees_one_moment(state: Path) -> None:
     with reading.reading(str(state)) as connection:
-        assert reading_queue.queue_figures(connection, 1e10).waiting == 0
+        assert queue_figures(connection, 1e10).waiting == 0
         _write(state, _EVENT, [(1, "a#1/ended", "a", 1.0, 2.0, None)])
         _write(state, _JOB, [(32, 1, "a", "waiting", 0.0, 2.0)])
-        assert reading_queue.queue_figures(connection, 1e10).waiting == 0
+        assert queue_figures(connection, 1e10).waiting == 0
     with reading.reading(str(state)) as connection:
-        assert reading_queue.queue_figures(connection, 1e10) == (1, 0, 0, 2.0)
+        assert queue_figures(connection, 1e10) == (1, 0, 0, 2.0)
 
 
 def test_a_writer_that_holds_its_transaction_keeps_nobody_from_reading(state: Path) -> None:
@@ -111,14 +114,14 @@ def test_causes_are_followed_over_lanes_and_the_first_comes_first(state: Path) -
         ],
     )
     with reading.reading(str(state)) as connection:
-        events = reading_queue.session_events(connection, "native:runs/a")
+        events = session_events(connection, "native:runs/a")
     assert [event.seq for event in events] == [1, 3, 4, 5]
 
 
 def test_causes_that_run_in_a_circle_come_to_an_end(state: Path) -> None:
     _write(state, _EVENT, [(1, "a#1/x", "a", 1.0, 1.0, "a#1/y"), (2, "a#1/y", "a", 1.0, 1.0, "a#1/x")])
     with reading.reading(str(state)) as connection:
-        assert [event.seq for event in reading_queue.session_events(connection, "a")] == [1, 2]
+        assert [event.seq for event in session_events(connection, "a")] == [1, 2]
 
 
 def test_a_waiting_job_names_the_one_that_stops_its_lane(state: Path) -> None:
@@ -134,8 +137,8 @@ def test_a_waiting_job_names_the_one_that_stops_its_lane(state: Path) -> None:
         ],
     )
     with reading.reading(str(state)) as connection:
-        jobs = reading_queue.open_jobs(connection)
-        due = reading_queue.next_due(connection)
+        jobs = open_jobs(connection)
+        due = job_due_next(connection)
     assert [(job.id, job.blocked_by) for job in jobs] == [(64, None), (96, 64), (128, None)]
     assert due == (9.0, "sessions/ended", "b")
 
@@ -152,19 +155,19 @@ def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
         reading_sessions.sessions_called(explained, "a", 2)  # type: ignore[arg-type]  # likewise
         reading_sessions.sessions(explained, _RUNNING, 100)  # type: ignore[arg-type]  # likewise
         reading_sessions.waiting_for_answer(explained)  # type: ignore[arg-type]  # likewise
-        reading_queue.queue_figures(explained, 1e10)  # type: ignore[arg-type]  # stands in for a connection
-        reading_queue.held_by_reason(explained)  # type: ignore[arg-type]  # likewise
-        reading_queue.next_due(explained)  # type: ignore[arg-type]  # likewise
-        reading_exchange.actions_waiting(explained)  # type: ignore[arg-type]  # likewise
-        reading_queue.open_jobs(explained)  # type: ignore[arg-type]  # likewise
-        reading_queue.session_events(explained, "a")  # type: ignore[arg-type]  # likewise
-        reading_queue.jobs_for_events(explained, [1])  # type: ignore[arg-type]  # likewise
-        reading_queue.newest_job(explained, held=True)  # type: ignore[arg-type]  # likewise
-        reading_queue.lines_of(explained, "a")  # type: ignore[arg-type]  # likewise
+        queue_figures(explained, 1e10)  # type: ignore[arg-type]  # stands in for a connection
+        held_by_reason(explained)  # type: ignore[arg-type]  # likewise
+        job_due_next(explained)  # type: ignore[arg-type]  # likewise
+        actions.actions_waiting(explained)  # type: ignore[arg-type]  # likewise
+        open_jobs(explained)  # type: ignore[arg-type]  # likewise
+        session_events(explained, "a")  # type: ignore[arg-type]  # likewise
+        jobs_for_events(explained, [1])  # type: ignore[arg-type]  # likewise
+        newest_job(explained, held=True)  # type: ignore[arg-type]  # likewise
+        journal_lines.lines_of(explained, "a")  # type: ignore[arg-type]  # likewise
         journals.read_standing_lines(explained, "a")  # type: ignore[arg-type]  # likewise
         hash_chain.broken_event(explained, "a")  # type: ignore[arg-type]  # likewise
         hash_chain.lines_off_the_chain(explained, "a")  # type: ignore[arg-type]  # likewise
-        reading_queue.decisions_about(explained, "a")  # type: ignore[arg-type]  # likewise
+        decisions_about(explained, "a")  # type: ignore[arg-type]  # likewise
     assert [plan for plan in plans if _walks_through_all(plan)] == []
 
 

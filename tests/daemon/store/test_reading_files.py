@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.store.reading_sessions import HashedFile, KeptFile, kept_files
 from runward.daemon.store.schema import migrate
+from runward.daemon.store.tables.files import HashedFile, KeptFile, kept_files
 
 SESSION = (
     "insert into sessions (key, session_id, layout, root, path, kind, status, attempt, origin, started_at, reason_code,"

@@ -6,29 +6,21 @@ from typing import Any
 
 import pytest
 
-from runward.daemon.store import reading_exchange
-from runward.daemon.store.reading_chains import (
-    approvals_called,
-    chain_runs,
-    chain_runs_called,
-    newest_firings,
-    runs_by_status,
-    search_end,
-)
-from runward.daemon.store.reading_exchange import (
-    LAST,
-    WantedActions,
-    latest_actions,
-    latest_entries,
-    principals,
-    some_artifacts,
-)
+from runward.daemon.store.reading import LAST, search_end
+from runward.daemon.store.tables import shared_artifacts as shared_artifacts_table
+from runward.daemon.store.tables.actions import WantedActions, latest_actions
+from runward.daemon.store.tables.approvals import approvals_called
 from runward.daemon.store.tables.artifacts import Wanted as Outcomes
 from runward.daemon.store.tables.artifacts import artifacts, artifacts_called, newest_artifacts
+from runward.daemon.store.tables.chain_runs import chain_runs, chain_runs_called, runs_by_status
 from runward.daemon.store.tables.invocations import Wanted as Invocations
 from runward.daemon.store.tables.invocations import invocations, invocations_called, invocations_of
+from runward.daemon.store.tables.ledger import latest_entries
 from runward.daemon.store.tables.notices import notices, notices_called
+from runward.daemon.store.tables.principals import principals
+from runward.daemon.store.tables.shared_artifacts import some_artifacts
 from runward.daemon.store.tables.shows import plan_of, plays_of, show_in, shows, shows_called
+from runward.daemon.store.tables.triggers import newest_firings
 
 READERS: dict[str, Callable[[Any], object]] = {
     "actions": lambda store: latest_actions(store, WantedActions(limit=9)),
@@ -251,7 +243,7 @@ def test_a_search_for_rare_artifacts_looks_at_so_many_and_can_go_on(
     artifacts_of_two: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = artifacts_of_two
-    monkeypatch.setattr(reading_exchange, "MOST_READ", 2)
+    monkeypatch.setattr(shared_artifacts_table, "MOST_READ", 2)
     assert parts_of_artifacts(store, None, "even", 9) == [["a2"], ["a4"], [], ["a8"], []]
     assert parts_of_artifacts(store, "bob", "even", 9) == [[], ["a8"], []]
     part = some_artifacts(store, "bob", "even", with_deleted=False, after="", limit=9)

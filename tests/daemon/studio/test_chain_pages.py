@@ -15,7 +15,7 @@ from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 from runward.config.studio import StudioSettings
-from runward.daemon.store import reading_chains
+from runward.daemon.store import reading
 from runward.daemon.studio import chain_pages, invocation_pages
 from runward.handlers.left_files import artifacts_in
 
@@ -442,7 +442,7 @@ async def test_a_search_looks_at_some_rows_and_offers_to_go_on(
         fire_one(place)
         wait_for(lambda: runs_of(place)[0]["status"] == "failed", "the end of the chain run")
         assert place.call("chain", "deny", str(first)).code == 0
-    monkeypatch.setattr(reading_chains, "MOST_SEARCHED", most)
+    monkeypatch.setattr(reading, "MOST_SEARCHED", most)
     address, found, count = path, 0, 0
     while True:
         page = (await waits.get(address)).text

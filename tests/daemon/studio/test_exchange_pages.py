@@ -14,7 +14,7 @@ from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, tags_of, t
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.acting import action_request
 from runward.daemon.inbox.spool import leave_request
-from runward.daemon.store import reading_exchange
+from runward.daemon.store.tables import shared_artifacts as shared_artifacts_table
 from runward.daemon.studio import exchange_pages
 
 SECRET = "what others pay for"
@@ -101,7 +101,7 @@ async def test_an_artifact_shows_who_may_do_what_and_what_is_broken(exchange: St
 async def test_a_search_for_artifacts_that_found_nothing_yet_can_go_on(
     exchange: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_exchange, "MOST_READ", 1)
+    monkeypatch.setattr(shared_artifacts_table, "MOST_READ", 1)
     following: str | None = "/exchange?owner=writer&deleted=true&type=code"
     lists = []
     while following is not None:

@@ -11,7 +11,7 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.studio.conftest import Studio
 
 from runward.config.json_value import JsonValue
-from runward.daemon.store import reading_chains
+from runward.daemon.store import reading
 from runward.daemon.studio import session_pages
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -104,7 +104,7 @@ async def test_a_search_for_sessions_looks_at_some_and_offers_to_go_on(
 ) -> None:
     whole = json.loads((await filled.get(f"/sessions?{wanted}&format=json")).text)
     monkeypatch.setattr(session_pages, "PAGE", size)
-    monkeypatch.setattr(reading_chains, "MOST_SEARCHED", most)
+    monkeypatch.setattr(reading, "MOST_SEARCHED", most)
     address, listed, searches = f"/sessions?{wanted}", [], 0
     while True:
         page = (await filled.get(address)).text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runward.config.json_value import JsonValue
-from runward.daemon.store.reading_chains import ApprovalRow
+from runward.daemon.store.tables.approvals import ApprovalRow
 from runward.daemon.views.text import visible
 from runward.daemon.web.approvals import Links, _form, question_page
 from runward.daemon.web.sockets import CannotListen
