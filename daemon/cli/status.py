@@ -53,10 +53,10 @@ def status(settings: Settings, as_json: bool, every: float | None) -> None:
         _watch(settings, every, as_json)
     figures = status_of(settings, time.time())
     if as_json:
-        print_json(figures.told)
+        print_json(figures.json)
     else:
         click.echo("\n".join(_page(settings, figures)))
-    sys.exit(_code(figures.told))
+    sys.exit(_code(figures.json))
 
 
 def _code(figures: Mapping[str, JsonValue]) -> int:
@@ -88,7 +88,7 @@ def _page_or_why_not(settings: Settings) -> list[str]:
 
 def _page(settings: Settings, figures: Status) -> list[str]:
 
-    return lines_of(figures.told, figures.running, settings.state_dir, time.time(), room())
+    return lines_of(figures.json, figures.running, settings.state_dir, time.time(), room())
 
 
 _MOST_FAILURES: Final = 3

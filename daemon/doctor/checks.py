@@ -204,7 +204,7 @@ def _walk(place: PrivatePlace) -> float:
     successor.send_signal(signal.SIGTERM)
     stopped = place.finish(successor)
     if stopped.code != 0:
-        raise _Failed(f"a daemon that was asked to stop exited with {_said(stopped)}")
+        raise _Failed(f"a daemon that was asked to stop exited with {_how_it_ended(stopped)}")
     _verified(place)
     return after_s
 
@@ -221,7 +221,7 @@ def _daemon(place: PrivatePlace) -> subprocess.Popen[str]:
 
 def _lives(place: PrivatePlace, daemon: subprocess.Popen[str], until: str) -> None:
     if daemon.poll() is not None:
-        raise _Failed(f"the daemon exited before it {until}, with {_said(place.finish(daemon))}")
+        raise _Failed(f"the daemon exited before it {until}, with {_how_it_ended(place.finish(daemon))}")
     try:
         place.patience.pause(_TURN_S)
     except OutOfTime:
@@ -230,13 +230,13 @@ def _lives(place: PrivatePlace, daemon: subprocess.Popen[str], until: str) -> No
 
 def _is_turned_away(second: Ended) -> None:
     if second.code != _HELD:
-        raise _Failed(f"a second daemon on the same state directory was not refused: {_said(second)}")
+        raise _Failed(f"a second daemon on the same state directory was not refused: {_how_it_ended(second)}")
 
 
 def _launch(place: PrivatePlace, name: str, code: int, command: tuple[str, ...]) -> None:
     ended = place.call("run", "--playbook", PLAYBOOK, "--name", name, "--", *command)
     if ended.code != code:
-        raise _Failed(f"the run that {name} should exit with {code}, but exited with {_said(ended)}")
+        raise _Failed(f"the run that {name} should exit with {code}, but exited with {_how_it_ended(ended)}")
 
 
 def _judged(place: PrivatePlace, daemon: subprocess.Popen[str], name: str) -> None:
@@ -276,7 +276,7 @@ def _verified(place: PrivatePlace) -> None:
         for name, process in started.items():
             ended = place.finish(process)
             if ended.code != 0:
-                raise _Failed(f"the {what} of the run {name} is not valid: {_said(ended)}")
+                raise _Failed(f"the {what} of the run {name} is not valid: {_how_it_ended(ended)}")
     # A check that finds nothing wrong proves little: it must find this.
     _change(place, DELIVERS)
     if place.call("receipt", "verify", DELIVERS).code != 1:
@@ -292,7 +292,7 @@ def _change(place: PrivatePlace, name: str) -> None:
     replay.write_bytes(content.replace(b"Success", b"success"))
 
 
-def _said(ended: Ended) -> str:
+def _how_it_ended(ended: Ended) -> str:
     """How a command ended, with the last line that it printed."""
     lines = (ended.err.strip() or ended.out.strip()).splitlines()
     return f"{ended.code}: {lines[-1]}" if lines else str(ended.code)

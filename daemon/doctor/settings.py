@@ -68,7 +68,7 @@ def _refused(installation: Installation) -> list[tuple[str, str]]:
 def examine_roots(installation: Installation, patience: Patience) -> Iterator[Finding]:
     """Each root, by looking and by what the running daemon says of it."""
     report = read_report(installation.state) if holder(installation.state) is not None else None
-    reported = _told(report)
+    reported = _problems_by_path(report)
     if not installation.settings.roots:
         yield Finding("warning", "there are no roots: nothing is watched", "add [[roots]] to the settings")
     for root in installation.settings.roots:
@@ -93,7 +93,7 @@ def examine_roots(installation: Installation, patience: Patience) -> Iterator[Fi
             yield Finding("warning", message, fix)
 
 
-def _told(report: Report | None) -> Mapping[str, str | None]:
+def _problems_by_path(report: Report | None) -> Mapping[str, str | None]:
     return {} if report is None else {root.path: root.problem for root in report.roots}
 
 

@@ -394,8 +394,8 @@ def _compare(
         if name == EVENTS
         for each in lines
     ]
-    owed = _told(reading_sessions.owed(connection, row.key, EVENTS))
-    written = [*_told(standing), *owed]
+    owed = _objects_in(reading_sessions.owed(connection, row.key, EVENTS))
+    written = [*_objects_in(standing), *owed]
     hashes = {digest for value in written if isinstance(digest := value.get("hash"), str)}
     if not hashes:
         raise JournalAway("it has no journal" if row.origin == "live" else "history has no journal")
@@ -407,7 +407,7 @@ def _compare(
     return _compared(fresh, row.key, live, due, folded)
 
 
-def _told(contents: Iterable[bytes]) -> list[dict[str, JsonValue]]:
+def _objects_in(contents: Iterable[bytes]) -> list[dict[str, JsonValue]]:
     """The lines of these contents, which Runward wrote."""
     read = (read_json(line) for content in contents for line in content.splitlines())
     return [value for value in read if isinstance(value, dict)]

@@ -80,7 +80,7 @@ class _Counted:
         commit, now, last = _last_commit(settings.state_dir), time.monotonic(), self._last
         if last is not None and last[0] == commit and now - last[1] < _MOST_AGE_S:
             return last[2]
-        status = status_in(connection, settings, time.time()).told
+        status = status_in(connection, settings, time.time()).json
         number = _number(list(needs(status, settings.state_dir)))
         self._last = None if commit is None else (commit, now, number)
         return number
@@ -102,7 +102,7 @@ class AttentionPages(Pages):
         def look(
             connection: sqlite3.Connection, settings: Settings
         ) -> tuple[dict[str, JsonValue], list[JsonValue], str, int]:
-            status = status_in(connection, settings, time.time()).told
+            status = status_in(connection, settings, time.time()).json
             rows, _ = newest_sessions(connection, settings, Wanted(("running",)), PAGE)
             running = sessions_as_json(connection, settings, rows)
             return status, running, settings.state_dir, newest_event(connection)

@@ -139,7 +139,7 @@ class ChainPages(Pages):
                 "schedules": page_of_chain.schedules,
                 "chain_runs": page_of_chain.runs.shown,
             },
-            found=page_of_chain,
+            about=page_of_chain,
             trigger=None if chain is None else in_words(chain.trigger),
             description=None if chain is None else chain.description,
             problems=() if page_of_chain.file is None else page_of_chain.file.parsed.problems,

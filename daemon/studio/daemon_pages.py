@@ -178,7 +178,7 @@ class DaemonPages(Pages):
                 last = rows[PAGE - 1]
                 older.append(address(request, **{_NOTICES: place_of(last.created_at, last.id)}))
             return {
-                "status": status_in(connection, settings, time.time()).told,
+                "status": status_in(connection, settings, time.time()).json,
                 "roots": [*roots_as_json(settings)],
                 "jobs": [each.as_json() for each in open_jobs(connection, PAGE)],
                 "notices": [each.as_json() for each in rows[:PAGE]],
@@ -200,7 +200,7 @@ class DaemonPages(Pages):
         if not request.scope["runward.studio"].metrics:
             raise HTTPException(404, "There are no metrics here: studio.metrics of the settings is false.")
         settings = self._settings()
-        status = await in_thread(lambda: status_of(settings, time.time()).told)
+        status = await in_thread(lambda: status_of(settings, time.time()).json)
         return Response(metrics(status), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -196,7 +196,7 @@ def message_page(status: int, heading: str, message: str, fix: str = "") -> HTML
     text = (
         _templates()
         .get_template("message.html")
-        .render(heading=heading, said=message, fix=fix, now=time.time())
+        .render(heading=heading, message=message, fix=fix, now=time.time())
     )
     return HTMLResponse(text, status)
 

@@ -175,14 +175,14 @@ def _facts(session: dict[str, JsonValue], receipt: JsonValue) -> list[Fact]:
     linked = session["linked"] if isinstance(session["linked"], list) else []
     invocation = session["invocation_id"]
     return [
-        *_said(session, {"Playbook": "playbook", "Agent": "agent", "Model": "model"}),
+        *_present(session, {"Playbook": "playbook", "Agent": "agent", "Model": "model"}),
         Fact("Started", moment=session["started_at"]),
         *([Fact("Took", duration(float(took)))] if isinstance(took, int | float) else []),
         *([Fact("Attempt", str(session["attempt"]))] if session["attempt"] != 1 else []),
         *([Fact("Delivery", state=str(session["delivery"]))] if session["delivery"] else []),
-        *_said(session, {"Evidence of the end": "ended_by", "Activity": "activity"}),
+        *_present(session, {"Evidence of the end": "ended_by", "Activity": "activity"}),
         *([Fact("Contract", f"fixed ({session['contract_basis']})")] if session["contract_basis"] else []),
-        *_said(session, {"Problem of the contract": "contract_problem", "Containment": "containment"}),
+        *_present(session, {"Problem of the contract": "contract_problem", "Containment": "containment"}),
         *([Fact("Tokens", spent)] if spent else []),
         *([Fact("Linked", links=_links("/sessions/", linked))] if linked else []),
         *([Fact("Invocation", links=_links("/invocations/", [invocation]))] if invocation else []),
@@ -198,7 +198,7 @@ def _facts(session: dict[str, JsonValue], receipt: JsonValue) -> list[Fact]:
     ]
 
 
-def _said(session: dict[str, JsonValue], keys: dict[str, str]) -> list[Fact]:
+def _present(session: dict[str, JsonValue], keys: dict[str, str]) -> list[Fact]:
     return [Fact(name, str(session[key])) for name, key in keys.items() if session[key] is not None]
 
 

@@ -318,10 +318,10 @@ def _event(event: EventRow) -> Entry:
 
 def _without_content(kind: str, payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """What an event says, without what others pay for in the exchange."""
-    text, results_told = payload.get("text"), payload.get("told")
-    if kind == "ActionTaken" and isinstance(results_told, dict):
-        bare = {name: without_content(results_told.get(name)) for name in ("intent", "result")}
-        return {**payload, "told": {**results_told, **bare}}
+    text, line = payload.get("text"), payload.get("told")
+    if kind == "ActionTaken" and isinstance(line, dict):
+        bare = {name: without_content(line.get(name)) for name in ("intent", "result")}
+        return {**payload, "told": {**line, **bare}}
     if kind in ("IntentMade", "ActionRequested") and isinstance(text, str):
         return {**payload, "text": line_without_content(text)}
     return payload

@@ -169,7 +169,7 @@ def exchange_story(
     if row is None:
         return None
     state = "ok" if row.is_success else str(row.error_code)
-    return "action", row.key, state, _said(row), [_entry(row)]
+    return "action", row.key, state, _summary(row), [_entry(row)]
 
 
 def _of_artifact(connection: sqlite3.Connection, name: str) -> tuple[str, str, str, str, list[Entry]] | None:
@@ -220,13 +220,13 @@ def _entry(row: ActionRow) -> Entry:
         kind="action",
         at=row.at,
         event=row.action_type or "intent",
-        summary=_said(row),
+        summary=_summary(row),
         detail=detail,
         notes=notes,
     )
 
 
-def _said(row: ActionRow) -> str:
+def _summary(row: ActionRow) -> str:
     result = without_content(as_json(row.result))
     message = result.get("message") if isinstance(result, dict) else None
     failed = "" if row.is_success else f"{row.error_code}: "

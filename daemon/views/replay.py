@@ -87,7 +87,7 @@ _LARGEST_RECEIPT: Final = 256 << 20
 class ReadReplay(NamedTuple):
     """The calls of an attempt, and the tokens that they cost, by their ids."""
 
-    told: ToldReplay
+    replay: ToldReplay
     costs: dict[str, JsonValue]
 
 

@@ -64,7 +64,7 @@ MOST_NAMED: Final = 10
 class Status(NamedTuple):
     """What `--json` prints, and the running sessions that began first, for people."""
 
-    told: dict[str, JsonValue]
+    json: dict[str, JsonValue]
     running: list[reading_sessions.RunningRow]
 
 

@@ -56,7 +56,7 @@ _TEMPLATE: Final = Environment(
 
 def said_page(status: int, heading: str, message: str) -> Response:
     """A page that only shows a message."""
-    return _page(status, heading=heading, said=message, row=None)
+    return _page(status, heading=heading, message=message, row=None)
 
 
 def question_page(row: ApprovalRow) -> Response:
@@ -65,7 +65,7 @@ def question_page(row: ApprovalRow) -> Response:
     return _page(
         200,
         heading=f"{row.chain}: step {row.step_id()} waits for a person",
-        said="",
+        message="",
         row=row,
         step=row.step_id(),
         asked=_moment(row.asked_at),

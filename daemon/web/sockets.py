@@ -60,7 +60,7 @@ def open_sockets(addresses: Sequence[str]) -> Opened:
                 paths.append(address.path)
     except OSError as error:
         Opened(tuple(sockets), (), tuple(paths)).close()
-        raise CannotListen(_said(text, error, "http.listen")) from error
+        raise CannotListen(_why_not(text, error, "http.listen")) from error
     return Opened(tuple(sockets), tuple(urls), tuple(paths))
 
 
@@ -69,7 +69,7 @@ def open_tcp(address: TcpAddress, setting: str) -> socket.socket:
     try:
         return _tcp(address)
     except OSError as error:
-        raise CannotListen(_said(address.url.removeprefix("http://"), error, setting)) from error
+        raise CannotListen(_why_not(address.url.removeprefix("http://"), error, setting)) from error
 
 
 def _tcp(address: TcpAddress) -> socket.socket:
@@ -136,7 +136,7 @@ def _remove(path: str) -> None:
         pass
 
 
-def _said(address: str, error: OSError, setting: str) -> str:
+def _why_not(address: str, error: OSError, setting: str) -> str:
     table = setting.partition(".")[0]
     if error.errno == errno.EADDRINUSE:
         fix = f"stop the program that listens there (`ss -ltnxp` names it), or write another address in [{table}] listen"

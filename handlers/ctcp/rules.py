@@ -145,16 +145,16 @@ class Report:
 
     def __init__(self, letter: str, path: str, allow_missing: bool = False) -> None:
         self._letter, self._path, self.allows_missing = letter, path, allow_missing
-        self._found: list[Finding] = []
+        self._findings: list[Finding] = []
         self._further: dict[Severity, int] = {"error": 0, "warning": 0}
 
     def add(self, name: str, message: str, line: int | None = None, path: str | None = None) -> None:
         """A finding against this contract's rule of that name."""
         rule = RULES[f"{self._letter}.{name}"]
         # A patch or a journal may break a rule on each of its millions of lines.
-        if len(self._found) < MOST:
+        if len(self._findings) < MOST:
             place = self._path if path is None else path
-            self._found.append(
+            self._findings.append(
                 Finding(
                     contract=self._letter,
                     path=place,
@@ -169,7 +169,7 @@ class Report:
 
     @property
     def has_errors(self) -> bool:
-        return self._further["error"] > 0 or any(each.severity == "error" for each in self._found)
+        return self._further["error"] > 0 or any(each.severity == "error" for each in self._findings)
 
     @property
     def is_full(self) -> bool:
@@ -180,7 +180,7 @@ class Report:
         """The first findings, and one that counts the rest."""
         further = sum(self._further.values())
         if not further:
-            return tuple(self._found)
+            return tuple(self._findings)
         severity: Severity = "error" if self._further["error"] else "warning"
         least = "at least " if self.is_full else ""
         message = f"{least}{counted(further, 'further finding', 'further findings')} of this contract"
@@ -192,4 +192,4 @@ class Report:
             message=message,
             line=None,
         )
-        return (*self._found, rest)
+        return (*self._findings, rest)

@@ -50,7 +50,7 @@ def print_difference(
     connection: sqlite3.Connection, settings: Settings, left: SessionRow, right: SessionRow, as_json: bool
 ) -> int:
     """Print how two sessions differ; returns the exit code."""
-    ours, theirs = (replay_of(connection, settings, row).told.calls for row in (left, right))
+    ours, theirs = (replay_of(connection, settings, row).replay.calls for row in (left, right))
     outcomes = [_outcomes_of(connection, row) for row in (left, right)]
     divergence, calls = first_divergence(ours, theirs), aligned(ours, theirs)
     identical = divergence is None and left.status == right.status and outcomes[0] == outcomes[1]
@@ -270,7 +270,7 @@ def export(settings: Settings, since: float | None, identifier: str | None, file
             with click.open_file(file, "w", encoding="utf-8", atomic=file != "-") as output:
                 for row in rows:
                     read = replay_of(connection, settings, row)
-                    for line in _lines(row, read.told.calls, read.costs, read.told.verification_delta):
+                    for line in _lines(row, read.replay.calls, read.costs, read.replay.verification_delta):
                         output.write(json.dumps(line, ensure_ascii=False) + "\n")
                         calls += 1
         except OSError as error:
