@@ -27,9 +27,10 @@ from runward.daemon.store.reading import STORE
 from runward.daemon.store.schema import Soundness, quick_check, soundness, strange_schema
 from runward.daemon.store.session_state import FreshStore, keys_after, packed_among, state_of
 from runward.daemon.store.tables import jobs
-from runward.daemon.store.tables.problems import problems
+from runward.daemon.store.tables.problems import problem_count, problems
 from runward.daemon.store.tables.sessions import SessionRow, session_rows
 from runward.daemon.users import as_root, name_of, run_as
+from runward.daemon.views.needs import where_problems_are
 from runward.handlers.contracts.snapshots import BrokenSnapshot, snapshot_of, stored_contract
 from runward.handlers.foreign_json import read_json
 from runward.handlers.journal.folding import Folded, fold_lines
@@ -215,7 +216,7 @@ def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
     with reading.reading(installation.settings.state_dir) as connection:
         held = jobs.held_by_reason(connection)
         figures = jobs.queue_figures(connection, time.time())
-        complaints = problems(connection)
+        complaints, in_all = problems(connection, limit=PROBLEMS_SHOWN), problem_count(connection)
     for reason, count in held:
         fix = "fix the cause, then `runward queue retry --all`; `runward queue` shows them"
         yield Finding(
@@ -225,12 +226,12 @@ def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
     if is_up and oldest is not None and time.time() - oldest > LONG_S:
         message = f"a job has been waiting for {time.time() - oldest:.0f} s; {figures.waiting} wait in all"
         yield Finding("warning", message, "`runward queue` shows them, `runward why` says what they wait for")
-    for problem in complaints[:PROBLEMS_SHOWN]:
+    for problem in complaints:
         place = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
         yield Finding("warning", f"{place}: {problem.message}", problem.fix)
-    if len(complaints) > PROBLEMS_SHOWN:
-        message = f"{counted(len(complaints) - PROBLEMS_SHOWN, 'more file', 'more files')} can't be used"
-        yield Finding("warning", message, "`runward status --json` has them all")
+    if in_all > PROBLEMS_SHOWN:
+        message = f"{counted(in_all - PROBLEMS_SHOWN, 'more file', 'more files')} can't be used"
+        yield Finding("warning", message, where_problems_are(in_all))
 
 
 def _of_requests(installation: Installation, is_up: bool) -> Iterator[Finding]:

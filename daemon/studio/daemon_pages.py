@@ -95,7 +95,7 @@ FIGURES: Final = (
         type="counter",
     ),
     Figure("degraded", "What the daemon can't do as it should.", ("degraded",)),
-    Figure("problems", "Wrong configuration and wrong files of runs.", ("problems",)),
+    Figure("problems", "Wrong configuration and wrong files of runs.", ("problem_count",)),
     Figure("exchange_actions_waiting", "Actions without a result.", ("exchange", "actions_waiting")),
     Figure(
         "exchange_workers_killed_total",

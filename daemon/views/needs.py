@@ -29,7 +29,12 @@ Kind: TypeAlias = Literal[
 ]
 Level: TypeAlias = Literal["critical", "error", "warning"]
 
-_MOST_PROBLEMS: Final = 10
+MOST_PROBLEMS: Final = 1000
+"""Problems that `status --json` lists; it counts all."""
+
+_MOST_NAMED: Final = 10
+"""Wrong files that are named; more are only counted."""
+
 _LONG_S: Final = 300.0
 """Seconds from which on a job waits for long."""
 
@@ -196,16 +201,24 @@ def _waiting(status: Mapping[str, JsonValue], state: str) -> Iterator[Need]:
 
 
 def _wrong_files(status: Mapping[str, JsonValue]) -> Iterator[Need]:
-    errors = [each for each in tables(status["problems"]) if each["severity"] == "error"]
-    for each in errors[:_MOST_PROBLEMS]:
+    listed, count = tables(status["problems"]), status["problem_count"]
+    assert isinstance(count, int), "our own JSON"
+    errors = [each for each in listed if each["severity"] == "error"]
+    for each in errors[:_MOST_NAMED]:
         path = str(each["path"])
         place = f"{path}:{each['line']}" if each["line"] is not None else path
         fix = None if each["fix"] is None else str(each["fix"])
         yield Need("file", "error", path, f"{place}: {each['message']}", fix)
-    more = len(errors) - _MOST_PROBLEMS
+    more = len(errors[_MOST_NAMED:]) + count - len(listed)
     if more > 0:
         text = f"and {more} more problems"
-        yield Need("file", "error", None, text, "`runward status --json` has them all")._replace(number=more)
+        yield Need("file", "error", None, text, where_problems_are(count))._replace(number=more)
+
+
+def where_problems_are(count: int) -> str:
+    """Where so many problems are listed."""
+    has = "has them all" if count <= MOST_PROBLEMS else f"has the first {MOST_PROBLEMS}"
+    return f"`runward status --json` {has}"
 
 
 def how_to_start(state: str) -> str:

@@ -26,7 +26,7 @@ from runward.daemon.store.tables import actions, approvals, chain_runs, jobs, pr
 from runward.daemon.store.tables.notices import notices_by_state
 from runward.daemon.store.tables.sessions import SessionRow, session_rows
 from runward.daemon.views.daemon_report import report_of, settings_in_report, stalled_s
-from runward.daemon.views.needs import needs
+from runward.daemon.views.needs import MOST_PROBLEMS, needs
 from runward.daemon.views.text import fields
 from runward.handlers.times import iso
 
@@ -82,6 +82,7 @@ def status_in(connection: sqlite3.Connection, settings: Settings, now: float) ->
     settings = settings_in_report(report) or settings
     chains = _all_chains(settings)
     statuses = triggers.chain_statuses(connection) if chains else {}
+    configuration = _wrong_configuration(settings, chains, report)
     status: dict[str, JsonValue] = {
         "running": pid is not None,
         "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
@@ -121,7 +122,8 @@ def status_in(connection: sqlite3.Connection, settings: Settings, now: float) ->
         "failures": _failures(connection, settings, now),
         "settings": _settings(settings, report),
         "roots": _roots(settings, report),
-        "problems": [*_wrong_configuration(settings, chains, report), *_problems(connection)],
+        "problems": [*configuration, *_problems(connection)][:MOST_PROBLEMS],
+        "problem_count": len(configuration) + problems.problem_count(connection),
     }
     status["needs"] = [each.as_json() for each in needs(status, settings.state_dir)]
     return Status(status, reading_sessions.running(connection, MOST_RUNNING))
@@ -382,7 +384,7 @@ def _problems(connection: sqlite3.Connection) -> list[JsonValue]:
     """What is wrong with files that people and agents wrote."""
     return [
         _problem(each.path, each.line, each.message, each.fix, each.since)
-        for each in problems.problems(connection)
+        for each in problems.problems(connection, limit=MOST_PROBLEMS)
     ]
 
 

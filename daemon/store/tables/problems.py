@@ -24,15 +24,23 @@ class ProblemRow(NamedTuple):
     since: float
 
 
-def problems(connection: sqlite3.Connection, directory: str | None = None) -> list[ProblemRow]:
-    """What is wrong with people's and agents' files; only in `directory` and below it, if one is given."""
+def problems(
+    connection: sqlite3.Connection, directory: str | None = None, limit: int = -1
+) -> list[ProblemRow]:
+    """What is wrong with people's and agents' files, by path; only in `directory` and below it, if one is given."""
     rows = connection.execute(
         select(
             ProblemRow,
             "from problems"
-            " where ?1 is null or path = ?1 or substr(path, 1, length(?1) + 1) = ?1 || '/' order by path, line",
+            " where ?1 is null or path = ?1 or substr(path, 1, length(?1) + 1) = ?1 || '/' order by path, line limit ?2",
             fix="mend",
         ),
-        (directory,),
+        (directory, limit),
     )
     return rows_of(ProblemRow, rows)
+
+
+def problem_count(connection: sqlite3.Connection) -> int:
+    """How many there are."""
+    (count,) = connection.execute("select count(*) from problems").fetchone()
+    return int(count)

@@ -49,6 +49,7 @@ _KEYS = [
     "settings",
     "roots",
     "problems",
+    "problem_count",
     "needs",
 ]
 
@@ -176,6 +177,24 @@ def test_held_and_waiting_jobs_are_counted_with_their_reasons(place: Place) -> N
         "  ! 2 held: no space\n    -> fix the cause, then `runward queue retry --all`;"
         in place.call("status").out
     )
+
+
+def test_of_very_many_wrong_files_the_first_are_listed_and_all_are_counted(place: Place) -> None:
+    place.daemon_once()
+    place.change_store(
+        "with recursive n(i) as (values (1) union all select i + 1 from n where i < 1200)"
+        " insert into problems (path, message, since) select printf('/run/%05d', i), 'is wrong', 0 from n"
+    )
+    status = place.call("status", "--json").object()
+    problems, needs = status["problems"], status["needs"]
+    assert isinstance(problems, list)
+    assert isinstance(needs, list)
+    assert (len(problems), status["problem_count"]) == (1000, 1200)
+    files = [each for each in needs if isinstance(each, dict) and each["kind"] == "file"]
+    assert len(files) == 11
+    last = files[-1]
+    assert (last["text"], last["count"]) == ("and 1190 more problems", 1190)
+    assert last["fix"] == "`runward status --json` has the first 1000"
 
 
 def test_a_wrong_playbook_is_a_problem_though_no_run_names_it(place: Place) -> None:
