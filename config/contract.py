@@ -193,9 +193,9 @@ def declared_artifacts(
 ) -> tuple[ExpectedArtifact, ...] | None:
     """What an `artifacts` or `artifact_defaults` block at `loc` declares. None if it declares nothing.
 
-    As in ADR-0029, an empty block declares nothing. Any other block declares its `expected`, even if that is only `[]`.
     Complaints are added to the given list; the result is valid if none of them is an error.
     """
+    # As in ADR-0029: an empty block declares nothing. Any other declares its `expected`, even if that is only [].
     if value is None or value == {}:
         return None
     if not isinstance(value, dict):
@@ -377,10 +377,10 @@ def _check_extra_keys(
     *,
     is_snapshot: bool,
 ) -> None:
-    """A typo is an error where people declare. In a snapshot it is not: the rest of the contract is valid."""
     for key in table:
         if key in known or len(complaints) >= MAX_PROBLEMS:
             continue
+        # A typo is an error where people declare. In a snapshot it is not: the rest of the contract is valid.
         complaints.append(
             unknown_key((*loc, key), known, "warning") if is_snapshot else extra_key((*loc, key), known)
         )

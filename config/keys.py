@@ -194,6 +194,16 @@ def text(value: JsonValue, loc: Location, complain: Complain) -> str | None:
     return None
 
 
+def table_of_keys(
+    value: JsonValue, loc: Location, complain: Complain, fix: str
+) -> dict[str, JsonValue] | None:
+    """The table. None if nothing is given, or after a complaint."""
+    if value is None or isinstance(value, dict):
+        return value
+    complain(Complaint(loc, f"is {kind(value)}, not a table of keys", fix))
+    return None
+
+
 def duration(value: JsonValue, loc: Location, complain: Complain) -> float | None:
     """The seconds. None if nothing is given, or after a complaint."""
     if value is None:

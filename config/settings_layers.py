@@ -152,8 +152,6 @@ def _with_defaults(merged: Layer, defaults: Mapping[str, Placed], agents: Mappin
     """The written settings, and the defaults that depend on the place.
 
     Without roots: the native one in the state directory, and tools' own.
-
-    A tool's directory that overlaps another root is left out: nobody wrote it, so nobody could fix it.
     """
     values = {**defaults, **merged.values}
     if merged.roots is not None:
@@ -163,6 +161,7 @@ def _with_defaults(merged: Layer, defaults: Mapping[str, Placed], agents: Mappin
     roots = {OWN_ROOTS: Placed({"name": OWN_ROOTS, "path": path}, DEFAULT)}
     for layout, sessions in agents.items():
         root = Placed({"name": layout, "path": sessions, "layout": layout}, DEFAULT)
+        # One that overlaps another root is left out, without a problem: nobody wrote it, so nobody could fix it.
         if not any(misplaced_roots({**roots, layout: root}, state_dir)):
             roots[layout] = root
     return merged._replace(values=values, roots=roots)

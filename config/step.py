@@ -16,6 +16,7 @@ from runward.config.keys import (
     known_keys,
     read_keys,
     seconds,
+    table_of_keys,
     table_schema,
     text_schema,
     true_or_false,
@@ -75,16 +76,12 @@ def _name(value: JsonValue, loc: Location, step: _InStep) -> str | None:
 
 
 def _values(value: JsonValue, loc: Location, step: _InStep) -> dict[str, JsonValue]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        step(Complaint(loc, f"is {kind(value)}, not a table of keys", "write with: {KEY: VALUE}"))
-        return {}
-    for name, each in value.items():
+    table = table_of_keys(value, loc, step, "write with: {KEY: VALUE}") or {}
+    for name, each in table.items():
         if not re.fullmatch(VALUE_NAME, name):
             step(Complaint((*loc, name), "is not a name that a playbook can take", None, at_key=True))
         _check_texts(each, (*loc, name), step)
-    return dict(value)
+    return table
 
 
 def _check_texts(value: JsonValue, loc: Location, step: _InStep) -> None:
@@ -114,12 +111,8 @@ def _condition(value: JsonValue, loc: Location, step: _InStep) -> str | None:
 
 
 def _env(value: JsonValue, loc: Location, step: _InStep) -> dict[str, JsonValue]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        step(Complaint(loc, f"is {kind(value)}, not a table of keys", "write env: {NAME: VALUE}"))
-        return {}
-    for name, each in value.items():
+    table = table_of_keys(value, loc, step, "write env: {NAME: VALUE}") or {}
+    for name, each in table.items():
         if not _VARIABLE.fullmatch(name):
             step(Complaint((*loc, name), "is not the name of a variable", "as in MODE", at_key=True))
         elif name.startswith("RUNWARD_"):
@@ -128,7 +121,7 @@ def _env(value: JsonValue, loc: Location, step: _InStep) -> dict[str, JsonValue]
             step(Complaint((*loc, name), f"is {kind(each)}, not a text", "write a text"))
         elif isinstance(each, str):
             check_text(each, (*loc, name), step.before, step)
-    return dict(value)
+    return table
 
 
 def _cwd(value: JsonValue, loc: Location, step: _InStep) -> str | None:
@@ -193,14 +186,14 @@ def _worktree(value: JsonValue, loc: Location, step: _InStep) -> Worktree | None
     if step.table.get("cwd") is not None:
         fix = "leave one of the two out: a step with a worktree starts in it"
         step(Complaint((*loc[:-1], "cwd"), "can't be combined with 'worktree'", fix, at_key=True))
-    if not isinstance(value, dict):
-        step(Complaint(loc, f"is {kind(value)}, not a table of keys", _WORKTREE_FIX))
+    table = table_of_keys(value, loc, step, _WORKTREE_FIX)
+    if table is None:
         return None
-    check_keys(value, loc, known_keys(Worktree), step)
-    missing = [name for name in ("repo", "ref") if name not in value]
+    check_keys(table, loc, known_keys(Worktree), step)
+    missing = [name for name in ("repo", "ref") if name not in table]
     for name in missing:
         step(Complaint(loc, f"has no {name!r}", _WORKTREE_FIX))
-    read = read_keys(Worktree, value, loc, step)
+    read = read_keys(Worktree, table, loc, step)
     return None if missing else Worktree(**read)
 
 
@@ -259,16 +252,14 @@ class Retry(NamedTuple):
 
 
 def _retry(value: JsonValue, loc: Location, complain: Complain) -> Retry | None:
-    if value is None:
+    table = table_of_keys(value, loc, complain, "write retry: {attempts: 3}")
+    if table is None:
         return None
-    if not isinstance(value, dict):
-        complain(Complaint(loc, f"is {kind(value)}, not a table of keys", "write retry: {attempts: 3}"))
-        return None
-    check_keys(value, loc, known_keys(Retry), complain)
-    if "attempts" not in value:
+    check_keys(table, loc, known_keys(Retry), complain)
+    if "attempts" not in table:
         complain(Complaint(loc, "has no 'attempts'", "write how often it is tried in all"))
         return None
-    return Retry(**read_keys(Retry, value, loc, complain))
+    return Retry(**read_keys(Retry, table, loc, complain))
 
 
 class ApprovalRule(NamedTuple):

@@ -15,6 +15,7 @@ from runward.config.keys import (
     duration,
     duration_schema,
     schemas,
+    table_of_keys,
     text_schema,
 )
 from runward.config.own_events import EXCHANGE, OWN_EVENTS
@@ -329,12 +330,8 @@ def check_filter(
     value: JsonValue, loc: Location, complain: Complain, fields: Sequence[str] | None = None
 ) -> dict[str, JsonValue]:
     """The filter in `value`. Complains about everything that is invalid, as far as the event's `fields` are known."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        complain(Complaint(loc, f"is {kind(value)}, not a table of keys", "write filter: {KEY: VALUE}"))
-        return {}
-    for key, wanted in value.items():
+    table = table_of_keys(value, loc, complain, "write filter: {KEY: VALUE}") or {}
+    for key, wanted in table.items():
         place = (*loc, key)
         if not all(key.split(".")):
             complain(Complaint(place, "has an empty name in it", "write it as in pull.base", at_key=True))
@@ -346,7 +343,7 @@ def check_filter(
             complain(
                 Complaint(place, "has a list or a table in its list", "list texts, numbers, true or false")
             )
-    return dict(value)
+    return table
 
 
 def _check_operators(wanted: Mapping[str, JsonValue], loc: Location, complain: Complain) -> None:

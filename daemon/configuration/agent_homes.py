@@ -25,7 +25,8 @@ def agent_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) 
 
 
 def sessions_in(agent: str, directory: str) -> str:
-    """Where the agent's sessions are in its home: all of Codex's, because an archived thread stays in it."""
+    """Where the agent's sessions are in its home."""
+    # All of Codex's home, because it moves an archived thread to another directory there.
     return os.path.join(directory, PROJECTS) if agent == "claude-code" else directory
 
 
