@@ -117,7 +117,7 @@ def _glob(value: JsonValue, loc: Location, complain: Complain) -> str | None:
     try:
         check_path_glob(glob)
     except GlobError as error:
-        complain(Complaint(loc, f"{quoted(glob)} {error}", error.fix))
+        complain(error.complaint(loc, glob))
         return None
     if glob.startswith("/") or "\0" in glob or len(glob.encode()) > MAX_PATH_BYTES:
         fix = "write it relative to the run's artifacts"
@@ -166,7 +166,7 @@ def _schema_file(value: JsonValue, loc: Location, complain: Complain) -> str | N
     try:
         relative_parts(file)
     except PathRuleError as error:
-        complain(Complaint(loc, f"{quoted(file)} {error}", error.fix))
+        complain(error.complaint(loc, file))
     return file
 
 

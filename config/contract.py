@@ -330,7 +330,7 @@ def _check_path(path: str, loc: Location, complaints: list[Complaint]) -> None:
     try:
         plain = "/".join(relative_parts(path))
     except PathRuleError as error:
-        complaints.append(Complaint(loc, f"{quoted(path)} {error}", error.fix))
+        complaints.append(error.complaint(loc, path))
         return
     if plain != path:
         message = f"{quoted(path)} is read as {quoted(plain)}"

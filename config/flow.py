@@ -131,7 +131,7 @@ def _path(path: str, loc: Location, complaints: list[Complaint]) -> str:
     try:
         return "/".join(relative_parts(path))
     except PathRuleError as error:
-        complaints.append(Complaint(loc, f"{quoted(path)} {error}", error.fix))
+        complaints.append(error.complaint(loc, path))
         return ""
 
 

@@ -10,15 +10,13 @@ import re
 from fnmatch import fnmatchcase
 from typing import Final
 
+from runward.config.problem import TextError
+
 ANY_DEPTH: Final = "**"
 
 
-class GlobError(ValueError):
-    """A text that is not a glob; the message says why, `fix` what to write instead."""
-
-    def __init__(self, message: str, fix: str) -> None:
-        super().__init__(message)
-        self.fix = fix
+class GlobError(TextError):
+    """A text that is not a glob."""
 
 
 def check_text_glob(pattern: str) -> None:

@@ -224,7 +224,7 @@ def check_glob(text: str, loc: Location, complain: Complain) -> None:
     try:
         check_text_glob(text)
     except GlobError as error:
-        complain(Complaint(loc, f"{quoted(text)} {error}", error.fix))
+        complain(error.complaint(loc, text))
 
 
 def true_or_false(value: JsonValue, loc: Location, complain: Complain) -> bool:

@@ -3,6 +3,8 @@
 It judges the text alone, as ADR-0029's `_safe_join` does before it looks at the disk. The code that opens the file
 must check that no link leads out."""
 
+from runward.config.problem import TextError
+
 GLOB_CHARACTERS = "*?[]"
 MAX_PATH_BYTES = 1024
 PATH_PATTERN = r"^(?!/)(?!(.*/)?\.\.(/|$))(?!(\.?/)*\.?$)[^*?\[\]\u0000]+$"
@@ -12,12 +14,8 @@ MAX_NAME_BYTES = 255
 """Linux's own limit (NAME_MAX) for one part of a path."""
 
 
-class PathRuleError(ValueError):
-    """A path that the rule refuses; the message says why, `fix` what to write instead."""
-
-    def __init__(self, message: str, fix: str) -> None:
-        super().__init__(message)
-        self.fix = fix
+class PathRuleError(TextError):
+    """A path that the rule refuses."""
 
 
 def relative_parts(path: str) -> tuple[str, ...]:

@@ -61,6 +61,18 @@ class Complaint(NamedTuple):
         )
 
 
+class TextError(ValueError):
+    """A text is not what it should be. The message says why, `fix` what to write instead."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
+
+    def complaint(self, loc: Location, text: str) -> Complaint:
+        """The complaint about this text, which begins with it."""
+        return Complaint(loc, f"{quoted(text)} {self}", self.fix)
+
+
 class Parsed(NamedTuple, Generic[T]):
     """What a reader made of a text. `value` is None exactly when some problem is an error."""
 

@@ -171,7 +171,7 @@ class Glob(Text):
         try:
             check_glob(text)
         except GlobError as error:
-            complain(Complaint(loc, f"{quoted(text)} {error}", error.fix))
+            complain(error.complaint(loc, text))
             return None
         return text
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.document import read_json
 from runward.config.json_value import JsonValue
-from runward.config.problem import Problem, kind, nearest, quoted
+from runward.config.problem import Problem, TextError, kind, nearest, quoted
 
 NAME: Final = "[A-Za-z_][A-Za-z0-9_-]*"
 """The valid names of values."""
@@ -25,12 +25,8 @@ LookUp: TypeAlias = tuple[str, ...]
 """The names from the given values down to one of them."""
 
 
-class TemplateError(ValueError):
-    """A text that is not a template, or can't be filled in. `fix` says what to write instead."""
-
-    def __init__(self, message: str, fix: str) -> None:
-        super().__init__(message)
-        self.fix = fix
+class TemplateError(TextError):
+    """A text that is not a template, or can't be filled in."""
 
 
 class Template(NamedTuple):

@@ -279,7 +279,7 @@ def _path(
     try:
         check_path_glob(path)
     except GlobError as error:
-        complain(Complaint((*loc, "path"), f"{quoted(path)} {error}", error.fix))
+        complain(error.complaint((*loc, "path"), path))
         return None
     # normpath keeps two leading slashes, which POSIX permits to mean something else. Paths of files never have them.
     return "/" + posixpath.normpath(posixpath.join(surroundings.directory, path)).lstrip("/")
