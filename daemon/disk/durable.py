@@ -4,7 +4,8 @@ import errno
 import os
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+"""For a file that nobody made before: not through a link, nor in place of another file."""
 
 
 def write_durably(directory: str | os.PathLike[str] | int, name: str, content: bytes) -> None:
@@ -15,16 +16,27 @@ def write_durably(directory: str | os.PathLike[str] | int, name: str, content: b
     temporary file nor a changed `name`.
     """
     with _Opened(directory) as descriptor:
-        temporary = f".{name}.{os.urandom(6).hex()}.tmp"
-        try:
-            # Write, sync, rename, sync the directory. Without the first sync a power cut may leave an empty file under `name`, and
-            # without the second one the old file.
-            _write_new(descriptor, temporary, content)
-            os.rename(temporary, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
-        except BaseException:
-            _remove(descriptor, temporary)
-            raise
+        # Write, sync, rename, sync the directory. Without the first sync a power cut may leave an empty file under `name`, and
+        # without the second one the old file.
+        write_whole(descriptor, name, content, is_synced=True)
         sync_directory(descriptor)
+
+
+def write_whole(directory: int, name: str, content: bytes, *, is_synced: bool = False) -> None:
+    """Like `write_durably` in an open directory, but at most the content is durable when it returns, if it `is_synced`."""
+    temporary = f".{name}.{os.urandom(6).hex()}.tmp"
+    try:
+        descriptor = os.open(temporary, NEW, 0o600, dir_fd=directory)
+        try:
+            write_all(descriptor, content)
+            if is_synced:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        _remove(directory, temporary)
+        raise
 
 
 class ReservedFile:
@@ -38,7 +50,7 @@ class ReservedFile:
         self._name = name
         self._size = size
         self._temporary = f".{name}.{os.urandom(6).hex()}.tmp"
-        self._descriptor = os.open(self._temporary, _NEW, 0o600, dir_fd=directory)
+        self._descriptor = os.open(self._temporary, NEW, 0o600, dir_fd=directory)
         try:
             os.posix_fallocate(self._descriptor, 0, size)
         except BaseException:
@@ -52,7 +64,7 @@ class ReservedFile:
             write_durably(self._directory, self._name, content)
             return
         try:
-            _write_all(self._descriptor, content)
+            write_all(self._descriptor, content)
             # The reserved space is larger than the content.
             os.ftruncate(self._descriptor, len(content))
             os.fsync(self._descriptor)
@@ -119,16 +131,8 @@ class _Opened:
             os.close(self._descriptor)
 
 
-def _write_new(directory: int, name: str, content: bytes) -> None:
-    descriptor = os.open(name, _NEW, 0o600, dir_fd=directory)
-    try:
-        _write_all(descriptor, content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
+def write_all(descriptor: int, content: bytes | memoryview) -> None:
+    """All of it. Raises OSError."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]

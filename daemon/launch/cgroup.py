@@ -237,22 +237,30 @@ def _start_transient_unit(name: str, held: Held) -> list[str]:
 
 
 def _call(command: list[str], environment: Mapping[str, str]) -> None:
-    problem_out, problem_in = os.pipe()
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    files = [
-        (os.POSIX_SPAWN_DUP2, null, 0),
-        (os.POSIX_SPAWN_DUP2, null, 1),
-        (os.POSIX_SPAWN_DUP2, problem_in, 2),
-    ]
     try:
-        pid = os.posix_spawnp(command[0], command, environment, file_actions=files)
+        pid, problem_out = spawn(command, environment, 2)
     except OSError as error:
         raise ContainmentUnavailable(f"{command[0]}: {error.strerror}") from None
-    finally:
-        os.close(problem_in)
-        os.close(null)
     with open(problem_out, encoding="utf-8", errors="replace") as file:
         problem = file.read().strip()
     _, status = os.waitpid(pid, 0)
     if status != 0:
         raise ContainmentUnavailable(f"systemd refused the scope: {problem}")
+
+
+def spawn(
+    command: tuple[str, ...] | list[str], environment: Mapping[str, str], heard: int
+) -> tuple[int, int]:
+    """Starts a program; its pid, and a pipe from its stdout or stderr, by the number. The others lead nowhere. Raises OSError."""
+    pipe_out, pipe_in = os.pipe()
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    files = [(os.POSIX_SPAWN_DUP2, pipe_in if number == heard else null, number) for number in (0, 1, 2)]
+    try:
+        # Our own mask would be inherited: signals that are blocked here would end no process there.
+        return os.posix_spawnp(command[0], command, environment, file_actions=files, setsigmask=()), pipe_out
+    except OSError:
+        os.close(pipe_out)
+        raise
+    finally:
+        os.close(pipe_in)
+        os.close(null)

@@ -13,7 +13,7 @@ import time
 
 from runward.daemon.faults import point
 from runward.daemon.launch import record
-from runward.daemon.launch.cgroup import Held
+from runward.daemon.launch.cgroup import Held, spawn
 from runward.daemon.launch.command import NOT_EXECUTABLE, GatedCommand, StartFailure, fork_command
 from runward.daemon.launch.containment import contain
 from runward.daemon.launch.output import PassedStream, open_sink
@@ -459,26 +459,11 @@ def is_system_stopping(environment: Mapping[str, str]) -> bool:
 
 
 def _ask(environment: Mapping[str, str]) -> bytes:
-    answer_out, answer_in = os.pipe()
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    files = [
-        (os.POSIX_SPAWN_DUP2, null, 0),
-        (os.POSIX_SPAWN_DUP2, answer_in, 1),
-        (os.POSIX_SPAWN_DUP2, null, 2),
-    ]
+    pid, answer = spawn(_QUESTION, environment, 1)
     try:
-        # Our own mask would be inherited: signals that are blocked here would end no process there.
-        pid = os.posix_spawnp(_QUESTION[0], _QUESTION, environment, file_actions=files, setsigmask=())
-    except OSError:
-        os.close(answer_out)
-        raise
+        return _read(answer).strip()
     finally:
-        os.close(answer_in)
-        os.close(null)
-    try:
-        return _read(answer_out).strip()
-    finally:
-        os.close(answer_out)
+        os.close(answer)
         os.kill(pid, signal.SIGKILL)  # it is not waited for yet, so its number can't have been reused
         os.waitpid(pid, 0)
 

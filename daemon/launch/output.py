@@ -11,6 +11,8 @@ import os
 import select
 import stat
 
+from runward.daemon.disk.durable import write_all
+
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
     from typing import Protocol
@@ -65,12 +67,6 @@ class RunLog:
             os.close(self.descriptor)
 
 
-def write_all(descriptor: int, content: memoryview) -> None:
-    """All of it. Raises OSError."""
-    while content:
-        content = content[os.write(descriptor, content) :]
-
-
 SUFFIX = ".tail"
 _JOINED = ".joined"
 _PIECES = 2
@@ -110,11 +106,11 @@ class LogTail:
         """Appends the pieces to `log` and removes them; returns how many bytes are left out. Raises OSError."""
         omitted = self._pieces[0][0] - self._head if self._pieces else 0
         if omitted:
-            write_all(log, memoryview(omission(omitted)))
+            write_all(log, omission(omitted))
         for _, descriptor in self._pieces:
             offset = 0
             while content := os.pread(descriptor, _PIECE_CHUNK, offset):
-                write_all(log, memoryview(content))
+                write_all(log, content)
                 offset += len(content)
         # From here on the log is complete: the pieces must not be read after it as well.
         try:

@@ -10,6 +10,7 @@ import threading
 from typing import Final
 
 from runward.config.json_value import JsonValue
+from runward.daemon.disk.durable import write_all
 from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.rundir.opening import DIRECTORY, NotRegular, held, open_in_run, opened
 from runward.daemon.rundir.session_logs import UNREAD, Growing
@@ -33,9 +34,7 @@ def append_intent(directory: str, line: bytes) -> None:
             raise NotRegular(f"{directory}/{INTENTS} is not a regular file")
         # A program that was killed may have left half a line: ours must not become its end.
         is_torn = status.st_size > 0 and os.pread(descriptor, 1, status.st_size - 1) != b"\n"
-        left = memoryview((b"\n" if is_torn else b"") + line + b"\n")
-        while left:
-            left = left[os.write(descriptor, left) :]
+        write_all(descriptor, (b"\n" if is_torn else b"") + line + b"\n")
 
 
 class ResultsOfRun:

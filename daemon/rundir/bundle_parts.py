@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from runward.daemon.disk.durable import sync_directory
+from runward.daemon.disk.durable import NEW, sync_directory, write_all
 from runward.daemon.faults import point
 from runward.daemon.rundir.call_reading import told_by
 from runward.daemon.rundir.growing import whole_lines
@@ -64,7 +64,6 @@ class KeptAside(NamedTuple):
     name: str | None
 
 
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
 _WRITTEN: Final = 1 << 18
 """Bytes that are hashed and written together."""
@@ -112,7 +111,7 @@ def write_part(directory: str, name: str, chunks: Iterable[bytes]) -> Part | Unr
     with held(descriptor):
         temporary = f".{name}.{os.urandom(6).hex()}.tmp"
         try:
-            file = os.open(temporary, _NEW, 0o600, dir_fd=descriptor)
+            file = os.open(temporary, NEW, 0o600, dir_fd=descriptor)
         except OSError as error:
             return _refused(error)
         try:
@@ -262,9 +261,7 @@ def _write(descriptor: int, chunks: Iterable[bytes]) -> tuple[int, str]:
     for chunk in _gathered(chunks):
         digest.update(chunk)
         size += len(chunk)
-        rest = memoryview(chunk)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        write_all(descriptor, chunk)
     return size, digest.hexdigest()
 
 

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from runward.daemon.disk.durable import write_whole
 from runward.daemon.processes.ending_runs import RunPlace
 from runward.daemon.rundir.changes import MOST_ENTRIES
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, Gone, held, unreadable
@@ -269,9 +270,6 @@ def change_of_run(path: str) -> LastChange | Unreadable | None:
     return LastChange(newest, ended) if ended else None
 
 
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
 def leave_word(directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone:
     """Leave a note for the launcher of a run: what a signal can't say. Says whose directory it is.
 
@@ -286,23 +284,11 @@ def leave_word(directory: str, name: str, content: bytes) -> RunPlace | Unreadab
         status = os.fstat(descriptor)
         problem = None
         try:
-            _write(descriptor, name, content)
+            # It is not synced: its reader is alive and reads it at once, or never.
+            write_whole(descriptor, name, content)
         except OSError as error:
             problem = error.strerror or str(error)
         return RunPlace(status.st_uid, status.st_dev, status.st_ino, problem)
-
-
-def _write(directory: int, name: str, content: bytes) -> None:
-    temporary = f".{name}.{os.urandom(6).hex()}.tmp"
-    descriptor = os.open(temporary, _NEW, 0o600, dir_fd=directory)
-    try:
-        with held(descriptor):
-            os.write(descriptor, content)
-        # It is not synced: its reader is alive and reads it at once, or never.
-        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except OSError:
-        os.unlink(temporary, dir_fd=directory)
-        raise
 
 
 UNTRUSTED = 0
