@@ -73,6 +73,7 @@ def card(outcome: Mapping[str, JsonValue], session: Mapping[str, JsonValue] | No
     }
     if not isinstance(content, dict):
         return _rendered(template_called(_ANY), values)
+    # Our own first: another package can add a kind, and not take one over.
     if kind in _own_kinds():
         return _rendered(template_called(f"cards/{kind}.html"), values)
     added = _added().get(kind)

@@ -212,6 +212,7 @@ def retry(
 
     if form.need("job") != ALL:
         return [JobRetryRequested(form.request, form.now, _job(connection, form).id)]
+    # A request for each job that is held now. One that is held later was not on the page.
     held = [each.id for each in open_jobs(connection) if each.state == "held"]
     names = [form.request, *(form.request_about(str(number)) for number in held[1:])]
     return [JobRetryRequested(name, form.now, number) for name, number in zip(names, held, strict=False)]

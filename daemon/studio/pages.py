@@ -74,6 +74,7 @@ class Form:
             raise HTTPException(
                 400, f"The form lacks the field {ONCE}, a UUID. Open the page again."
             ) from error
+        # From all that it says, so that a form that is sent twice is one request, and a changed one another.
         self._base = uuid.uuid5(once, json.dumps([path, *sorted(fields.items())]))
         self.request = str(self._base)
         self.now = time.time()

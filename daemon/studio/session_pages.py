@@ -385,6 +385,7 @@ def _cancel(
 ) -> "list[SessionCancelRequested]":
     from runward.handlers.model.requests import SessionCancelRequested
 
+    # For the attempt that the page showed: a session that was resumed meanwhile goes on.
     row = _named(connection, settings, request)
     reason = form.text("reason")
     return [SessionCancelRequested(form.request, form.now, row.key, _attempt_seen(form, row), reason)]

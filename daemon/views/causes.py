@@ -272,6 +272,7 @@ def causes_of_job(connection: sqlite3.Connection, job: JobRow) -> list[Entry]:
     numbers = {job.event, *(each.event for each in asked)}
     events = events_with_causes(connection, sorted(numbers))
     jobs = jobs_for_events(connection, numbers)
+    # An event has a job for each handler. The others tell nothing about this one.
     mine = [each for each in jobs if each.id == job.id or each.event != job.event]
     return list(_entries(events, mine, [*decisions, *asked]))
 

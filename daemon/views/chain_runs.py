@@ -118,6 +118,7 @@ def asked_runs(state: Path) -> list[AskedRun]:
     from runward.handlers.chains.advancing import run_id
     from runward.handlers.model.chains import ChainFireRequested
 
+    # The id of a chain run follows from the request for it: so it has one before any daemon has seen it.
     orders = [event for file in files if isinstance(event := load_request(file), ChainFireRequested)]
     return [
         AskedRun(run_id(f"{each.chain}@{each.request}"), each.chain, each.at, each.said_by, each.fields)

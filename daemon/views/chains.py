@@ -71,6 +71,7 @@ def _add(lines: list[str], trigger: Trigger, number: int, level: int, held: Sequ
             lines.append(text)
             number = _add(lines, item, number, level + 1, held)
             continue
+        # Leaves are counted as `Trigger.leaves` has them, because that is how the store names the items.
         seen = [each for each in held if number in each.items]
         if seen:
             more = f", and {len(seen) - 1} more" if len(seen) > 1 else ""
@@ -206,6 +207,7 @@ def chain_files(settings: Settings) -> Iterator[ChainFile]:
 
 def chain_file(settings: Settings, name: str) -> ChainFile | None:
     """The chain with this name, or in the file of this name. Never any other file, whatever `name` looks like."""
+    # Names come from addresses, and the lookup by name also takes paths: so only those that are listed get there.
     if name in chain_names(settings):
         with suppress(NotFound):
             return _chain_file(settings, name)
@@ -234,6 +236,7 @@ def held_for(connection: sqlite3.Connection, chain: Chain) -> list[HeldRow]:
 
     if chain.trigger.composite is None:
         return []
+    # What was held for another version of the trigger is never used: its items may mean other events now.
     rows = held_events(connection, chain.name)
     return [each for each in rows if each.trigger == trigger_hash(chain.definition)]
 

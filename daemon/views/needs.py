@@ -168,6 +168,7 @@ def _degraded(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     reasons = [f"root {root['name']}: {root['problem']}" for root in tables(status["roots"])]
     files = tuple(f"{each['path']}:" for each in tables(status["problems"]))
     messages = [str(each["message"]) for each in tables(status["problems"])]
+    # The daemon reports the trouble of a root or of a file as degraded, too. Said twice, it would look like two things.
     degraded = [str(each) for each in items(status["degraded"])]
     for each in degraded:
         why = each.partition(": ")[2] or each

@@ -81,6 +81,7 @@ def shown_approval(row: ApprovalRow) -> ShownApproval:
         ("What it does not cover", ELSEWHERE if files else ""),
     ]
     return ShownApproval(
+        # Escaped, because a character that turns the direction of writing could show another command than the one that runs.
         visible(shlex.join(shown["argv"]))[:_MOST_SHOWN],
         [(title, text[:_MOST_SHOWN]) for title, text in parts if text],
         [(path, visible(path), what) for path, what in unbound(shown).items()],

@@ -197,6 +197,7 @@ def delivered_file(
     connection: sqlite3.Connection, settings: Settings, row: SessionRow, path: str
 ) -> RecordedFile:
     """The file that `files` of `session show` names so. Raises `NoFile`."""
+    # Only what is recorded as delivered: the path comes from an address, and there is more in the directory.
     kept = kept_files(connection, [row.key]).get(row.key, [])
     if path not in [each["path"] for each in files_of(row, kept) if isinstance(each, dict)]:
         raise NoFile(f"The session did not deliver {path}.")
@@ -260,6 +261,7 @@ def place_of(settings: Settings, row: SessionRow, directory: str, *, is_own: boo
     if not roots:
         raise NoFile(f"The session's root, {row.root}, is no longer in the settings.")
     for root in (*roots, settings.state_dir):
+        # With the slashes: /srv/runs-old is not below /srv/runs.
         if f"{directory}/".startswith(f"{root.rstrip('/')}/"):
             return Place(root, directory)
     if not is_own:

@@ -163,6 +163,7 @@ def _why_no_code_runs(sandbox: str, degraded: JsonValue) -> str | None:
     from runward.daemon.sandbox.isolated import REFUSED, NoSandbox  # most never use the exchange
     from runward.daemon.sandbox.workers import ISOLATION_METHODS
 
+    # What the daemon found counts: as a unit, or as another user, it may be refused what this command may do.
     for each in degraded if isinstance(degraded, list) else ():
         if isinstance(each, str) and each.startswith(REFUSED):
             return each.removeprefix(REFUSED)
