@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# More than the two cores that it should do on: many tests wait for a clock, a disk or a process.
-WORKERS ?= 3
+# More than the two cores that it should do on: tests wait for clocks and processes longer than they compute.
+WORKERS ?= 5
 # The same order and the same chance each time, so that a landing depends on the change alone.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --randomly-seed=1 --randomly-dont-reorganize
 MINUTES ?= 10
