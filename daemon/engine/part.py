@@ -13,7 +13,9 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 import anyio
 
 from runward.config.settings import Settings
+from runward.daemon.log import Log
 from runward.daemon.store.batch import Job, JobResult
+from runward.daemon.store.store import Store
 from runward.daemon.world.clock import Clock
 from runward.handlers.model.effects import Effect
 
@@ -21,6 +23,10 @@ from runward.handlers.model.effects import Effect
 @dataclass(slots=True)
 class Part(ABC):
     """Does what is due, then waits until it is woken, or for as long as `pause` says."""
+
+    store: Store
+    clock: Clock
+    log: Log
 
     wakes_on: ClassVar[tuple[type[Effect], ...]] = ()
     """The kinds of effects that wake this part once they are durable."""

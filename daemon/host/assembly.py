@@ -114,30 +114,24 @@ class Assembly:
         self.hints = Hints(self.wake)
         self.queue = Queue(store, world.clock, world.randomness)
         self.outbox = Outbox(world.files, store, world.clock, log, lambda: self.worker.busy)
-        self.orders = CancelOrders(world.files, world.processes, store, world.clock, log)
+        self._of_each_part = store, world.clock, log
+        usual, chains = self._of_each_part, world.in_force.chains
+        self.orders = CancelOrders(*usual, files=world.files, processes=world.processes)
         self.starts = Starts(
-            processes=world.processes,
-            files=world.files,
-            store=store,
-            clock=world.clock,
-            log=log,
-            begun=self._run_begun,
-            report=self._found,
+            *usual, processes=world.processes, files=world.files, begun=self._run_begun, report=self._found
         )
-        self.worktrees = Worktrees(world.processes, store, world.clock, log)
+        self.worktrees = Worktrees(*usual, processes=world.processes)
         self.notices = Notices(
+            *usual,
             messenger=world.in_force.messenger,
             quarantined=world.quarantined,
-            store=store,
-            clock=world.clock,
             steps=self.queue.steps,
-            log=log,
         )
-        self.free_slots = FreeSlots(store, world.clock, log, world.in_force.chains.steps_at_once, self._found)
+        self.free_slots = FreeSlots(*usual, limit=chains.steps_at_once, tell=self._found)
         self.bundles = self._make_bundles(settings.state_dir)
-        self.restored_bundles = RestoredBundles(self.bundles, store, world.clock, log, self.is_busy)
-        self.signings = Signings(world.files, store, world.clock, log, self.bundles.own_key)
-        self.schedules = Schedules(store, world.clock, log, world.in_force.chains.schedules, self._found)
+        self.restored_bundles = RestoredBundles(*usual, bundles=self.bundles, busy=self.is_busy)
+        self.signings = Signings(*usual, files=world.files, own_key=self.bundles.own_key)
+        self.schedules = Schedules(*usual, written=chains.schedules, tell=self._found)
         self.comparison = Comparison(
             files=world.files,
             store=store,
@@ -158,22 +152,22 @@ class Assembly:
             log=log,
         )
         self.changed_files = ChangedFiles(
-            *(
-                store,
-                world.clock,
-                log,
-                world.in_force.chains.watched_paths,
-                self._file_changed,
-                world.directories,
-            ),
-            *(self.watch.watch_again, lambda: self.rounds.period, settings.state_dir),
+            *usual,
+            globs=chains.watched_paths,
+            tell=self._file_changed,
+            watched=world.directories,
+            watch_again=self.watch.watch_again,
+            period=lambda: self.rounds.period,
+            state=settings.state_dir,
         )
-        self.running_outcomes = RunningOutcomes(
-            files=world.files, store=store, clock=world.clock, log=log, roots=self.roots, tell=self._found
-        )
+        self.running_outcomes = RunningOutcomes(*usual, files=world.files, roots=self.roots, tell=self._found)
         self.intents = Intents(
-            *(world.files, store, world.clock, log, self.roots, self._observed),
-            *(lambda: world.in_force.exchange().waiting_intents, os.getuid()),
+            *usual,
+            files=world.files,
+            roots=self.roots,
+            record=self._observed,
+            most_waiting=lambda: world.in_force.exchange().waiting_intents,
+            uid=os.getuid(),
         )
         self.agents = AgentsInRuns(store, self.roots)
         self.verdicts = Verdicts(world.clock)
@@ -181,7 +175,7 @@ class Assembly:
         self.worker = self._make_worker(settings.batch)
         self.background = self._make_background()
         self.running_replays = self._make_running_replays()
-        self.packer = Packer(store, self.queue, world.clock, log, self.is_busy)
+        self.packer = Packer(*usual, queue=self.queue, busy=self.is_busy)
         self.pruner = self._make_pruner(state, settings.retention)
         self.parts: tuple[Part, ...] = (
             self.orders,
@@ -199,16 +193,14 @@ class Assembly:
             self.intents,
             self.pruner,
             self.packer,
-            ChainHead(store, world.clock, log),
+            ChainHead(*usual),
         )
         self.queue.wake_foreground = self.wake
 
     def _make_bundles(self, state: str) -> Bundles:
         return Bundles(
+            *self._of_each_part,
             files=self._world.files,
-            store=self._store,
-            clock=self._world.clock,
-            log=self._log,
             go_on=lambda read: self.background.go_on(read),
             own_key=lambda scheme: own_key_on_first_use(state, scheme, os.environ).key,
             actions=self._world.actions,
@@ -218,10 +210,8 @@ class Assembly:
 
     def _make_running_replays(self) -> RunningReplays:
         return RunningReplays(
+            *self._of_each_part,
             files=self._world.files,
-            store=self._store,
-            clock=self._world.clock,
-            log=self._log,
             roots=self.roots,
             bundled=self._world.in_force.bundled,
             actions=self._world.actions,
@@ -232,11 +222,9 @@ class Assembly:
 
     def _make_pruner(self, state: Path | None, retention: float | None) -> Pruner:
         return Pruner(
-            store=self._store,
+            *self._of_each_part,
             files=self._world.files,
             queue=self.queue,
-            clock=self._world.clock,
-            log=self._log,
             busy=lambda: self.is_busy() or self.worker.inbox_waits,
             retention=retention,
             trust=ClockTrust(state, self._world.clock),

@@ -26,18 +26,15 @@ from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.engine.deciding import FIRST_WAIT, LONGEST_WAIT
 from runward.daemon.engine.part import Part, Slices
 from runward.daemon.faults import point
-from runward.daemon.log import Log
 from runward.daemon.rundir.bundle_parts import PartMissing, PartsPlaced
 from runward.daemon.rundir.call_reading import CannotReadNow
 from runward.daemon.rundir.opening import Gone, Halted, unreadable
 from runward.daemon.store.batch import JobResult
 from runward.daemon.store.reading import StoreUnreadable
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables import receipts
 from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.store.tables.replays import NOTHING, LastTold
 from runward.daemon.store.transaction import NOT_STORED, Row, Statement
-from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.orders import MOVED
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name, part_names
@@ -130,9 +127,6 @@ class Bundles(Part):
     concern: ClassVar = "bundles"
 
     files: Files
-    store: Store
-    clock: Clock
-    log: Log
     go_on: Callable[[int], bool]
     """Called while files are read, with the number of bytes read; says whether to continue."""
     own_key: Callable[[Scheme], SecretKey]
@@ -535,9 +529,6 @@ class RestoredBundles(Part):
     concern: ClassVar = "bundles of the restored store"
 
     bundles: Bundles
-    store: Store
-    clock: Clock
-    log: Log
     busy: Callable[[], bool]
     """Whether verdicts, or their journals, are on their way."""
     _seen: int = 0

@@ -21,12 +21,9 @@ from runward.config.own_events import FileChanged
 from runward.config.trigger import FILE_CHANGED
 from runward.daemon.engine.part import Part
 from runward.daemon.launch.worktree import place_of
-from runward.daemon.log import Log
 from runward.daemon.store.batch import Rows
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables import chain_runs, triggers
 from runward.daemon.watch.notifications import WatchedDirectories
-from runward.daemon.world.clock import Clock
 from runward.handlers.layouts.places import is_storable
 from runward.handlers.model.chains import EventOccurred
 
@@ -209,9 +206,6 @@ def _real(step: chain_runs.StepPlaces, state: str) -> list[str]:
 class ChangedFiles(Part):
     """Looks at the files that chains name, and reports those that changed."""
 
-    store: Store
-    clock: Clock
-    log: Log
     globs: Callable[[], Mapping[str, Sequence[str]]]
     """What chains name, each glob with the files of these chains."""
     tell: Tell

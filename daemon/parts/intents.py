@@ -16,15 +16,12 @@ from typing import ClassVar, Final, Protocol
 
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Part
-from runward.daemon.log import Log
 from runward.daemon.rundir.intents import INTENTS, IntentCursor, IntentsRead
 from runward.daemon.store.batch import Rows
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables import intent_files, problems, sessions, starts
 from runward.daemon.users import name_of
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import RunName
@@ -76,9 +73,6 @@ class Intents(Part):
     concern: ClassVar = "intents"
 
     files: Files
-    store: Store
-    clock: Clock
-    log: Log
     roots: Mapping[str, WatchedRoot]
     record: Record
     most_waiting: Callable[[], int]

@@ -10,7 +10,6 @@ from typing import ClassVar, Final
 from runward.daemon.engine.part import Done, Part
 from runward.daemon.log import Log
 from runward.daemon.store.batch import JobResult
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables.events import events_head
 from runward.daemon.world.clock import Clock
 from runward.handlers.layouts import native
@@ -113,9 +112,6 @@ class ChainHead(Part):
 
     is_owed: ClassVar = False
 
-    store: Store
-    clock: Clock
-    log: Log
     _due_at: float | None = None
     """When to log it next (monotonic clock); None: at once."""
 

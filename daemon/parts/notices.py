@@ -16,12 +16,10 @@ from runward.daemon.engine.clock_steps import ClockSteps
 from runward.daemon.engine.part import Part
 from runward.daemon.engine.queue import StoreTrouble
 from runward.daemon.faults import point
-from runward.daemon.log import Log
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import HeldJob, held_jobs
 from runward.daemon.store.tables.notices import DELAY, INSERT, SETTLE, PendingNotice, inserted, pending
 from runward.daemon.store.transaction import NOT_STORED, Row, Statement
-from runward.daemon.world.clock import Clock
 from runward.handlers.model.notices import ResendNotice, SendNotice
 from runward.handlers.notices import notice_id
 
@@ -124,10 +122,7 @@ class Notices(Part):
     messenger: Messenger
     quarantined: Callable[[], list[tuple[str, str]]]
     """The chains whose files are wrong, each with the reason. Used in threads; raises `OSError`."""
-    store: Store
-    clock: Clock
     steps: ClockSteps
-    log: Log
     _next: float | None = None
     """When the next notice is due (Unix seconds); None where none is pending."""
     _recorded: frozenset[str] = field(default=frozenset())

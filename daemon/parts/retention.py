@@ -13,11 +13,9 @@ from runward.daemon.disk.durable import write_durably
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Part, Slices
 from runward.daemon.engine.queue import Queue
-from runward.daemon.log import Log
 from runward.daemon.store import packing, pruning
 from runward.daemon.store.packing import FIRST_TO_PACK, PackPlace, Slice
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, Place
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables import prunings, receipts
 from runward.daemon.store.transaction import NOT_STORED
 from runward.daemon.world.clock import Clock
@@ -58,10 +56,7 @@ class Packer(Part):
     is_owed: ClassVar = False
     concern: ClassVar = "packing is postponed"
 
-    store: Store
     queue: Queue
-    clock: Clock
-    log: Log
     busy: Callable[[], bool]
     """Whether verdicts, or their journals, are on their way."""
     packed: int = 0
@@ -204,11 +199,8 @@ class Pruner(Part):
     wakes_on: ClassVar = (PruneSessions,)
     concern: ClassVar = "pruning is postponed"
 
-    store: Store
     files: Files
     queue: Queue
-    clock: Clock
-    log: Log
     busy: Callable[[], bool]
     """Whether verdicts, or their journals, are on their way."""
     retention: float | None

@@ -12,12 +12,9 @@ from typing import ClassVar, Final
 
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Part
-from runward.daemon.log import Log
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables import sessions
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.layouts import native
 from runward.handlers.model.outcomes import OutcomesChanged
@@ -47,9 +44,6 @@ class RunningOutcomes(Part):
     """Reports changes. `roots` is by name."""
 
     files: Files
-    store: Store
-    clock: Clock
-    log: Log
     roots: Mapping[str, WatchedRoot]
     tell: Callable[[OutcomesChanged], None]
     _known: dict[Target, _Known] = field(default_factory=dict)

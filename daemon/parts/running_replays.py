@@ -18,7 +18,6 @@ from runward.config.bundle import BundleRules
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Part, let_verdicts_pass
-from runward.daemon.log import Log
 from runward.daemon.parts.answering import Bundled
 from runward.daemon.parts.bundles import ToldActions
 from runward.daemon.parts.growing_replay import Changed, GrowingReplay, begin_replay
@@ -26,7 +25,6 @@ from runward.daemon.rundir.bundle_parts import KeptAside
 from runward.daemon.rundir.opening import Gone, unreadable
 from runward.daemon.rundir.run_directories import Mark
 from runward.daemon.store.reading import StoreUnreadable
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables import replays
 from runward.daemon.store.tables.replays import GROW, RunningReplay, grown_row
 from runward.daemon.store.transaction import NOT_STORED, Statement
@@ -172,9 +170,6 @@ class RunningReplays(Part):
     concern: ClassVar = "replays of running sessions"
 
     files: Files
-    store: Store
-    clock: Clock
-    log: Log
     roots: Mapping[str, WatchedRoot]
     bundled: Bundled
     actions: ToldActions

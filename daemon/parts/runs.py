@@ -17,12 +17,10 @@ from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Delayed, Part, delayed
 from runward.daemon.faults import point
-from runward.daemon.log import Log
 from runward.daemon.processes.cancelling import WORD
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import Sight
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cancellations
 from runward.daemon.store.tables.cancellations import OwedCancellation
 from runward.daemon.store.tables.chain_runs import offered, slots
@@ -38,7 +36,6 @@ from runward.daemon.store.tables.starts import (
     unseen_runs,
 )
 from runward.daemon.store.transaction import NOT_STORED, CommitUnknown, Fenced, Row, Statement
-from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Begun, NotBegun, NotRemoved, Processes
 from runward.handlers.layouts.native import RUN
@@ -73,9 +70,6 @@ class Starts(Part):
 
     processes: Processes
     files: Files
-    store: Store
-    clock: Clock
-    log: Log
     begun: Callable[[StartRun], None] = lambda order: None
     """Called for each run that began: its directory is worth a look."""
     report: Callable[[StartEvent], None] = lambda event: None
@@ -259,9 +253,6 @@ _SLOTS_PERIOD: Final = 5.0
 class FreeSlots(Part):
     """Offers them to waiting steps. `limit` says how many slots there are."""
 
-    store: Store
-    clock: Clock
-    log: Log
     limit: Callable[[], int]
     tell: Callable[[SlotOffered], None]
     _is_due: bool = True
@@ -306,9 +297,6 @@ class CancelOrders(Part):
 
     files: Files
     processes: Processes
-    store: Store
-    clock: Clock
-    log: Log
     answers: dict[int, EndOrdered | EndNotOrdered] = field(default_factory=dict)
     """The results of orders that could not be marked as carried out, by their events."""
     inherited: frozenset[int] = frozenset()
@@ -404,9 +392,6 @@ class Worktrees(Part):
     wakes_on: ClassVar = (RemoveWorktree,)
 
     processes: Processes
-    store: Store
-    clock: Clock
-    log: Log
     _troubles: dict[str, str] = field(default_factory=dict)
 
     def degraded(self) -> list[str]:

@@ -18,12 +18,9 @@ from runward.daemon.configuration.extras import NO_SIGNING
 from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.engine.part import Part
 from runward.daemon.faults import point
-from runward.daemon.log import Log
 from runward.daemon.rundir.opening import Gone, unreadable
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables.receipts import SIGNING_SETTLED, OwedSigning, owed_signings
 from runward.daemon.store.transaction import NOT_STORED, Row, Statement
-from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.canonical import FORMS, NotCanonical
 from runward.handlers.bundle.parts import RECEIPT, part_name
@@ -58,9 +55,6 @@ class Signings(Part):
     concern: ClassVar = "signatures"
 
     files: Files
-    store: Store
-    clock: Clock
-    log: Log
     own_key: Callable[[Scheme], SecretKey]
     """Our key of this kind, which is made on first use. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
     _seen: int = 0

@@ -126,7 +126,7 @@ async def _pack(place: Scratch) -> int:
     clock = Later()
     queue = Queue(store, clock, SystemRandomness())
     await queue.start()
-    packer = Packer(store, queue, clock, _SILENT, lambda: False)
+    packer = Packer(store, clock, _SILENT, queue, lambda: False)
     await packer.drain()
     await store.close()
     return packer.packed
@@ -220,10 +220,10 @@ async def _prune_half(name: str, place: Scratch, sessions: int) -> Figure:
         supervisor = running.supervisor
         pruner = Pruner(
             running.store,
-            supervisor.assembly.pruner.files,
-            supervisor.assembly.queue,
             SystemClock(),
             _SILENT,
+            supervisor.assembly.pruner.files,
+            supervisor.assembly.queue,
             lambda: supervisor.assembly.worker.busy,
             None,
             ClockTrust(None, SystemClock()),

@@ -225,7 +225,7 @@ async def test_a_notice_is_tried_again_after_its_pause_though_the_clock_was_step
         notice = SendNotice("nt_1", clock.now(), "session.failed", "s", "ops", "it failed", "")
         await desk.store.run([Statement(INSERT.sql, [inserted(notice)])], "notice")
         log = log_into(lambda line: None)
-        notices = Notices(NobodyIsThere(), list, desk.store, clock, desk.queue.steps, log)
+        notices = Notices(desk.store, clock, log, NobodyIsThere(), list, desk.queue.steps)
         clock.wall += step  # nobody has noted it yet
         assert await notices.carry_out()
         await due(desk)  # now it is noted

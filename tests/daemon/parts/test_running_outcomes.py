@@ -72,7 +72,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
     roots = {"runs": WatchedRoot(Root("runs", str(tmp_path), "native"))}
     anything: Any = store
     hands: Any = clock
-    part = RunningOutcomes(Files(tmp_path), anything, hands, log_into(lambda line: None), roots, told.append)
+    part = RunningOutcomes(anything, hands, log_into(lambda line: None), Files(tmp_path), roots, told.append)
     return Running(run, part, clock, known, told)
 
 
