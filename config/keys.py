@@ -182,6 +182,17 @@ def text_schema(description: str) -> dict[str, JsonValue]:
     return {"type": "string", "minLength": 1, "description": description}
 
 
+def list_schema(description: str, definition: str, most: int) -> dict[str, JsonValue]:
+    """The schema of a list of what the whole document's schema defines under this name."""
+    return {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": most,
+        "items": {"$ref": f"#/$defs/{definition}"},
+        "description": description,
+    }
+
+
 def flag_schema(description: str) -> dict[str, JsonValue]:
     return {"type": "boolean", "description": description}
 

@@ -14,6 +14,7 @@ from runward.config.keys import (
     flag,
     flag_schema,
     known_keys,
+    list_schema,
     read_keys,
     seconds,
     table_of_keys,
@@ -379,13 +380,7 @@ def step_schema() -> dict[str, JsonValue]:
 
 def steps_schema(description: str) -> dict[str, JsonValue]:
     """What a list of steps may look like; the schema of the whole chain defines the steps."""
-    return {
-        "type": "array",
-        "minItems": 1,
-        "maxItems": MOST_STEPS,
-        "items": {"$ref": "#/$defs/step"},
-        "description": description,
-    }
+    return list_schema(description, "step", MOST_STEPS)
 
 
 def steps_of(

@@ -14,6 +14,7 @@ from runward.config.keys import (
     check_keys,
     duration,
     duration_schema,
+    list_schema,
     schemas,
     table_of_keys,
     text_schema,
@@ -40,16 +41,6 @@ _EVENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _COMPOSITES: Final[tuple[Composite, ...]] = ("all_of", "sequence", "any_of")
 
 
-def _items_schema(description: str) -> dict[str, JsonValue]:
-    return {
-        "type": "array",
-        "minItems": 1,
-        "maxItems": MOST_ITEMS,
-        "items": {"$ref": "#/$defs/item"},
-        "description": description,
-    }
-
-
 _WITHIN_SCHEMA: Final = duration_schema("All events that count must happen within this time. Default: 1d.")
 
 _KEYS: Final[Mapping[str, Mapping[str, JsonValue]]] = {
@@ -68,14 +59,14 @@ _KEYS: Final[Mapping[str, Mapping[str, JsonValue]]] = {
     "schedule": schemas(Schedule),
     "manual": {"manual": {"const": True, "description": "Only a person fires it."}},
     "all_of": {
-        "all_of": _items_schema("All of these must happen, in any order."),
+        "all_of": list_schema("All of these must happen, in any order.", "item", MOST_ITEMS),
         "within": _WITHIN_SCHEMA,
     },
     "sequence": {
-        "sequence": _items_schema("These must happen one after another."),
+        "sequence": list_schema("These must happen one after another.", "item", MOST_ITEMS),
         "within": _WITHIN_SCHEMA,
     },
-    "any_of": {"any_of": _items_schema("One of these must happen.")},
+    "any_of": {"any_of": list_schema("One of these must happen.", "item", MOST_ITEMS)},
 }
 """The keys of each kind of trigger. The kind is called by the key that it must have."""
 

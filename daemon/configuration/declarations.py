@@ -17,7 +17,6 @@ from runward.config.problem import Parsed, Problem
 from runward.config.settings import Settings
 from runward.daemon.configuration.checked_chains import CheckedChain, CheckedChains, schedules_of
 from runward.daemon.configuration.complaints import Reading, Wrong, complaints_about
-from runward.daemon.configuration.covering_root import bundle_rules, innermost_root
 from runward.daemon.configuration.declared_files import (
     NotFound,
     agent_file,
@@ -28,6 +27,7 @@ from runward.daemon.configuration.declared_files import (
     playbook_file,
     read_declaration,
 )
+from runward.daemon.configuration.settings import bundle_rules, innermost_root
 from runward.daemon.configuration.settings_files import Look, look_at, look_into, wait_until_quiet
 from runward.handlers.model.bundle import BundleRulesOf
 from runward.handlers.model.contracts import Declarations, Ruled, RuledPlaybook

@@ -1,4 +1,4 @@
-"""Finding the settings file and its drop-ins on the disk, and reading what people wrote.
+"""The settings on the disk: finding the file and its drop-ins, reading what people wrote, and where the roots are.
 
 `runward.config` says what it means. Imports stay cheap if there is no settings file, for the launcher's start-up.
 """
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Final, TypeAlias
 
+    from runward.config.bundle import BundleRules
     from runward.config.problem import Parsed, Problem
+    from runward.config.root import Root
     from runward.config.settings import Settings
 
     Identity: TypeAlias = tuple[int, int]
@@ -288,3 +290,24 @@ def _is_own_root(path: str, state_dir: str) -> bool:
 
 def _problem(settings: Settings, name: str, message: str, fix: str) -> Problem:
     return settings.problem(f"roots.{name}", f"roots: {message}", fix)
+
+
+def bundle_rules(settings: Settings, layout: str, path: str) -> BundleRules | None:
+    """How these settings make the bundle of a session at `path`; None if its root wants none."""
+    root = innermost_root(settings, layout, path)
+    return settings.bundle.rules if root is not None and root.bundle else None
+
+
+def innermost_root(settings: Settings, layout: str, path: str) -> Root | None:
+    """The innermost root for sessions of this layout that contains the path, with or without following links."""
+    from runward.config.root import AUTO
+
+    fitting = [each for each in settings.roots if each.layout in (layout, AUTO)]
+    paths = {os.path.normpath(path), os.path.realpath(path)}
+    holding = [each for each in fitting if any(_holds(each.path, one) for one in paths)]
+    return max(holding, key=lambda each: len(each.path), default=None)
+
+
+def _holds(root: str, path: str) -> bool:
+    """Whether a path is under a root, as written or after resolving links."""
+    return any(path.startswith(each.rstrip("/") + "/") for each in (root, os.path.realpath(root)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.configuration.covering_root import bundle_rules
+from runward.daemon.configuration.settings import bundle_rules
 from runward.daemon.rundir.parts_standing import parts_stand
 from runward.daemon.store.tables.receipts import BundleRow, bundle_of, job_state
 from runward.daemon.store.tables.replays import growing

@@ -115,6 +115,7 @@ def test_the_daemon_imports_nothing_of_the_studio(place: Place) -> None:
     imported = _imported(place, "daemon", "--once", "--quiet")
     assert "runward.daemon.host" in imported
     assert not imported & {"runward.daemon.studio", "starlette", "uvicorn"}
+    assert "pydantic" not in imported, "it is for outcomes alone"
 
 
 def test_verifying_a_session_needs_no_types_of_events(recorded: Place) -> None:
