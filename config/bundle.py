@@ -7,7 +7,6 @@ import re
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.config.linear_pattern import BadPattern, compiled
 from runward.config.problem import Complaint, Location, quoted
 from runward.config.shape import Choice, Complain, Glob, ListOf, Shape, Text, WholeNumber
 from runward.config.table import Table
@@ -53,6 +52,8 @@ class _Pattern(Text):
     """A regular expression in RE2's syntax."""
 
     def meant(self, text: str, loc: Location, complain: Complain) -> str | None:
+        from runward.config.linear_pattern import BadPattern, compiled  # few settings have patterns
+
         try:
             compiled(text)
         except BadPattern as error:

@@ -7,17 +7,15 @@ Infinity, no lone surrogates, and a bounded depth. A byte order mark at the begi
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.config.json_value import LATEST, JsonValue
 
 MAXIMUM_DEPTH: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class NotJson:
+class NotJson(NamedTuple):
     """Why a document is not JSON that Runward reads, and the line if one can be named."""
 
     message: str

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from runward.config.json_value import JsonValue, stored_json
+from runward.daemon.inbox.launches import LAUNCH, load_launch
 from runward.daemon.inbox.spool import InboxFile
 from runward.daemon.store.batch import Rows
 from runward.daemon.store.tables import starts
@@ -16,8 +17,7 @@ from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import seconds_in, text_in
 from runward.handlers.layouts.hooks import READERS, HookSaid, whole
 from runward.handlers.model.events import Event, Request, UnknownEvent, impossible
-from runward.handlers.model.processes import RecordedProcess
-from runward.handlers.model.sessions import HookSpoke, Launch, RunLaunched
+from runward.handlers.model.sessions import HookSpoke, RunLaunched
 from runward.handlers.registry import REQUESTS, load_payload
 
 _REQUESTS: Final = {each.type for each in REQUESTS}
@@ -131,54 +131,6 @@ def _ancestors(value: JsonValue) -> tuple[tuple[int, int], ...]:
             case _:
                 return ()
     return tuple(processes)
-
-
-LAUNCH = "runward-launch"
-"""The key of what a launcher puts there before it releases its command, and again when everything is over.
-
-Its value is the version of the rest.
-"""
-
-VERSION = 1
-
-
-def load_launch(value: dict[str, JsonValue]) -> RunLaunched | str:
-    """The event in a launcher's file, or why there is none."""
-    if value[LAUNCH] != VERSION:
-        return f"is a launch of version {value[LAUNCH]!r}, which this daemon does not know"
-    payload = {name: each for name, each in value.items() if name != LAUNCH}
-    try:
-        event = load_payload(RunLaunched.type, RunLaunched.version, stored_json(payload).decode())
-    except UnknownEvent as error:
-        return str(error)
-    assert isinstance(event, RunLaunched)
-    return impossible(event) or event
-
-
-def launch_in(file: InboxFile) -> RunLaunched | None:
-    """The launch in this file; None for any other file, and for one that will be rejected."""
-    if not file.is_ours or LAUNCH.encode() not in file.content[:64]:
-        return None
-    value = read_json(file.content)
-    if isinstance(value, NotJson) or not isinstance(value, dict) or LAUNCH not in value:
-        return None
-    event = load_launch(value)
-    return event if isinstance(event, RunLaunched) else None
-
-
-def launch_of(event: RunLaunched) -> Launch:
-    """What handlers learn about the launch."""
-    contract = snapshot_from_run(event.contract).text
-    launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
-    return Launch(
-        at=event.at,
-        seal=event.seal,
-        contract_json=contract,
-        launcher=launcher,
-        process=process,
-        timeout=event.timeout,
-        cgroup=event.cgroup,
-    )
 
 
 def kept_with(event: Event | None) -> tuple[Rows, ...]:

@@ -34,7 +34,7 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.parts import REPLAY, part_name
-from runward.handlers.exchange.results import RESULTS
+from runward.handlers.exchange.intent import RESULTS
 from runward.handlers.layouts import native
 from runward.handlers.layouts.call_readers import TRACE
 from runward.handlers.model.bundle import BegunReplay, BundleRulesOf, Grown, Stretch

@@ -14,7 +14,7 @@ from runward.daemon.disk.durable import write_all
 from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.rundir.opening import DIRECTORY, NotRegular, held, open_in_run, opened
 from runward.daemon.rundir.session_logs import UNREAD, Growing
-from runward.handlers.exchange.results import RESULTS
+from runward.handlers.exchange.intent import RESULTS
 
 _APPEND: Final = (
     os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY

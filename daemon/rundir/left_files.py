@@ -32,7 +32,7 @@ from runward.daemon.rundir.opening import (
 from runward.daemon.rundir.work_tree import checked_out
 from runward.handlers import left_files
 from runward.handlers.bundle.parts import is_part_or_temporary
-from runward.handlers.exchange.results import RESULTS
+from runward.handlers.exchange.intent import RESULTS
 from runward.handlers.journal.lines import EVENTS
 from runward.handlers.model.approvals import FileIdentity, LeftFile, LeftFiles, LeftPlace, WorkPlace
 from runward.handlers.model.files import FileHash, Unreadable

@@ -25,8 +25,7 @@ from runward.daemon.views.text import fields
 from runward.daemon.world.processes import RealProcesses
 from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run, stored_contract
 from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
-from runward.handlers.exchange.intent import parse_intent, shown
-from runward.handlers.exchange.results import RESULTS
+from runward.handlers.exchange.intent import RESULTS, parse_intent, shown
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Ended, Item, Started

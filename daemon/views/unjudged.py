@@ -126,7 +126,7 @@ def _is_run(path: str) -> bool:
 
 def _launches_in_inbox(settings: Settings) -> dict[str, "Launch"]:
     """What launchers recorded, by session key."""
-    from runward.daemon.inbox.requests import launch_in, launch_of
+    from runward.daemon.inbox.launches import launch_in, launch_of
     from runward.daemon.inbox.spool import list_inbox
 
     launched = [launch_in(file) for file in list_inbox(Path(settings.state_dir))]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.inbox.requests import launch_in, launch_of
+from runward.daemon.inbox.launches import launch_in, launch_of
 from runward.daemon.inbox.spool import first_batch
 from runward.daemon.log import Log
 from runward.daemon.store.batch import Job

@@ -28,7 +28,7 @@ from runward.handlers.calls import (
     Unusable,
     VerificationTold,
 )
-from runward.handlers.exchange.results import RESULTS
+from runward.handlers.exchange.intent import RESULTS
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.model.bundle import BundleOrder, Cost, FileEdit
 from runward.handlers.model.part import Part

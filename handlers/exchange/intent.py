@@ -17,6 +17,9 @@ from runward.config.intent import (
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import NotJson, read_json
 
+RESULTS: Final = "results.jsonl"
+"""The file of a run in which its intents have their results, a line each."""
+
 LONGEST_LINE: Final = 1 << 20
 """Bytes of an intent."""
 

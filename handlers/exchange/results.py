@@ -10,7 +10,7 @@ from runward.config import own_events
 from runward.config.intent import NotAnIntent
 from runward.config.json_value import JsonValue, stored_json
 from runward.handlers.calls import Called, Place, Returned
-from runward.handlers.exchange.intent import intent_to_json, parse_intent
+from runward.handlers.exchange.intent import RESULTS, intent_to_json, parse_intent
 from runward.handlers.journal.lines import EVENTS, action_taken, artifact_deleted
 from runward.handlers.model.asking import Given, ask
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
@@ -18,8 +18,6 @@ from runward.handlers.model.effects import Deciding, Effect, Emit
 from runward.handlers.model.exchange import ActionTaken
 from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.sessions import SessionOf
-
-RESULTS: Final = "results.jsonl"
 
 NAMES: Final = own_events.EXCHANGE
 """With the type of an action: its name, as an event for chains and as a tool in the run's replay."""

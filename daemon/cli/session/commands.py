@@ -39,13 +39,11 @@ from runward.daemon.cli.terminal.output import coloured, fail, note, print_json,
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_sessions import is_unseen_failure, unseen_failures
-from runward.daemon.store.tables import cancellations, events
 from runward.daemon.store.tables.artifacts import Wanted, artifacts
 from runward.daemon.store.tables.files import kept_files
 from runward.daemon.store.tables.problems import problems
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.sessions import session_as_json
-from runward.handlers.secrets import text_without_secrets
 
 
 @click.group(cls=Group)
@@ -103,6 +101,8 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
             problems=problems(connection, row.path),
         )
         is_news = is_unseen_failure(connection, row.key, time.time())
+    from runward.handlers.secrets import text_without_secrets  # of the commands here, only this one searches
+
     click.echo(text_without_secrets("\n".join(lines), settings.bundle.rules.redact))
     if is_news and sys.stdout.isatty():  # a pipe may have cut it short, and a program is not a person
         mark_shown(settings, row)
@@ -407,6 +407,8 @@ def _wait_until_over(
 
 
 def _standing(connection: sqlite3.Connection, row: SessionRow, request: str) -> Standing:
+    from runward.daemon.store.tables import cancellations, events
+
     now = reading_sessions.session(connection, row.key)
     if now is None:
         refuse_pruned(connection, row.key)

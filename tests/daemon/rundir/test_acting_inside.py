@@ -10,7 +10,7 @@ from runward.daemon.rundir.acting_inside import ResultsOfRun, append_intent
 from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.rundir.opening import NotRegular
 from runward.daemon.rundir.outcomes import write_outcome
-from runward.handlers.exchange.results import RESULTS
+from runward.handlers.exchange.intent import RESULTS
 
 
 def test_each_intent_is_a_line_of_its_own_behind_what_is_there(tmp_path: Path) -> None:
