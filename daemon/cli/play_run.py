@@ -36,8 +36,8 @@ from runward.daemon.cli.terminal.output import (
 from runward.daemon.configuration.declared_files import NotFound, declared
 from runward.daemon.rundir.growing import Line, Tail, ends_with
 from runward.daemon.rundir.opening import NotRegular, open_in_run
-from runward.daemon.store import reading, reading_sessions
-from runward.daemon.store.tables import events, jobs, starts
+from runward.daemon.store import reading
+from runward.daemon.store.tables import events, jobs, journal_lines, sessions, starts
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import journal_place
 from runward.handlers.foreign_json import NotJson
@@ -202,7 +202,7 @@ def _standing(connection: sqlite3.Connection, asked: Asked) -> Standing:
     if start is None:
         decided = events.decisions_about(connection, of_start(asked.session_id))
         return Standing("refused", "; ".join(each.summary for each in decided))
-    session = reading_sessions.session(connection, start.session_key)
+    session = sessions.session(connection, start.session_key)
     status = start.state if session is None else session.status
     return Standing(status, start.why, None if start.state == "owed" else start.directory, session)
 
@@ -232,7 +232,7 @@ def _wait_for_journal(state: str, session: SessionRow, followed: "Followed") -> 
     give_up = time.monotonic() + _LAST_LINES
     while time.monotonic() < give_up:
         with reading.reading(state) as connection:
-            owed = reading_sessions.owed(connection, session.key, _JOURNAL)
+            owed = journal_lines.owed_of_session(connection, session.key, _JOURNAL)
         # A line may be in the file before it is marked: then waiting for the mark would only cost time.
         if not owed or ends_with(journal_place(state, session), _JOURNAL, owed[-1]):
             return

@@ -16,7 +16,7 @@ from runward.daemon.cli.shell.context import pass_settings
 from runward.daemon.cli.terminal.options import Period, json_option
 from runward.daemon.cli.terminal.output import align, coloured, print_json, room, safe, wrapped
 from runward.daemon.store import reading
-from runward.daemon.store.reading_sessions import RunningRow
+from runward.daemon.store.tables.session_lists import RunningRow
 from runward.daemon.views.needs import Need, agreeing, how_to_start, needs, table, tables
 from runward.daemon.views.sessions import NOT_KNOWN
 from runward.daemon.views.status import Status, status_of

@@ -24,9 +24,8 @@ from runward.daemon.cli.shell.finding import (
 )
 from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
-from runward.daemon.store import reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.tables import chain_runs, cursors, events, jobs, triggers
+from runward.daemon.store.tables import chain_runs, cursors, events, jobs, session_lists, sessions, triggers
 from runward.daemon.store.tables.approvals import approvals_called
 from runward.daemon.store.tables.starts import runs_called, start_called
 from runward.daemon.views import causes
@@ -149,14 +148,14 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
         fail(f"the exchange has no {kind} {safe(name)!r}: {fix}", NOT_FOUND)
     if not text:
         fail("an empty id is not valid: write the beginning of one, or @last", WRONG_USAGE)
-    exact = reading_sessions.session(connection, text)
+    exact = sessions.session(connection, text)
     if exact is None and text.isdecimal() and not _is_session_id(connection, text):
         number = int(text)
         if number < 1 << 63 and jobs.job_row(connection, number) is not None:
             return _of_job(connection, text, is_up, now)
     key = exact.key if exact is not None else session_called(connection, text)
     if key is not None:
-        row = reading_sessions.session(connection, key)
+        row = sessions.session(connection, key)
         assert row is not None, "it was found in the same transaction"
         return session_story(connection, as_its_files_tell(connection, settings, row), is_up, now)
     unjudged_ones = unjudged_called(connection, settings, text)
@@ -171,7 +170,7 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
 
 
 def _is_session_id(connection: sqlite3.Connection, text: str) -> bool:
-    return any(text in each for each in reading_sessions.sessions_called(connection, text, 2))
+    return any(text in each for each in session_lists.sessions_called(connection, text, 2))
 
 
 def _of_job(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
@@ -259,7 +258,7 @@ def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: f
     if not directories:
         refuse_unknown("session", text, session_names(connection))
     (directory,) = directories
-    row = reading_sessions.session(connection, directory.session_key)
+    row = sessions.session(connection, directory.session_key)
     if row is not None:
         return session_story(connection, row, is_up, now)
     problems = obstacles_of_directory(connection, directory.path)

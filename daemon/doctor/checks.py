@@ -18,7 +18,8 @@ from runward.daemon.doctor import daemons, findings, machine, settings, state
 from runward.daemon.doctor.findings import Ended, Finding, Installation, OutOfTime, Patience
 from runward.daemon.host.report import NAME
 from runward.daemon.sandbox.workers import Job, execute
-from runward.daemon.store import reading, reading_sessions
+from runward.daemon.store import reading
+from runward.daemon.store.tables import session_lists
 from runward.daemon.store.tables.receipts import BundleRow, bundle_of
 from runward.handlers.bundle.parts import REPLAY
 
@@ -258,13 +259,13 @@ def _receipted(place: PrivatePlace, daemon: subprocess.Popen[str], name: str) ->
 
 def _receipt(place: PrivatePlace, name: str) -> BundleRow | None:
     with reading.reading(str(place.state)) as connection:
-        key = next(row.key for row in reading_sessions.sessions(connection) if row.session_id == name)
+        key = next(row.key for row in session_lists.sessions(connection) if row.session_id == name)
         return bundle_of(connection, key, 1)
 
 
 def _verdict(place: PrivatePlace, name: str) -> tuple[str, str | None] | None:
     with reading.reading(str(place.state)) as connection:
-        rows = reading_sessions.sessions(connection)
+        rows = session_lists.sessions(connection)
     session = next((row for row in rows if row.session_id == name), None)
     return None if session is None or session.finished_at is None else (session.status, session.delivery)
 
@@ -286,7 +287,7 @@ def _verified(place: PrivatePlace) -> None:
 def _change(place: PrivatePlace, name: str) -> None:
     """Change one byte of the run's replay."""
     with reading.reading(str(place.state)) as connection:
-        path = next(row.path for row in reading_sessions.sessions(connection) if row.session_id == name)
+        path = next(row.path for row in session_lists.sessions(connection) if row.session_id == name)
     replay = Path(path) / REPLAY
     content = replay.read_bytes()
     replay.write_bytes(content.replace(b"Success", b"success"))

@@ -20,13 +20,13 @@ from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.host.report import read_report
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
 from runward.daemon.rundir.journal_reading import JournalAway, lines_with_hashes
-from runward.daemon.store import reading, reading_sessions
+from runward.daemon.store import reading
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.ownership import holder, how_to_start_daemon
 from runward.daemon.store.reading import STORE
 from runward.daemon.store.schema import Soundness, quick_check, soundness, strange_schema
 from runward.daemon.store.session_state import FreshStore, keys_after, packed_among, state_of
-from runward.daemon.store.tables import jobs
+from runward.daemon.store.tables import jobs, journal_lines
 from runward.daemon.store.tables.problems import problem_count, problems
 from runward.daemon.store.tables.sessions import SessionRow, session_rows
 from runward.daemon.users import as_root, name_of, run_as
@@ -395,7 +395,7 @@ def _compare(
         if name == EVENTS
         for each in lines
     ]
-    owed = _objects_in(reading_sessions.owed(connection, row.key, EVENTS))
+    owed = _objects_in(journal_lines.owed_of_session(connection, row.key, EVENTS))
     written = [*_objects_in(standing), *owed]
     hashes = {digest for value in written if isinstance(digest := value.get("hash"), str)}
     if not hashes:

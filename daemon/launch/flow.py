@@ -16,7 +16,8 @@ from runward.daemon.configuration.settings import load_settings
 from runward.daemon.rundir.legs import early_legs
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import look
-from runward.daemon.store import reading, reading_sessions
+from runward.daemon.store import reading
+from runward.daemon.store.tables import sessions
 from runward.handlers.contracts.fold import Unfoldable, fold_legs, why_too_late
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.layouts import native
@@ -38,7 +39,7 @@ def folded_by_the_daemon(state: str, session_key: str) -> Contract | None:
     """
     try:
         with closing(reading.open_to_read(os.path.join(state, reading.STORE))) as connection:
-            session = reading_sessions.session(connection, session_key)
+            session = sessions.session(connection, session_key)
     except (reading.StoreUnreadable, sqlite3.Error):
         return None  # the plan that is there now is the first that a daemon will see
     if session is None or not session.folded or session.artifact_contract_json is None:

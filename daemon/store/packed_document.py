@@ -5,11 +5,11 @@ Commands read it too, so expensive imports happen only when the first document i
 
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from runward.daemon.store.transaction import Row, Value, listed
+from runward.daemon.store.transaction import Row, Value, as_float, as_int, listed
 
 if TYPE_CHECKING:
     import zstandard
@@ -126,16 +126,37 @@ class Document(NamedTuple):
     before: dict[int, str]
     rows: dict[str, list[Row]]
 
+    def values(self, table: str, *names: str) -> Iterator[Row]:
+        """These columns of the rows of a table."""
+        places = [COLUMNS[table].index(name) for name in names]
+        return (tuple(row[place] for place in places) for row in self.rows[table])
+
+    @property
+    def events(self) -> dict[int, str]:
+        """The numbers of its events, with their hashes."""
+        return {as_int(seq): str(digest) for seq, digest in self.values("events", "seq", "hash")}
+
     @property
     def last(self) -> tuple[int, str]:
         """Number and hash of the last event of an attempt."""
-        own = [row for row in self.rows["events"] if str(row[1]).startswith(str(row[4]) + "#")]
-        return max((int(str(row[0])), str(row[10])) for row in own)
+        # Requests about a session are its events, too. Only the keys of those of its attempts begin with its own.
+        rows = self.values("events", "key", "lane", "seq", "hash")
+        return max(
+            (as_int(seq), str(digest))
+            for key, lane, seq, digest in rows
+            if str(key).startswith(str(lane) + "#")
+        )
 
     @property
     def recorded_at(self) -> float:
         """When the last event was recorded (Unix seconds)."""
-        return max(float(str(row[6])) for row in self.rows["events"])
+        return max(as_float(at) for (at,) in self.values("events", "recorded_at"))
+
+    def payload_of(self, key: str) -> str | None:
+        """The payload of the event with this key, as JSON text; None if it isn't among its events."""
+        return next(
+            (str(payload) for each, payload in self.values("events", "key", "payload") if each == key), None
+        )
 
 
 def pack(document: Document) -> bytes:

@@ -149,7 +149,7 @@ async def sessions_to_pack(
     documents = await _documents(store, packable) if packable else {}
     if not documents:
         return Slice((), last)
-    events = {as_int(row[0]): str(row[10]) for each in documents.values() for row in each.rows["events"]}
+    events = {seq: digest for each in documents.values() for seq, digest in each.events.items()}
     rows: list[Row] = [(key,) for key in documents]
     numbers: list[Row] = [(seq,) for seq in sorted(events)]
     statements = [
@@ -209,7 +209,7 @@ async def unpacked(store: Store, keys: Iterable[str]) -> list[Statement]:
         return []
     rows: list[Row] = [(key,) for key in documents]
     before = {seq: digest for each in documents.values() for seq, digest in each.before.items()}
-    events = [as_int(row[0]) for each in documents.values() for row in each.rows["events"]]
+    events = [seq for each in documents.values() for seq in each.events]
     return [
         Statement(
             _FULL, [(each.evidence_refs, each.verification, key) for key, each in documents.items()], True

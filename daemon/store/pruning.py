@@ -127,7 +127,9 @@ async def sessions_to_prune(
         if str(key).startswith(str(session) + "#"):
             ends[str(session)] = (as_int(seq), str(digest))
     documents = await packed_sessions(store, keys)
-    began: dict[str, Value] = {key: each.rows["attempts"][-1][2] for key, each in documents.items()}
+    began: dict[str, Value] = {
+        key: at for key, each in documents.items() for (at,) in each.values("attempts", "started_at")
+    }
     # A packed session has no rows of events: its document tells its last one.
     ends |= {key: each.last for key, each in documents.items()}
     keys = [key for key in keys if key in ends]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Any, Final, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from runward.config.json_value import JsonValue
 
@@ -61,40 +61,53 @@ def rows_of(row: type[R], rows: Iterable[tuple[Any, ...]], /, **read: Read) -> l
     `read` names fields that have a way of their own to be read. Raises `TypeError` for a value that its field can't have.
     """
     plans = _plans(row, tuple(read.items()))
-    return [_made(plans, each) for each in rows]
+    made: list[R] = []
+    kind, new, append = plans.made_as, tuple.__new__, made.append  # for lists of ten thousand sessions
+    for values in rows:
+        changes, defaults = plans[tuple(map(type, values))]
+        for place, way in changes:
+            values = (*values[:place], way(values[place]), *values[place + 1 :])
+        append(new(kind, values + defaults))
+    return made
 
 
 def row_of(row: type[R], values: tuple[Any, ...] | None, /, **read: Read) -> R | None:
     """The same for one row; None if there is none."""
-    return None if values is None else cast("R", _made(_plans(row, tuple(read.items())), values))
+    return None if values is None else rows_of(row, [values], **read)[0]
 
 
 def rows_by_key(row: type[R], rows: Iterable[tuple[Any, ...]], /, **read: Read) -> dict[str, R]:
     """The rows by the text that stands before the columns of each. Of several with the same one, the last."""
-    plans = _plans(row, tuple(read.items()))
-    return {str(each[0]): _made(plans, each[1:]) for each in rows}
+    return {key: group[-1] for key, group in groups_of(row, rows, **read).items()}
 
 
 def groups_of(row: type[R], rows: Iterable[tuple[Any, ...]], /, **read: Read) -> dict[str, tuple[R, ...]]:
     """The rows of each text that stands before their columns, in order."""
-    plans = _plans(row, tuple(read.items()))
-    groups: dict[str, list[R]] = {}
-    for each in rows:
-        groups.setdefault(str(each[0]), []).append(_made(plans, each[1:]))
-    return {key: tuple(group) for key, group in groups.items()}
+    values = [*rows]
+    groups: dict[str, tuple[R, ...]] = {}
+    for each, made in zip(values, rows_of(row, (each[1:] for each in values), **read), strict=True):
+        groups[each[0]] = (*groups.get(each[0], ()), made)
+    return groups
 
 
 def rows_by_attempt(
     row: type[R], rows: Iterable[tuple[Any, ...]], /, **read: Read
 ) -> dict[tuple[str, int], R]:
     """The rows by the session's key and the attempt that stand before the columns of each; the last of several."""
-    plans = _plans(row, tuple(read.items()))
-    return {(str(each[0]), int(each[1])): _made(plans, each[2:]) for each in rows}
+    values = [*rows]
+    made = rows_of(row, (each[2:] for each in values), **read)
+    return {(each[0], each[1]): one for each, one in zip(values, made, strict=True)}
 
 
 def values_of(kind: type[V], rows: Iterable[tuple[Any, ...]]) -> list[V]:
     """The values of a query with one column, in order."""
-    return [each[0] for each in rows_of(cast("type[tuple[V]]", tuple[kind]), rows)]  # type: ignore[valid-type]
+    values = [value for (value,) in rows]
+    # Types are looked at once for the whole column: a list of ten thousand keys is read for one page.
+    plans = _plans(tuple[kind], ())  # type: ignore[valid-type]
+    ways = {each: next((way for _, way in plans[(each,)][0]), None) for each in {*map(type, values)}}
+    if any(ways.values()):
+        return [way(value) if (way := ways[type(value)]) else value for value in values]
+    return values
 
 
 def value_of(kind: type[V], values: tuple[Any, ...] | None) -> V | None:
@@ -174,13 +187,3 @@ def _ways(hint: object) -> Mapping[type, Read | None]:
 @lru_cache(256)
 def _plans(row: type[tuple[Any, ...]], read: tuple[tuple[str, Read], ...]) -> _Plans:
     return _Plans(row, dict(read))
-
-
-def _made(plans: _Plans, values: tuple[Any, ...]) -> Any:  # noqa: ANN401 # of the type that the plans are for
-    changes, defaults = plans[tuple(map(type, values))]
-    if changes:
-        fields = [*values]
-        for place, read in changes:
-            fields[place] = read(fields[place])
-        values = tuple(fields)
-    return tuple.__new__(plans.made_as, values + defaults)

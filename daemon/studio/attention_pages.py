@@ -16,9 +16,9 @@ from starlette.routing import Route
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.store.reading import STORE
-from runward.daemon.store.reading_sessions import Wanted, session, unseen_failures
 from runward.daemon.store.tables.events import event_recorded, newest_event
-from runward.daemon.store.tables.sessions import SessionRow
+from runward.daemon.store.tables.session_lists import Wanted, unseen_failures
+from runward.daemon.store.tables.sessions import SessionRow, session
 from runward.daemon.studio.daemon_pages import retry, whole_number
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.pages import Entry, Form, Pages

@@ -21,7 +21,6 @@ from starlette.routing import Route
 
 from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
-from runward.daemon.store.reading_sessions import session
 from runward.daemon.store.tables.artifacts import (
     Newest,
     Wanted,
@@ -29,6 +28,7 @@ from runward.daemon.store.tables.artifacts import (
     has_artifacts,
     newest_artifacts,
 )
+from runward.daemon.store.tables.sessions import session
 from runward.daemon.studio.filters import Filters, place_of
 from runward.daemon.studio.pages import Entry, Pages
 from runward.daemon.studio.rendering import PAGE, address, bounded_json, page, template_at, template_called

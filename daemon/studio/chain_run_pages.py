@@ -16,9 +16,8 @@ from starlette.routing import Route
 from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.inbox.approval_answers import LONGEST_NOTE
-from runward.daemon.store import reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.tables import chain_runs
+from runward.daemon.store.tables import chain_runs, sessions
 from runward.daemon.store.tables.approvals import ApprovalRow, approvals_called, approvals_of_run
 from runward.daemon.store.tables.chain_runs import ChainRunRow, ChainStepRow
 from runward.daemon.store.tables.invocations import invocations_of
@@ -187,7 +186,7 @@ def _output(connection: sqlite3.Connection, settings: Settings, step: ChainStepR
     """The ends of what a step that runs or failed printed."""
     if step.session_key is None or step.status == "completed":
         return []
-    row = reading_sessions.session(connection, step.session_key)
+    row = sessions.session(connection, step.session_key)
     if row is None:
         return []
     outputs: list[_Output] = []

@@ -16,7 +16,7 @@ from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading import search_end
-from runward.daemon.store.reading_sessions import EVERY, Wanted, is_unseen_failure
+from runward.daemon.store.tables.session_lists import EVERY, Wanted, is_unseen_failure
 from runward.daemon.store.tables.sessions import SessionRow, verification_of
 from runward.daemon.studio.cards import card
 from runward.daemon.studio.filters import Filters, Older, later_of, older

@@ -11,8 +11,8 @@ from starlette.routing import Route
 
 from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
-from runward.daemon.store.reading_sessions import session
 from runward.daemon.store.tables.artifacts import artifact_with
+from runward.daemon.store.tables.sessions import session
 from runward.daemon.store.tables.shows import (
     PlayRow,
     ShowRow,

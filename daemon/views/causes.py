@@ -12,8 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.document import read_json
 from runward.config.json_value import JsonValue, objects
-from runward.daemon.store import reading_sessions
-from runward.daemon.store.tables import cancellations, journal_lines, starts
+from runward.daemon.store.tables import cancellations, journal_lines, sessions, starts
 from runward.daemon.store.tables.cancellations import CancellationRow
 from runward.daemon.store.tables.events import (
     DecisionRow,
@@ -225,7 +224,7 @@ def causes_of_session(connection: sqlite3.Connection, key: str) -> list[Entry]:
     events = [event for event in session_events(connection, key) if event.type not in _CAUSE_NOTHING]
     jobs = jobs_for_events(connection, [event.seq for event in events])
     decisions = decisions_about(connection, key)
-    history = reading_sessions.status_history(connection, key)
+    history = sessions.status_history(connection, key)
     lines = journal_lines.lines_of(connection, key)
     orders = cancellations.cancellations(connection, key)
     entries = list(_entries(events, jobs, decisions, key=key, history=history, lines=lines, orders=orders))

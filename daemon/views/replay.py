@@ -10,11 +10,10 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.rundir.bundle_parts import lines_on_demand
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR, opened
-from runward.daemon.store.reading_sessions import status_history
 from runward.daemon.store.tables.artifacts import Wanted, artifacts
 from runward.daemon.store.tables.receipts import finished_hash
 from runward.daemon.store.tables.replays import actions_taken, attempts_of, told_actions
-from runward.daemon.store.tables.sessions import SessionRow
+from runward.daemon.store.tables.sessions import SessionRow, status_history
 from runward.daemon.views.bundles import session_bundle
 from runward.handlers.bundle.orders import next_steps
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, part_name

@@ -11,7 +11,7 @@ from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.rundir.changes import last_change
 from runward.daemon.rundir.opening import NotRegular, held, open_in_run
-from runward.daemon.store import reading_sessions
+from runward.daemon.store.tables import session_lists, sessions
 from runward.daemon.store.tables.artifacts import Wanted, artifacts
 from runward.daemon.store.tables.files import KeptFile, kept_files
 from runward.daemon.store.tables.problems import problems
@@ -25,6 +25,7 @@ from runward.daemon.store.tables.sessions import (
 from runward.daemon.views.text import ago, duration, fields, local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
 from runward.handlers.foreign_json import NotJson, read_json
+from runward.handlers.secrets import json_without_secrets, without_secrets_in
 
 _LONGEST: Final = 1 << 20
 
@@ -90,16 +91,16 @@ def details_of(
 
 
 def newest_sessions(
-    connection: sqlite3.Connection, settings: Settings, wanted: reading_sessions.Wanted, limit: int
+    connection: sqlite3.Connection, settings: Settings, wanted: session_lists.Wanted, limit: int
 ) -> tuple[list[SessionRow], bool]:
     """The newest `limit` sessions (0: all) that are wanted, and whether there are more. Those not judged yet are among them."""
     most = limit + 1 if limit else None
     fresh = unjudged(connection, settings, most)
-    cwds = reading_sessions.working_directories(connection, [row.key for row in fresh]) if wanted.cwd else {}
+    cwds = session_lists.working_directories(connection, [row.key for row in fresh]) if wanted.cwd else {}
     fresh = [row for row in fresh if wanted.has(row._replace(cwd=row.cwd or cwds.get(row.key)))]
     # A run whose end is not judged yet is also recorded as running: its files know more, so it is listed once, by them.
     known = {row.key for row in fresh}
-    rows = [row for row in reading_sessions.sessions(connection, wanted, most) if row.key not in known]
+    rows = [row for row in session_lists.sessions(connection, wanted, most) if row.key not in known]
     rows = sorted([*fresh, *rows], key=lambda row: (-row.started_at, row.key))
     is_cut = bool(limit) and len(rows) > limit
     return (rows[:limit] if is_cut else rows), is_cut
@@ -107,7 +108,7 @@ def newest_sessions(
 
 def session_with_key(connection: sqlite3.Connection, settings: Settings, key: str) -> SessionRow | None:
     """The session of this very key, also one that is not judged yet. None if there is none."""
-    row = reading_sessions.session(connection, key)
+    row = sessions.session(connection, key)
     if row is not None:
         return as_its_files_tell(connection, settings, row)
     name = key.rpartition("/")[2]
@@ -118,8 +119,6 @@ def sessions_as_json(
     connection: sqlite3.Connection, settings: Settings, rows: Sequence[SessionRow]
 ) -> list[JsonValue]:
     """What a list says of each of these sessions, without what looks like a secret."""
-    from runward.handlers.secrets import json_without_secrets  # a list for people shows no text of a run
-
     kept = kept_files(connection, [row.key for row in rows])
     listed = json_without_secrets(
         [row.as_json(kept.get(row.key, [])) for row in rows], settings.bundle.rules.redact
@@ -136,9 +135,8 @@ def session_as_json(
     `report` takes what keeps signatures from being checked.
     """
     from runward.daemon.views.bundles import bundle_json, shown_bundle
-    from runward.handlers.secrets import without_secrets_in
 
-    history = reading_sessions.status_history(connection, row.key)
+    history = sessions.status_history(connection, row.key)
     kept = kept_files(connection, [row.key]).get(row.key, [])
     outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
     bundle = shown_bundle(connection, settings, row)

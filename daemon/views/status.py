@@ -19,11 +19,20 @@ from runward.daemon.configuration.complaints import complaints_about, reading_of
 from runward.daemon.configuration.declared_files import chain_names
 from runward.daemon.configuration.settings import changed_files
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.store import reading, reading_sessions
+from runward.daemon.store import reading
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_sessions import unseen_failures
-from runward.daemon.store.tables import actions, approvals, chain_runs, jobs, principals, problems, triggers
+from runward.daemon.store.tables import (
+    actions,
+    approvals,
+    chain_runs,
+    jobs,
+    principals,
+    problems,
+    session_lists,
+    triggers,
+)
 from runward.daemon.store.tables.notices import notices_by_state
+from runward.daemon.store.tables.session_lists import unseen_failures
 from runward.daemon.store.tables.sessions import SessionRow, session_rows
 from runward.daemon.views.daemon_report import report_of, settings_in_report, stalled_s
 from runward.daemon.views.needs import MOST_PROBLEMS, needs
@@ -65,7 +74,7 @@ class Status(NamedTuple):
     """What `--json` prints, and the running sessions that began first, for people."""
 
     json: dict[str, JsonValue]
-    running: list[reading_sessions.RunningRow]
+    running: list[session_lists.RunningRow]
 
 
 def status_of(settings: Settings, now: float) -> Status:
@@ -93,7 +102,7 @@ def status_in(connection: sqlite3.Connection, settings: Settings, now: float) ->
         "version": report.get("version"),
         "http": report.get("http"),
         "studio": report.get("studio"),
-        "sessions": dict(reading_sessions.sessions_by_status(connection)),
+        "sessions": dict(session_lists.sessions_by_status(connection)),
         "chains": _chains(chains or (), statuses),
         "chain_runs": chain_runs.runs_by_status(connection),
         "steps": chain_runs.steps_by_standing(connection),
@@ -126,7 +135,7 @@ def status_in(connection: sqlite3.Connection, settings: Settings, now: float) ->
         "problem_count": len(configuration) + problems.problem_count(connection),
     }
     status["needs"] = [each.as_json() for each in needs(status, settings.state_dir)]
-    return Status(status, reading_sessions.running(connection, MOST_RUNNING))
+    return Status(status, session_lists.running(connection, MOST_RUNNING))
 
 
 def _exchange(
@@ -337,7 +346,7 @@ def _failures(connection: sqlite3.Connection, settings: Settings, now: float) ->
 
 def _waiting_agents(connection: sqlite3.Connection, settings: Settings) -> JsonValue:
     """The running sessions whose agent waits for an answer: how many, and those that began first."""
-    keys = reading_sessions.waiting_for_answer(connection)
+    keys = session_lists.waiting_for_answer(connection)
     rows = session_rows(connection, keys[:MOST_NAMED]) if keys else []
     return {"count": len(keys), "oldest": _named(rows[::-1], settings)}
 

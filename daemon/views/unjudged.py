@@ -16,9 +16,8 @@ from runward.config.root import NATIVE, Root
 from runward.config.settings import Settings
 from runward.daemon.processes.proc import ProcessIdentity, state_of
 from runward.daemon.processes.whereabouts import own_host
-from runward.daemon.store import reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.tables import cursors
+from runward.daemon.store.tables import cursors, sessions
 from runward.daemon.store.tables.cursors import OpenRun
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.handlers.model.processes import is_here
@@ -149,7 +148,7 @@ def _ended(connection: sqlite3.Connection, settings: Settings) -> list[SessionRo
     from runward.daemon.views.native_run import ended_row
 
     launched = {**starts.last_read(connection, over), **_launches_in_inbox(settings)}
-    rows = [row for key in over if (row := reading_sessions.session(connection, key)) is not None]
+    rows = [row for key in over if (row := sessions.session(connection, key)) is not None]
     return [ended_row(row, launched.get(row.key)) for row in rows]
 
 

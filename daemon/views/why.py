@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
-from runward.daemon.store import reading_sessions
-from runward.daemon.store.tables import chain_runs, cursors, journal_lines, problems
+from runward.daemon.store.tables import chain_runs, cursors, journal_lines, problems, sessions
 from runward.daemon.store.tables.approvals import ApprovalRow, approvals_of_run
 from runward.daemon.store.tables.chain_runs import ChainRunRow
 from runward.daemon.store.tables.events import session_events
@@ -259,7 +258,7 @@ def session_story(connection: sqlite3.Connection, row: SessionRow, is_up: bool, 
     if not row.not_judged_yet:
         return _of_recorded(connection, row, is_up, now)
     headline = f"{NOT_JUDGED}; by its own files: {row.reason_code}, {row.reason_summary}"
-    recorded = reading_sessions.session(connection, row.key)
+    recorded = sessions.session(connection, row.key)
     if recorded is not None:
         return _of_recorded(connection, recorded, is_up, now)._replace(status=row.status, headline=headline)
     return Story(

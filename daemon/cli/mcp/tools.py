@@ -30,8 +30,8 @@ from runward.daemon.rundir.artifacts import contract_facts
 from runward.daemon.rundir.opening import NotRegular
 from runward.daemon.rundir.outcomes import write_outcome
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_sessions import Wanted
 from runward.daemon.store.tables.principals import principals
+from runward.daemon.store.tables.session_lists import Wanted
 from runward.daemon.store.tables.shared_artifacts import shared_artifacts
 from runward.daemon.views.exchange import listed_artifact, shown_principal
 from runward.daemon.views.native_run import row_of

@@ -26,7 +26,7 @@ from runward.daemon.rundir.bundle_parts import (
     make_on_demand,
     put_over,
 )
-from runward.daemon.store import reading_sessions
+from runward.daemon.store.tables import session_lists
 from runward.daemon.store.tables.artifacts import Wanted, artifacts
 from runward.daemon.store.tables.replays import told_actions
 from runward.daemon.store.tables.sessions import SessionRow, about_of
@@ -262,9 +262,7 @@ def export(settings: Settings, since: float | None, identifier: str | None, file
         if identifier is not None:
             rows = [recorded_session(connection, settings, identifier)]
         else:
-            rows = list(
-                reversed(reading_sessions.sessions(connection, reading_sessions.Wanted(since=since), None))
-            )
+            rows = list(reversed(session_lists.sessions(connection, session_lists.Wanted(since=since), None)))
         rows = [row for row in rows if row.status != "running"]
         try:
             with click.open_file(file, "w", encoding="utf-8", atomic=file != "-") as output:

@@ -36,12 +36,12 @@ from runward.daemon.cli.terminal.options import (
     patience_options,
 )
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
-from runward.daemon.store import reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_sessions import is_unseen_failure, unseen_failures
+from runward.daemon.store.tables import sessions
 from runward.daemon.store.tables.artifacts import Wanted, artifacts
 from runward.daemon.store.tables.files import kept_files
 from runward.daemon.store.tables.problems import problems
+from runward.daemon.store.tables.session_lists import is_unseen_failure, unseen_failures
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.sessions import session_as_json
 
@@ -78,7 +78,7 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
         if as_json:
             print_json(session_as_json(connection, settings, row, note))
             return
-        history = reading_sessions.status_history(connection, row.key)
+        history = sessions.status_history(connection, row.key)
         kept = kept_files(connection, [row.key]).get(row.key, [])
         outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
         from runward.daemon.views.bundles import bundle_text, shown_bundle
@@ -409,7 +409,7 @@ def _wait_until_over(
 def _standing(connection: sqlite3.Connection, row: SessionRow, request: str) -> Standing:
     from runward.daemon.store.tables import cancellations, events
 
-    now = reading_sessions.session(connection, row.key)
+    now = sessions.session(connection, row.key)
     if now is None:
         refuse_pruned(connection, row.key)
         fail(f"the record of {safe(row.session_id)} no longer exists", NOT_FOUND)
@@ -476,6 +476,6 @@ def failures_among(rows: Sequence[SessionRow], failures: Sequence[str]) -> list[
 
 def _wait_until_recorded(settings: Settings, rows: Sequence[SessionRow], patience: float) -> None:
     def all_seen(connection: sqlite3.Connection) -> bool | None:
-        return all(reading_sessions.is_seen(connection, row.key, row.attempt) for row in rows) or None
+        return all(sessions.is_seen(connection, row.key, row.attempt) for row in rows) or None
 
     wait_for(settings, patience, all_seen, lambda: "it is not recorded yet; the request is kept")

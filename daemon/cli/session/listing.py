@@ -22,7 +22,7 @@ from runward.daemon.cli.terminal.output import (
     safe,
     wrapped,
 )
-from runward.daemon.store import reading_sessions
+from runward.daemon.store.tables import session_lists
 from runward.daemon.store.tables.sessions import SessionRow, about_of, verification_of
 from runward.daemon.views.sessions import (
     NOT_KNOWN,
@@ -146,7 +146,7 @@ def list_sessions(
     if failed:
         statuses = (*statuses, *FAILURES)
     directory = None if cwd is None else os.path.abspath(cwd)
-    wanted = reading_sessions.Wanted(
+    wanted = session_lists.Wanted(
         statuses=statuses,
         layouts=layouts,
         roots=roots,

@@ -27,8 +27,9 @@ from runward.daemon.cli.terminal.output import (
 )
 from runward.daemon.rundir.growing import MAXIMUM_LINE, Line, Tail, ends_with
 from runward.daemon.rundir.opening import NotRegular, open_in_run
-from runward.daemon.store import reading, reading_sessions
+from runward.daemon.store import reading
 from runward.daemon.store.ownership import holder
+from runward.daemon.store.tables import journal_lines, sessions
 from runward.daemon.store.tables.files import kept_files
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.session_files import RunOutput, text_of
@@ -220,10 +221,10 @@ def _until_over(state: str, row: SessionRow) -> Callable[[], bool]:
             return False
         asked = time.monotonic()
         with reading.reading(state) as connection:
-            now = reading_sessions.session(connection, row.key)
+            now = sessions.session(connection, row.key)
             if now is not None and now.status == "running":
                 return False
-            owed = reading_sessions.owed(connection, row.key, _JOURNAL)
+            owed = journal_lines.owed_of_session(connection, row.key, _JOURNAL)
         # The verdict comes before its lines: a reader that stopped at the verdict would miss the last of them.
         return not owed or ends_with(journal_place(state, row), _JOURNAL, owed[-1])
 
@@ -264,7 +265,7 @@ def wait_until_over(settings: Settings, row: SessionRow, patience: float | None,
 
 
 def _say_if_over(connection: sqlite3.Connection, row: SessionRow, as_json: bool) -> bool:
-    now = reading_sessions.session(connection, row.key)
+    now = sessions.session(connection, row.key)
     if now is None:
         refuse_pruned(connection, row.key)
         return False

@@ -20,7 +20,9 @@ from runward.daemon.configuration.declared_files import (
     playbook_names,
 )
 from runward.daemon.configuration.settings import load_settings, working_directory
-from runward.daemon.store import reading, reading_sessions
+from runward.daemon.store import reading
+from runward.daemon.store.tables import session_lists
+from runward.daemon.store.tables.jobs import open_jobs
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -114,7 +116,7 @@ def sessions(context: click.Context, parameter: click.Parameter, incomplete: str
     """Session ids that begin so, the newest first, with their status."""
 
     def beginning(store: sqlite3.Connection) -> Words:
-        rows = reading_sessions.sessions_beginning(store, incomplete, _OFFERED)
+        rows = session_lists.sessions_beginning(store, incomplete, _OFFERED)
         return [
             (session_id if session_id.startswith(incomplete) else key, status)
             for key, session_id, status in rows
@@ -126,8 +128,6 @@ def sessions(context: click.Context, parameter: click.Parameter, incomplete: str
 @_from_store
 def jobs(store: sqlite3.Connection) -> Words:
     """The numbers of open jobs, with what they are."""
-    from runward.daemon.store.tables.jobs import open_jobs
-
     rows = open_jobs(store)[:_OFFERED]
     return ((str(job.id), f"{job.state} {job.handler}") for job in rows)
 

@@ -3,21 +3,19 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
+from typing import Final, NoReturn, Protocol, TypeVar
 
 from runward.config.problem import counted, nearest
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.terminal.output import fail, safe
-from runward.daemon.store import reading_sessions
 from runward.daemon.store.ownership import holder
+from runward.daemon.store.tables import jobs, session_lists, sessions
+from runward.daemon.store.tables.jobs import JobRow
+from runward.daemon.store.tables.prunings import Tombstone, tombstone
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
-
-if TYPE_CHECKING:
-    from runward.daemon.store.tables.jobs import JobRow
-    from runward.daemon.store.tables.prunings import Tombstone
 
 LAST: Final = "@last"
 _NAMED: Final = 8
@@ -54,7 +52,7 @@ def find_session(connection: sqlite3.Connection, settings: Settings, text: str) 
     refuse_empty(text)
     key = session_called(connection, text)
     if key is not None:
-        row = reading_sessions.session(connection, key)
+        row = sessions.session(connection, key)
         assert row is not None, "it was found in the same transaction"
         return as_its_files_tell(connection, settings, row)
     unjudged_rows = unjudged_called(connection, settings, text)
@@ -69,7 +67,7 @@ def find_session(connection: sqlite3.Connection, settings: Settings, text: str) 
 def recorded_session(connection: sqlite3.Connection, settings: Settings, text: str) -> SessionRow:
     """The session that `text` means, from the store; exits 75 if no daemon has looked at it yet."""
     named = find_session(connection, settings, text)
-    row = reading_sessions.session(connection, named.key)
+    row = sessions.session(connection, named.key)
     if row is None:
         fail(f"session {safe(named.session_id)} is not judged yet: {how_to_judge(settings)}", TRY_AGAIN)
     return row
@@ -83,7 +81,7 @@ def how_to_judge(settings: Settings) -> str:
 
 def _newest(connection: sqlite3.Connection, settings: Settings) -> SessionRow:
     """The session that started last, of those that are recorded and those that are not yet."""
-    recorded = reading_sessions.newest_session(connection)
+    recorded = session_lists.newest_session(connection)
     candidates = unjudged(connection, settings, 1)
     if recorded is not None:
         candidates.append(as_its_files_tell(connection, settings, recorded))
@@ -98,14 +96,12 @@ def _newest(connection: sqlite3.Connection, settings: Settings) -> SessionRow:
 
 def refuse_pruned(connection: sqlite3.Connection, text: str) -> None:
     """Exit 3 if the session of this id or key was pruned, with what is left of it."""
-    from runward.daemon.store.tables.prunings import tombstone
-
     pruned = tombstone(connection, text)
     if pruned is not None:
         fail(_of_tombstone(pruned), NOT_FOUND)
 
 
-def _of_tombstone(pruned: "Tombstone") -> str:
+def _of_tombstone(pruned: Tombstone) -> str:
     return (
         f"the record of {safe(pruned.session_id)} was pruned {local(pruned.pruned_at)}: it was {pruned.status} after"
         f" {counted(pruned.attempt, 'attempt', 'attempts')}, from {local(pruned.started_at)} to"
@@ -115,7 +111,7 @@ def _of_tombstone(pruned: "Tombstone") -> str:
 
 def session_called(connection: sqlite3.Connection, text: str) -> str | None:
     """The key of the session that `text` is or begins; exits 2 if it begins several."""
-    candidates = reading_sessions.sessions_called(connection, text, _NAMED + 1)
+    candidates = session_lists.sessions_called(connection, text, _NAMED + 1)
     if len(candidates) > 1:
         refuse_ambiguous(text, [_shortest(each, candidates) for each in candidates])
     return candidates[0][0] if candidates else None
@@ -123,13 +119,11 @@ def session_called(connection: sqlite3.Connection, text: str) -> str | None:
 
 def session_names(connection: sqlite3.Connection) -> list[str]:
     """Ids and keys of the newest sessions, for suggestions."""
-    return [word for each in reading_sessions.newest_sessions(connection, _COMPARED) for word in each]
+    return [word for each in session_lists.newest_sessions(connection, _COMPARED) for word in each]
 
 
-def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> "JobRow":
+def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> JobRow:
     """The job of this number; exits 3 if there is none. `@last` is the newest, or the newest held one."""
-    from runward.daemon.store.tables import jobs  # only the commands of jobs need it
-
     if text == LAST:
         newest = jobs.newest_job(connection, held)
         if newest is None:

@@ -84,6 +84,16 @@ async def owed(store: Store, directories: Iterable[str] | None = None) -> list[O
     return rows_of(OwedLine, rows)
 
 
+def owed_of_session(connection: sqlite3.Connection, key: str, name: str) -> list[bytes]:
+    """What is still open for the session's journal `name`: not written, or written and not synced yet."""
+    rows = connection.execute(
+        "select o.content from outbox o join events e on e.seq = o.event"
+        " where e.lane = ? and o.name = ? order by o.id",
+        (key, name),
+    )
+    return values_of(bytes, rows)
+
+
 async def still_owed(store: Store, numbers: Iterable[int]) -> frozenset[int]:
     """The rows among these outbox rows that are not done yet."""
     rows = await store.read(

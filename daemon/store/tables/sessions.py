@@ -13,10 +13,10 @@ from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import packed_document
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.remembered_fields import ABOUT, CWD
-from runward.daemon.store.rows import rows_of, values_of
+from runward.daemon.store.rows import rows_by_key, rows_of, select, value_of, values_of
 from runward.daemon.store.tables import artifacts
 from runward.daemon.store.tables.table import Fold, Table, answers_by
-from runward.daemon.store.transaction import as_float, listed
+from runward.daemon.store.transaction import listed
 from runward.handlers.model.files import RULES
 from runward.handlers.model.processes import bare_host
 from runward.handlers.sessions.stored_fields import WATCHED
@@ -96,7 +96,7 @@ class SessionRow(NamedTuple):
     contract_problem: str | None
     artifact_verification_json: str | None
     delivery: str | None
-    folded: bool
+    folded: int
     activity: str | None
     linked: str
     about: str | None = None
@@ -167,16 +167,20 @@ STATE: Final = tuple(name for name in STORED if name not in ("key", "root", "pat
 def session_rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
     """The sessions with these keys, newest first."""
     packed = packed_document.show(connection, keys)
-    rows = connection.execute(
-        f"select {', '.join(f's.{name}' for name in STORED)}, {ACTIVITY},"  # noqa: S608 - our own words
-        " (select json_group_array(other) from (select linked as other from links where launcher = s.key"
-        "  union all select launcher from links where linked = s.key)),"
-        f" {_ABOUT}"
-        " from sessions s left join cursors c"
+    query = select(
+        SessionRow,
+        "from sessions s left join cursors c"
         " on c.key = case s.layout when :native then substr(s.key, length(:native) + 2) else s.key end"
         " where s.key in (select value from json_each(:keys)) order by started_at desc, s.key",
-        {"keys": json.dumps(keys), **here()},
+        "s",
+        activity=ACTIVITY,
+        linked="(select json_group_array(other) from (select linked as other from links where launcher = s.key"
+        "  union all select launcher from links where linked = s.key))",
+        about=_ABOUT,
+        not_judged_yet=None,
+        cwd=None,
     )
+    rows = connection.execute(query, {"keys": listed(keys), **here()})
     sessions = rows_of(SessionRow, rows)
     return [_whole(row, packed[row.key]) if row.key in packed else row for row in sessions]
 
@@ -185,6 +189,33 @@ def _whole(row: SessionRow, document: packed_document.Document) -> SessionRow:
     return row._replace(
         evidence_refs=document.evidence_refs, artifact_verification_json=document.verification
     )
+
+
+def session(connection: sqlite3.Connection, key: str) -> SessionRow | None:
+    """The session with this key."""
+    return next(iter(session_rows(connection, [key])), None)
+
+
+def status_history(connection: sqlite3.Connection, key: str) -> list[StatusChange]:
+    """How a session's status changed, first change first."""
+    rows = connection.execute(
+        select(StatusChange, "from status_history where session_key = ? order by id"), (key,)
+    )
+    return rows_of(StatusChange, rows)
+
+
+def exit_code_of(connection: sqlite3.Connection, key: str, attempt: int) -> int | None:
+    """The exit code of an attempt's command; None if it has none, or the record of its end was pruned."""
+    row = connection.execute(
+        "select payload ->> '$.exit_code' from events where key = ?", (f"{key}#{attempt}/ended",)
+    ).fetchone()
+    return value_of(int, row)
+
+
+def is_seen(connection: sqlite3.Connection, key: str, attempt: int) -> bool:
+    """Whether somebody has seen how this attempt ended."""
+    seen = connection.execute("select 1 from events where key = ?", (f"{key}#{attempt}/seen",)).fetchone()
+    return seen is not None
 
 
 def about_of(row: SessionRow) -> About:
@@ -315,12 +346,12 @@ async def known(store: Store, keys: Iterable[str]) -> dict[str, Session]:
     """The sessions with these keys, as handlers see them."""
     from runward.handlers.model.sessions import Session
 
-    rows = await store.read(
-        "select key, session_id, layout, path, status, attempt, artifacts_path, artifact_contract_json,"
-        " playbook, agent, started_at, origin, contract_problem, folded, contract_basis, invocation_id, reason_code from sessions where key in (select value from json_each(?))",
-        (listed(keys),),
+    query = select(
+        Session,
+        "from sessions where key in (select value from json_each(?))",
+        contract_json="artifact_contract_json",
     )
-    return {str(row[0]): Session(*row) for row in rows}  # type: ignore[arg-type] # the schema's own types
+    return {each.key: each for each in rows_of(Session, await store.read(query, (listed(keys),)))}
 
 
 async def working_directories(store: Store, keys: Iterable[str]) -> dict[str, str]:
@@ -331,32 +362,38 @@ async def working_directories(store: Store, keys: Iterable[str]) -> dict[str, st
         " from json_each(?) asked left join cursors c on c.key = asked.value",
         (NATIVE, listed(keys)),
     )
-    return {str(key): str(cwd) for key, cwd in rows if cwd is not None}
+    return {key: cwd for key, cwd in rows_of(tuple[str, str | None], rows) if cwd is not None}
+
+
+class _Verdict(NamedTuple):
+    """A verdict that a file was missing: what `lacking` takes."""
+
+    attempt: int
+    at: float
+    artifacts_path: str
+    contract_json: str
+    started_at: float
+    known: dict[str, JsonValue]
 
 
 async def lacking_of(store: Store, keys: Iterable[str]) -> dict[str, Lacking]:
     """What those of these sessions lack whose verdict may be corrected by a file that arrived, by key."""
     from runward.handlers.sessions.late import lacking
 
-    rows = await store.read(
-        "select s.key, s.attempt, d.at, s.artifacts_path, s.artifact_contract_json, s.started_at, d.known"
-        " from json_each(?) asked join sessions s on s.key = asked.value join decisions d on d.id ="
+    query = select(
+        _Verdict,
+        "from json_each(?) asked join sessions s on s.key = asked.value join decisions d on d.id ="
         "  (select max(id) from decisions where subject = s.key and handler = 'sessions/ended'"
         "   and verdict = 'decided')"
         " where s.reason_code = 'run.failed.missing_artifact'",
-        (listed(keys),),
+        "s",
+        by="s.key",
+        at="d.at",
+        contract_json="s.artifact_contract_json",
+        known="d.known",
     )
-    return {
-        str(key): lacking(
-            int(str(attempt)),
-            as_float(at),
-            str(path),
-            str(contract),
-            as_float(started),
-            json.loads(str(known)),
-        )
-        for key, attempt, at, path, contract, started, known in rows
-    }
+    rows = rows_by_key(_Verdict, await store.read(query, (listed(keys),)))
+    return {key: lacking(**row._asdict()) for key, row in rows.items()}
 
 
 async def judged_lately(store: Store) -> list[str]:
@@ -405,7 +442,7 @@ def _open(batch: Batch, job: Job, effect: OpenSession) -> None:
     if declaration.layout != NATIVE:
         batch.row(PLACE, (effect.key,))
     batch.row(INSERT_ATTEMPT, (effect.key, 1, effect.at))
-    _change(batch, effect, 1, None, "running", evidence)
+    _change(batch, effect, 1, replaced=None, status="running", evidence=evidence)
 
 
 def _resume(batch: Batch, job: Job, effect: OpenAttempt) -> None:
@@ -413,7 +450,7 @@ def _resume(batch: Batch, job: Job, effect: OpenAttempt) -> None:
     to = ("running", effect.attempt, None, None, reason.code, reason.summary, evidence, None, None)
     batch.row(TRANSIT, (*to, effect.key, effect.replaces, effect.attempt - 1))
     batch.row(INSERT_ATTEMPT, (effect.key, effect.attempt, effect.at))
-    _change(batch, effect, effect.attempt, effect.replaces, "running", evidence)
+    _change(batch, effect, effect.attempt, replaced=effect.replaces, status="running", evidence=evidence)
 
 
 def _end(batch: Batch, job: Job, effect: EndAttempt) -> None:
@@ -424,7 +461,7 @@ def _end(batch: Batch, job: Job, effect: EndAttempt) -> None:
     produced = _produced(effect.produced)
     ended = (effect.status, effect.ended_by, reason.code, effect.at, produced)
     batch.row(END_ATTEMPT, (*ended, effect.key, effect.attempt))
-    _change(batch, effect, effect.attempt, effect.replaces, effect.status, evidence)
+    _change(batch, effect, effect.attempt, replaced=effect.replaces, status=effect.status, evidence=evidence)
 
 
 def _change(

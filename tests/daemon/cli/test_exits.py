@@ -34,7 +34,7 @@ def _not_found(place: Place) -> int:
 
 def _own_bug(place: Place) -> int:
     with mock.patch(
-        "runward.daemon.store.reading_sessions.sessions", side_effect=ZeroDivisionError("by zero")
+        "runward.daemon.store.tables.session_lists.sessions", side_effect=ZeroDivisionError("by zero")
     ):
         told = place.call("session", "list")
     assert told.err.splitlines()[-1] == (
@@ -218,7 +218,7 @@ def test_the_codes_are_the_promised_ones() -> None:
 
 
 def test_an_error_is_one_line_without_a_traceback_unless_debug_is_given(place: Place) -> None:
-    with mock.patch("runward.daemon.store.reading_sessions.sessions", side_effect=ZeroDivisionError):
+    with mock.patch("runward.daemon.store.tables.session_lists.sessions", side_effect=ZeroDivisionError):
         assert "Traceback" not in place.call("session", "list").err
         debugged = place.call("session", "list", "--debug")
     assert "Traceback (most recent call last)" in debugged.err

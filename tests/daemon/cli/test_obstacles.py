@@ -9,7 +9,7 @@ import pytest
 
 from runward.daemon.processes.proc import identity_of
 from runward.daemon.processes.whereabouts import own_whereabouts
-from runward.daemon.store import reading_sessions
+from runward.daemon.store.tables import cursors
 from runward.daemon.views import why
 from runward.daemon.watch.remembered import Remembered, dump_remembered
 from runward.handlers.model.processes import RecordedProcess
@@ -33,7 +33,7 @@ def test_a_missing_process_is_gone_only_if_it_was_seen_here(
         seen_in=own_whereabouts() if is_seen else None,
     )
     text = dump_remembered(Remembered("claude", "s.jsonl", followed))
-    monkeypatch.setattr(reading_sessions, "remembered", lambda connection, key: text)
+    monkeypatch.setattr(cursors, "remembered_of", lambda connection, key: text)
     row = SimpleNamespace(key="claude-code:s", layout="claude-code")
     with closing(sqlite3.connect(":memory:")) as connection:
         found = why._goes_on(connection, row, is_up=True)  # type: ignore[arg-type] # all it reads of it

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.store import hash_chain, journals, reading, reading_sessions
+from runward.daemon.store import hash_chain, journals, reading
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.schema import migrate
-from runward.daemon.store.tables import actions, journal_lines
+from runward.daemon.store.tables import actions, journal_lines, session_lists
 from runward.daemon.store.tables.events import decisions_about, session_events
 from runward.daemon.store.tables.jobs import (
     held_by_reason,
@@ -47,7 +47,7 @@ def _write(state: Path, sql: str, rows: list[tuple[object, ...]]) -> None:
 def test_before_the_first_daemon_the_store_is_empty_and_none_is_made(tmp_path: Path) -> None:
     assert not reading.exists(str(tmp_path))
     with reading.reading(str(tmp_path)) as connection:
-        assert reading_sessions.sessions(connection) == []
+        assert session_lists.sessions(connection) == []
         assert reading.epoch(connection) == 0
     assert list(tmp_path.iterdir()) == []
 
@@ -69,7 +69,7 @@ def test_a_path_with_characters_of_a_uri_is_read(tmp_path: Path) -> None:
 def test_what_reading_leaves_behind_is_for_the_owner_alone(state: Path) -> None:
     (state / "runward.db").chmod(0o600)
     with reading.reading(str(state)) as connection:
-        reading_sessions.sessions(connection)
+        session_lists.sessions(connection)
     assert {stat.S_IMODE(each.stat().st_mode) for each in state.iterdir()} == {0o600}
 
 
@@ -143,7 +143,7 @@ def test_a_waiting_job_names_the_one_that_stops_its_lane(state: Path) -> None:
     assert due == (9.0, "sessions/ended", "b")
 
 
-_RUNNING = reading_sessions.Wanted(("running",))
+_RUNNING = session_lists.Wanted(("running",))
 
 
 def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
@@ -151,10 +151,10 @@ def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
     plans: list[str] = []
     with reading.reading(str(state)) as connection:
         explained = _Explained(connection, plans)
-        reading_sessions.sessions_by_status(explained)  # type: ignore[arg-type]  # likewise
-        reading_sessions.sessions_called(explained, "a", 2)  # type: ignore[arg-type]  # likewise
-        reading_sessions.sessions(explained, _RUNNING, 100)  # type: ignore[arg-type]  # likewise
-        reading_sessions.waiting_for_answer(explained)  # type: ignore[arg-type]  # likewise
+        session_lists.sessions_by_status(explained)  # type: ignore[arg-type]  # likewise
+        session_lists.sessions_called(explained, "a", 2)  # type: ignore[arg-type]  # likewise
+        session_lists.sessions(explained, _RUNNING, 100)  # type: ignore[arg-type]  # likewise
+        session_lists.waiting_for_answer(explained)  # type: ignore[arg-type]  # likewise
         queue_figures(explained, 1e10)  # type: ignore[arg-type]  # stands in for a connection
         held_by_reason(explained)  # type: ignore[arg-type]  # likewise
         job_due_next(explained)  # type: ignore[arg-type]  # likewise

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from runward.daemon.store.reading_sessions import LATELY, is_unseen_failure, unseen_failures
+from runward.daemon.store.tables.session_lists import LATELY, is_unseen_failure, unseen_failures
 
 NOW: Final = 1_000_000.0
 STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")

@@ -10,8 +10,8 @@ from tests.daemon.cli.calling import Place, Recorded
 from tests.waiting import wait_for
 
 from runward.daemon.backup import Examined, examine
-from runward.daemon.store.reading_sessions import unseen_failures
 from runward.daemon.store.schema import migrate, migrations
+from runward.daemon.store.tables.session_lists import unseen_failures
 from runward.daemon.store.tables.shared_artifacts import shared_artifact
 from runward.daemon.store.tables.shows import shows
 

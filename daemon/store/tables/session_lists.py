@@ -1,4 +1,7 @@
-"""Sessions as commands look for them in the store, what they produced, and what is wrong with files that people and agents write."""
+"""The lists of sessions that commands ask for: those that match, that run, or that failed and nobody has seen.
+
+Their rows, and how programs see them, stand in `sessions.py`; with these queries it would be two modules long.
+"""
 
 import json
 import sqlite3
@@ -7,8 +10,8 @@ from typing import Final, NamedTuple
 
 from runward.config.root import NATIVE
 from runward.daemon.store import packed_document
-from runward.daemon.store.rows import rows_of, values_of
-from runward.daemon.store.tables.sessions import ACTIVITY, SessionRow, StatusChange, here, session_rows
+from runward.daemon.store.rows import rows_of, select, value_of, values_of
+from runward.daemon.store.tables.sessions import ACTIVITY, SessionRow, here, session, session_rows
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 """Sorts after every other character: what begins with a text sorts between that text and the text followed by this."""
@@ -98,7 +101,7 @@ def sessions(
             "limit": -1 if limit is None or wanted.cwd is not None else limit,
         },
     )
-    chosen = [key for (key,) in keys]
+    chosen = values_of(str, keys)
     if wanted.cwd is None:
         return session_rows(connection, chosen)
     matching: list[SessionRow] = []
@@ -124,32 +127,24 @@ def working_directories(connection: sqlite3.Connection, keys: Sequence[str]) -> 
         " cross join main.events e on e.key = k.value || '#1/started'",
         (json.dumps(keys),),
     )
-    directories: dict[str, str] = {key: cwd for key, cwd in rows if cwd is not None}
+    known = rows_of(tuple[str, str | None], rows)
+    directories = {key: cwd for key, cwd in known if cwd is not None}
     packed = connection.execute(
         "select session_key, document from main.packed where session_key in (select value from json_each(?))",
         (json.dumps(keys),),
     )
     for key, content in packed:
-        cwd = _declared_cwd(key, packed_document.unpack(content))
+        cwd = _declared_cwd(packed_document.unpack(content).payload_of(f"{key}#1/started"))
         if cwd is not None:
             directories[key] = cwd
     return directories
 
 
-def _declared_cwd(key: str, document: packed_document.Document) -> str | None:
-    columns = packed_document.COLUMNS["events"]
-    names, payloads = columns.index("key"), columns.index("payload")
-    for row in document.rows["events"]:
-        if row[names] == f"{key}#1/started":
-            declaration = json.loads(str(row[payloads])).get("declaration")
-            cwd = declaration.get("cwd") if isinstance(declaration, dict) else None
-            return cwd if isinstance(cwd, str) else None
-    return None
-
-
-def session(connection: sqlite3.Connection, key: str) -> SessionRow | None:
-    """The session with this key."""
-    return next(iter(session_rows(connection, [key])), None)
+def _declared_cwd(payload: str | None) -> str | None:
+    """The directory in which a session began, by the event of its start."""
+    declaration = None if payload is None else json.loads(payload).get("declaration")
+    cwd = declaration.get("cwd") if isinstance(declaration, dict) else None
+    return cwd if isinstance(cwd, str) else None
 
 
 def sessions_called(connection: sqlite3.Connection, text: str, limit: int) -> list[tuple[str, str]]:
@@ -181,7 +176,8 @@ def sessions_beginning(connection: sqlite3.Connection, text: str, limit: int) ->
 def newest_session(connection: sqlite3.Connection) -> SessionRow | None:
     """The session that started last."""
     row = connection.execute("select key from sessions order by started_at desc, key limit 1").fetchone()
-    return None if row is None else session(connection, row[0])
+    key = value_of(str, row)
+    return None if key is None else session(connection, key)
 
 
 def newest_sessions(connection: sqlite3.Connection, limit: int) -> list[tuple[str, str]]:
@@ -189,26 +185,6 @@ def newest_sessions(connection: sqlite3.Connection, limit: int) -> list[tuple[st
     return connection.execute(
         "select key, session_id from sessions order by started_at desc, key limit ?", (limit,)
     ).fetchall()
-
-
-def status_history(connection: sqlite3.Connection, key: str) -> list[StatusChange]:
-    """How a session's status changed, first change first."""
-    rows = connection.execute(
-        "select attempt, at, replaced, status, reason_code, reason_summary, evidence_refs, source"
-        " from status_history where session_key = ? order by id",
-        (key,),
-    )
-    return rows_of(StatusChange, rows)
-
-
-def owed(connection: sqlite3.Connection, key: str, name: str) -> list[bytes]:
-    """What is still open for the session's journal `name`: not written, or written and not synced yet."""
-    rows = connection.execute(
-        "select o.content from outbox o join events e on e.seq = o.event"
-        " where e.lane = ? and o.name = ? order by o.id",
-        (key, name),
-    )
-    return values_of(bytes, rows)
 
 
 def sessions_by_status(connection: sqlite3.Connection) -> dict[str, int]:
@@ -221,9 +197,13 @@ def sessions_by_status(connection: sqlite3.Connection) -> dict[str, int]:
 def running(connection: sqlite3.Connection, limit: int) -> list[RunningRow]:
     """The running sessions, oldest first, at most `limit` of them."""
     rows = connection.execute(
-        f"select s.session_id, s.layout, s.playbook, s.agent, s.started_at, {ACTIVITY} from cursors c"  # noqa: S608 - one of our own constants
-        " join sessions s on s.key = c.session_key where c.phase = 'open' and s.status = 'running'"
-        " order by s.started_at, s.key limit :limit",
+        select(
+            RunningRow,
+            "from cursors c join sessions s on s.key = c.session_key where c.phase = 'open'"
+            " and s.status = 'running' order by s.started_at, s.key limit :limit",
+            "s",
+            activity=ACTIVITY,
+        ),
         {"limit": limit, **here()},
     )
     return rows_of(RunningRow, rows)
@@ -237,14 +217,6 @@ def waiting_for_answer(connection: sqlite3.Connection) -> list[str]:
         (NATIVE,),
     )
     return values_of(str, rows)
-
-
-def exit_code_of(connection: sqlite3.Connection, key: str, attempt: int) -> int | None:
-    """The exit code of an attempt's command; None if it has none, or the record of its end was pruned."""
-    row = connection.execute(
-        "select payload ->> '$.exit_code' from events where key = ?", (f"{key}#{attempt}/ended",)
-    ).fetchone()
-    return None if row is None else row[0]
 
 
 LATELY: Final = 86_400.0
@@ -261,18 +233,19 @@ class Failures(NamedTuple):
 def unseen_failures(connection: sqlite3.Connection, now: float, limit: int | None = None) -> Failures:
     """Those of the last day, newest end first; at most `limit`. The total is a sum of counts that the store keeps."""
     since = now - LATELY
-    (total,) = connection.execute(
+    counted = connection.execute(
         "select (select count(*) from sessions where unseen_at >= ?1 and unseen_at < 60 * (?2 + 1))"
         " + (select coalesce(sum(sessions), 0) from unseen_counts where minute > ?2)",
         (since, int(since // 60)),
     ).fetchone()
+    total = value_of(int, counted)
     if not total:
         return Failures(0, [])
     keys = connection.execute(
         "select key from sessions where unseen_at >= ? order by unseen_at desc, key limit ?",
         (since, -1 if limit is None else limit),
     )
-    rows = session_rows(connection, [key for (key,) in keys])
+    rows = session_rows(connection, values_of(str, keys))
     return Failures(total, sorted(rows, key=lambda row: (-(row.finished_at or 0.0), row.key)))
 
 
@@ -282,9 +255,3 @@ def is_unseen_failure(connection: sqlite3.Connection, key: str, now: float) -> b
         "select 1 from sessions where key = ? and unseen_at >= ?", (key, now - LATELY)
     ).fetchone()
     return row is not None
-
-
-def is_seen(connection: sqlite3.Connection, key: str, attempt: int) -> bool:
-    """Whether somebody has seen how this attempt ended."""
-    seen = connection.execute("select 1 from events where key = ?", (f"{key}#{attempt}/seen",)).fetchone()
-    return seen is not None
