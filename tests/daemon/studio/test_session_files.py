@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from tests.daemon.cli.calling import CONTRACT, Place
+from tests.daemon.cli.calling import CONTRACT, Place, Recorded
 from tests.daemon.studio.conftest import Answer, Studio
 from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, path_of, tags_of
 
@@ -30,14 +30,28 @@ GLOB: JsonValue = {
 }
 
 
-@pytest.fixture
-def run(place: Place) -> Path:
-    """The artifacts of a run that delivered a review and a report; a secret is next to its root."""
+@pytest.fixture(scope="module")
+def delivered(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """A place with a run that delivered a review and a report; a secret is next to its root."""
+    place = Place(tmp_path_factory.mktemp("delivered"))
+    place.furnish()
     (place.directory / "secret").write_text(SECRET)
     files = {"review.md": "fine <b>\tindeed</b>\r\n", "report.md": "r"}
     place.add_run("run", exit_code=0, contract=CONTRACT, files=files, command=["echo", "hi"])
     (place.runs / "run/stdout.log").write_text("out\x1b[31m\n")
     place.daemon_once()
+    return Recorded(place)
+
+
+@pytest.fixture
+def place(delivered: Recorded) -> Place:
+    """That place as it was then, for each test."""
+    return delivered.anew()
+
+
+@pytest.fixture
+def run(place: Place) -> Path:
+    """The artifacts of its run."""
     return place.runs / "run/artifacts"
 
 
@@ -97,9 +111,9 @@ async def test_a_download_is_never_anything_that_a_browser_runs(
 ) -> None:
     content = f"<!doctype html>{MARKUP}"
     entry: JsonValue = {"id": "it", "path": name, "required": True, "description": "", "source": "playbook"}
-    place.add_run("run", exit_code=0, contract={"expected": [entry]}, files={name: content})
+    place.add_run("page", exit_code=0, contract={"expected": [entry]}, files={name: content})
     place.daemon_once()
-    answer = await the_file(studio, f"file={name}&download=1")
+    answer = await the_file(studio, f"file={name}&download=1", "native:runs/page")
     assert answer.text == content
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["content-disposition"].startswith(f'attachment; filename="{name}"')
@@ -226,20 +240,21 @@ async def test_a_link_that_is_put_in_place_while_the_file_is_opened_is_not_follo
 
 async def test_file_names_are_shown_and_linked_whatever_is_in_them(place: Place, studio: Studio) -> None:
     names = [f"{MARKUP.replace('/', '')}.txt", f"{INVISIBLE}.txt", "a b&c=d#?%2e.txt", "\"quoted'.txt"]
-    place.add_run("run", exit_code=0, contract=GLOB, files=dict.fromkeys(names, "content"))
+    place.add_run("named", exit_code=0, contract=GLOB, files=dict.fromkeys(names, "content"))
     place.daemon_once()
-    page = (await studio.get(path_of(KEY))).text
+    key = "native:runs/named"
+    page = (await studio.get(path_of(key))).text
     tags, attributes = tags_of(page)
     assert not {"script", "img"} & set(tags)
     assert not [each for each in attributes if each.startswith("on")]
-    shown = json.loads((await studio.get(f"{path_of(KEY)}?format=json")).text)
+    shown = json.loads((await studio.get(f"{path_of(key)}?format=json")).text)
     assert {each["path"] for each in shown["session"]["files"]} == set(names)
     for name in names:
         assert f'href="?file={quote(name)}"' in page
-        answer = await the_file(studio, f"file={quote(name, safe='')}")
+        answer = await the_file(studio, f"file={quote(name, safe='')}", key)
         assert (answer.status, "content" in answer.text) == (200, True)
         assert not [char for char in answer.text if not char.isprintable() and char != "\n"]
-        download = await the_file(studio, f"file={quote(name, safe='')}&download=1")
+        download = await the_file(studio, f"file={quote(name, safe='')}&download=1", key)
         assert download.headers["content-disposition"].isascii()
 
 
