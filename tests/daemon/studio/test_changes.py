@@ -5,7 +5,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from tests.daemon.cli.calling import Place
+from tests.daemon.cli.calling import Place, Recorded
 from tests.daemon.studio.conftest import Studio
 from tests.daemon.studio.test_attention_pages import before_now
 from tests.daemon.studio.test_session_pages import path_of
@@ -17,13 +17,26 @@ MARKUP = "<script>"
 ONCE = "5a0c1f5e-7c1d-4d53-9d6e-0d8f6a4b7c11"
 
 
-@pytest.fixture
-def failed(place: Place, studio: Studio) -> str:
-    """The page of a session that failed, which nobody has seen."""
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """A place with a session that failed, which nobody has seen."""
+    place = Place(tmp_path_factory.mktemp("crashed"))
+    place.furnish()
     place.add_run("crashed", exit_code=3, finished_at=before_now(0))
     place.daemon_once()
-    (row,) = place.call("session", "list", "--json").objects()
-    return path_of(str(row["key"]))
+    return Recorded(place)
+
+
+@pytest.fixture
+def place(crashed: Recorded) -> Place:
+    """That place as it was then, for each test."""
+    return crashed.anew()
+
+
+@pytest.fixture
+def failed(place: Place) -> str:
+    """The page of its session."""
+    return path_of("native:runs/crashed")
 
 
 def waiting(place: Place) -> list[Path]:
