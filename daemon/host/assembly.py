@@ -11,7 +11,6 @@ import anyio
 import anyio.lowlevel
 
 from runward.config.settings import Settings
-from runward.daemon.configuration.complaints import Wrong
 from runward.daemon.disk.receipt_keys import own_key_on_first_use
 from runward.daemon.engine.background import Background
 from runward.daemon.engine.comparison import Comparison
@@ -20,6 +19,7 @@ from runward.daemon.engine.outbox import Outbox
 from runward.daemon.engine.part import Part, Reactions
 from runward.daemon.engine.queue import Queue
 from runward.daemon.engine.turn import Worker
+from runward.daemon.host.report import ForStatus
 from runward.daemon.host.roots import KnownRoots, KnownRuns, RootIdentities
 from runward.daemon.log import Log
 from runward.daemon.parts.answering import InForce, answers_of_the_world
@@ -34,7 +34,6 @@ from runward.daemon.parts.running_replays import RunningReplays
 from runward.daemon.parts.runs import CancelOrders, FreeSlots, Starts, Worktrees
 from runward.daemon.parts.schedules import Schedules
 from runward.daemon.parts.signings import Signings
-from runward.daemon.sandbox.isolated import KilledWorkers
 from runward.daemon.store import journals
 from runward.daemon.store.batch import Observation, Rows
 from runward.daemon.store.store import Store
@@ -47,7 +46,6 @@ from runward.daemon.watch.looks import AgentsInRuns, HookHints, Looks
 from runward.daemon.watch.notifications import Notifications, WatchedDirectories
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
-from runward.daemon.web.sockets import HttpReport, StudioReport
 from runward.daemon.world.clock import Clock, Randomness
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
@@ -75,20 +73,11 @@ class World:
     in_force: InForce
     actions: ToldActions = no_actions
     """What the exchange reports about a session's calls."""
-    troubles: Callable[[], list[str]] = list
-    """Problems with the operator's files, for `status`."""
     quarantined: Callable[[], list[tuple[str, str]]] = list
     """The chains whose files are wrong, each with the reason. Used in threads; raises `OSError`."""
-    http: Callable[[], HttpReport | None] = lambda: None
-    """Where it listens, for `status`."""
-    killed: Callable[[], KilledWorkers | None] = lambda: None
-    """The workers that were killed, for `status`."""
-    studio: Callable[[], StudioReport | None] = lambda: None
-    """Where the Studio is served, for `status`."""
     directories: WatchedDirectories = field(default_factory=WatchedDirectories)
     """The directories that are watched in addition to the roots."""
-    wrong: Callable[[], Sequence[Wrong] | None] = lambda: None
-    """What is wrong with all configuration, for `status`; None before the first check."""
+    for_status: ForStatus = field(default_factory=ForStatus)
 
 
 class Assembly:

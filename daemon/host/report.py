@@ -153,6 +153,22 @@ FEW: Final = 100
 
 
 @dataclass(slots=True)
+class ForStatus:
+    """What `status` shows and the daemon's parts don't know."""
+
+    troubles: Callable[[], list[str]] = list
+    """Problems with the operator's files."""
+    wrong: Callable[[], Sequence[Wrong] | None] = lambda: None
+    """What is wrong with all configuration; None before the first check."""
+    http: Callable[[], HttpReport | None] = lambda: None
+    """Where it listens."""
+    killed: Callable[[], KilledWorkers | None] = lambda: None
+    """The workers that were killed."""
+    studio: Callable[[], StudioReport | None] = lambda: None
+    """Where the Studio is served."""
+
+
+@dataclass(slots=True)
 class Reporting:
     """The report comes from these parts; each of `troubles` says what is degraded, in this order."""
 
@@ -167,10 +183,7 @@ class Reporting:
     settings: Callable[[], SettingsReport]
     troubles: Iterable[Callable[[], list[str]]]
     log: Log
-    wrong: Callable[[], Sequence[Wrong] | None] = lambda: None
-    http: Callable[[], HttpReport | None] = lambda: None
-    killed: Callable[[], KilledWorkers | None] = lambda: None
-    studio: Callable[[], StudioReport | None] = lambda: None
+    for_status: ForStatus
     _last: Report | None = None
     _told_at: float = 0.0
     _untold: int = 0
@@ -221,10 +234,10 @@ class Reporting:
                 for root in self.roots.values()
             ],
             settings=self.settings(),
-            configuration=_configuration(self.wrong()),
-            http=self.http(),
-            studio=self.studio(),
-            workers_killed=self.killed(),
+            configuration=_configuration(self.for_status.wrong()),
+            http=self.for_status.http(),
+            studio=self.for_status.studio(),
+            workers_killed=self.for_status.killed(),
         )
 
     def _measure_lags(self) -> None:

@@ -20,6 +20,7 @@ from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.host import systemd
 from runward.daemon.host.acting_with_code import Trouble, acting_with_code
 from runward.daemon.host.assembly import World
+from runward.daemon.host.report import ForStatus
 from runward.daemon.host.signals import Signals
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.host.systemd import Watchdog
@@ -224,13 +225,15 @@ def _world(
             ),
         ),
         actions=partial(told_actions_in, state),
-        troubles=lambda: [why for each in degraded for why in each()],
         quarantined=declarer.quarantined,
-        http=http,
-        killed=of_code.killed.report,
-        studio=studio.report,
-        wrong=lambda: declarer.wrong,
         directories=inotify.directories,
+        for_status=ForStatus(
+            troubles=lambda: [why for each in degraded for why in each()],
+            wrong=lambda: declarer.wrong,
+            http=http,
+            killed=of_code.killed.report,
+            studio=studio.report,
+        ),
     )
 
 

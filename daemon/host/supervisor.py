@@ -184,12 +184,9 @@ class Supervisor:
             coverage=self.assembly.coverage,
             roots=self.assembly.roots,
             settings=lambda: self.settings_report,
-            troubles=(*self.assembly.degraded(), world.troubles),
+            troubles=(*self.assembly.degraded(), world.for_status.troubles),
             log=log,
-            wrong=world.wrong,
-            http=world.http,
-            killed=world.killed,
-            studio=world.studio,
+            for_status=world.for_status,
         )
 
     @property

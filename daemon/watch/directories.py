@@ -143,7 +143,7 @@ class Directories:
             if node is None:
                 continue
             if mask & _IGNORED:
-                self._forget(watch, node)
+                self._forget(watch)
                 continue
             name = piece[begin:offset].rstrip(b"\0")
             is_directory = name and mask & _IS_DIRECTORY and node.deep
@@ -268,7 +268,7 @@ class Directories:
                 waiting += node.below.values()
                 _libc.inotify_rm_watch(self._descriptor, each)
 
-    def _forget(self, watch: int, node: _Node) -> None:
+    def _forget(self, watch: int) -> None:
         """The kernel removed a watch, because its directory no longer exists."""
         self._first.discard(watch)
         self._drop(watch)

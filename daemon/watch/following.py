@@ -82,12 +82,12 @@ def forgotten(hinted: Hinted) -> Change:
     return (Rows(places.FORGET_PLACE, [(f"{hinted.root.name}/{hinted.place}",)]),)
 
 
-def mistaken(hinted: Hinted, message: str, fix: str, now: float) -> Change:
+def mistaken(hinted: Hinted, message: str, now: float) -> Change:
     """Our own problem with this place, which the next full reading clears."""
     return (
         *placed(hinted, hinted.known.session_key, None),
         Rows(problems.DELETE, [(hinted.path,)]),
-        Rows(problems.INSERT, [(hinted.path, None, message, fix, now)]),
+        Rows(problems.INSERT, [(hinted.path, None, message, _REPORT, now)]),
     )
 
 
@@ -167,7 +167,7 @@ class Follower:
                 looked.append(batch.look(hinted))
             except Exception as error:  # noqa: BLE001 - a bug in one session's look harms no other
                 message = f"can't be followed, because of a bug in Runward: {error!r}"
-                rows = mistaken(hinted, message, _REPORT, self._clock.now())
+                rows = mistaken(hinted, message, self._clock.now())
                 looked.append(
                     _nothing(hinted)._replace(
                         rows=rows, mark=UNTRUSTED, unreadable=traceback.format_exc(limit=-6)

@@ -83,7 +83,7 @@ def send(
             case "slack":
                 shown = notice._replace(title=_for_slack(notice.title), text=_for_slack(notice.text))
                 text = f"*{shown.title}*\n{_with_link(shown, url)}"
-                _post_json(_address(recipient), {"text": text}, {})
+                _post_json(_address(recipient), {"text": text})
             case "webhook":
                 _webhook(recipient, notice, url)
     except NotSent as error:
@@ -147,7 +147,7 @@ def _ntfy(recipient: Recipient, notice: PendingNotice, url: str | None) -> None:
     server, _, topic = _address(recipient).rstrip("/").rpartition("/")
     click = {} if url is None else {"click": url}
     message = {"topic": topic, "title": notice.title, "message": _with_link(notice, url), **click}
-    _post_json(f"{server}/", message, {})
+    _post_json(f"{server}/", message)
 
 
 def _webhook(recipient: Recipient, notice: PendingNotice, url: str | None) -> None:
@@ -192,8 +192,8 @@ def _first_line(path: str) -> str:
         raise NotSent(str(error)) from error
 
 
-def _post_json(address: str, value: Mapping[str, str], headers: Mapping[str, str]) -> None:
-    _post(address, json.dumps(value, ensure_ascii=False).encode(), headers)
+def _post_json(address: str, value: Mapping[str, str]) -> None:
+    _post(address, json.dumps(value, ensure_ascii=False).encode(), {})
 
 
 def _post(address: str, body: bytes, headers: Mapping[str, str]) -> None:

@@ -211,14 +211,14 @@ def _answer(ask: Callable[[int], None]) -> str | None:
         finally:
             # Only the launcher holds the other end then, so its death is the end of the answer.
             os.close(answering)
-        return _read_line(answer, PATIENCE)
+        return _read_line(answer)
     finally:
         os.close(answer)
 
 
-def _read_line(descriptor: int, patience: float) -> str | None:
+def _read_line(descriptor: int) -> str | None:
     """The line that is written there, as far as it got; None if it is not terminated in time."""
-    give_up = time.monotonic() + patience
+    give_up = time.monotonic() + PATIENCE
     poll, content = select.poll(), b""
     poll.register(descriptor, select.POLLIN)
     while not content.endswith(b"\n"):
