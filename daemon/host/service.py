@@ -4,6 +4,7 @@ import asyncio
 import gc
 import math
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -264,38 +265,32 @@ def _listen(settings: Settings) -> tuple[str, ...]:
     return () if settings.http is None else settings.http.listen
 
 
+@dataclass(slots=True)
 class Obedience:
     """How the daemon reacts to signals, and to changed settings files: it stops, or reads its settings again.
 
     Invalid settings change nothing. They are shown until the files change again.
     """
 
-    def __init__(
-        self,
-        supervisor: Supervisor,
-        declarer: Declarer,
-        listener: "Listener | None",
-        studio: StudioSocket,
-        inotify: Inotify,
-        log: Log,
-        settings_files: SettingsFiles,
-    ) -> None:
-        self._supervisor = supervisor
-        self._declarer = declarer
-        self._listener = listener
-        self._studio = studio
-        self._inotify = inotify
-        self._listen = _listen(declarer.settings)
-        self._log = log
-        self._files = settings_files
-        self._wanted = anyio.Event()
+    supervisor: Supervisor
+    declarer: Declarer
+    listener: "Listener | None"
+    studio: StudioSocket
+    inotify: Inotify
+    log: Log
+    settings_files: SettingsFiles
+    _listen: tuple[str, ...] = field(init=False)
+    _wanted: anyio.Event = field(default_factory=anyio.Event, init=False)
+
+    def __post_init__(self) -> None:
+        self._listen = _listen(self.declarer.settings)
 
     def stop(self, name: str) -> None:
         """React to a signal to stop; each further signal makes the stop quicker."""
-        self._log.info("stopping", signal=name)
-        if self._listener is not None:
-            self._listener.stop()
-        self._supervisor.stop()
+        self.log.info("stopping", signal=name)
+        if self.listener is not None:
+            self.listener.stop()
+        self.supervisor.stop()
 
     def reload(self) -> None:
         """Request that the settings be read again."""
@@ -303,8 +298,8 @@ class Obedience:
 
     async def run(self) -> None:
         """Read the settings again whenever requested, and whenever their files changed, until cancelled."""
-        await self._supervisor.begun.wait()
-        last = dealt_with = self._files.first_look
+        await self.supervisor.begun.wait()
+        last = dealt_with = self.settings_files.first_look
         while True:
             with anyio.move_on_after(LOOK_PERIOD):
                 await self._wanted.wait()
@@ -315,7 +310,7 @@ class Obedience:
                 systemd.reloading()
             # A file that is being saved may be valid half-way, so two looks must agree: before the reading, and after.
             if is_asked or (look == last and look != dealt_with):
-                parsed = await anyio.to_thread.run_sync(self._files.read, abandon_on_cancel=True)
+                parsed = await anyio.to_thread.run_sync(self.settings_files.read, abandon_on_cancel=True)
                 # Looked at again: had the files changed while they were read, the settings could be a
                 # mixture.
                 last = await self._looked()
@@ -324,10 +319,10 @@ class Obedience:
             else:
                 last = look
             if is_asked:
-                systemd.ready(self._supervisor.doing())
+                systemd.ready(self.supervisor.doing())
 
     async def _looked(self) -> Look:
-        return await anyio.to_thread.run_sync(self._files.look, abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(self.settings_files.look, abandon_on_cancel=True)
 
     async def _take(self, parsed: Parsed[Settings], is_asked: bool) -> bool:
         """Bring these settings into force, or refuse them; returns whether that is the end of it."""
@@ -335,7 +330,7 @@ class Obedience:
             problems = [problem.render() for problem in parsed.errors]
             self._refuse(problems, f"fix them; {_THEN}", is_asked)
         # Its lock, its store and its sockets are held for as long as the process lives.
-        elif parsed.value.state_dir != self._supervisor.state_dir:
+        elif parsed.value.state_dir != self.supervisor.state_dir:
             self._refuse(
                 ["state_dir can't change while the daemon runs (restart it)"], "restart it", is_asked
             )
@@ -350,7 +345,7 @@ class Obedience:
     async def _use(self, settings: Settings, is_asked: bool) -> bool:
         try:
             # First the store, since only this can fail. The others then use what is in force.
-            await self._supervisor.reload(settings, is_asked)
+            await self.supervisor.reload(settings, is_asked)
         except SettingsNotTaken as error:
             fix = fix_of_trouble(str(error))
             self._refuse(
@@ -361,15 +356,15 @@ class Obedience:
             )
             return False
         watch = settings.watch
-        self._inotify.use(watch.step, watch.debounce, watch.limit_share, settings.scan.period)
-        self._declarer.use(settings)
-        await anyio.to_thread.run_sync(self._declarer.check)
-        if self._listener is not None:
-            await self._listener.use_settings()
-        self._studio.use_settings()
+        self.inotify.use(watch.step, watch.debounce, watch.limit_share, settings.scan.period)
+        self.declarer.use(settings)
+        await anyio.to_thread.run_sync(self.declarer.check)
+        if self.listener is not None:
+            await self.listener.use_settings()
+        self.studio.use_settings()
         return True
 
     def _refuse(self, problems: list[str], fix: str, is_asked: bool, store_fix: str | None = None) -> None:
-        if is_asked or tuple(problems) != self._supervisor.settings_report.refused:
-            self._log.error("settings.refused", problems=problems, fix=fix)
-            self._supervisor.note_refusal(problems, store_fix)
+        if is_asked or tuple(problems) != self.supervisor.settings_report.refused:
+            self.log.error("settings.refused", problems=problems, fix=fix)
+            self.supervisor.note_refusal(problems, store_fix)

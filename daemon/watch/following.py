@@ -5,6 +5,7 @@ Runs in a thread. Nothing here writes. What is returned becomes a transaction: t
 
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from runward.config.json_value import stored_json
@@ -125,16 +126,16 @@ class Followings(NamedTuple):
     left: list[Hint]
 
 
+@dataclass(slots=True)
 class Follower:
     """Looks at the sessions in the roots that it is given."""
 
-    def __init__(self, files: Files, processes: Processes, clock: Clock) -> None:
-        self._files = files
-        self._processes = processes
-        self._clock = clock
-        self._booted_at: float | None = None
-        self._alive_at: dict[str, float] = {}
-        """When the processes of running sessions were last known to be alive, by session key."""
+    files: Files
+    processes: Processes
+    clock: Clock
+    _booted_at: float | None = field(default=None, init=False)
+    _alive_at: dict[str, float] = field(default_factory=dict, init=False)
+    """When the processes of running sessions were last known to be alive, by session key."""
 
     def look(
         self,
@@ -146,11 +147,11 @@ class Follower:
         """Look at each hinted place, until there is too much to read."""
         # A clock that is set forward moves the computed start of the machine, and must not make anything look
         # older.
-        self._booted_at = _earlier(self._booted_at, self._processes.booted_at())
-        now = self._clock.now()
+        self._booted_at = _earlier(self._booted_at, self.processes.booted_at())
+        now = self.clock.now()
         batch = _Batch(
-            files=self._files,
-            processes=self._processes,
+            files=self.files,
+            processes=self.processes,
             roots=roots,
             now=now,
             booted_at=self._booted_at,
@@ -167,7 +168,7 @@ class Follower:
                 looked.append(batch.look(hinted))
             except Exception as error:  # noqa: BLE001 - a bug in one session's look harms no other
                 message = f"can't be followed, because of a bug in Runward: {error!r}"
-                rows = mistaken(hinted, message, self._clock.now())
+                rows = mistaken(hinted, message, self.clock.now())
                 looked.append(
                     _nothing(hinted)._replace(
                         rows=rows, mark=UNTRUSTED, unreadable=traceback.format_exc(limit=-6)
@@ -176,30 +177,25 @@ class Follower:
         return Followings(looked, [])
 
 
+@dataclass(slots=True)
 class _Batch:
     """The looks of one batch. What one learns about a session, the next look at that session knows."""
 
-    def __init__(
-        self,
-        files: Files,
-        processes: Processes,
-        roots: Mapping[str, WatchedRoot],
-        now: float,
-        booted_at: float | None,
-        most_bytes: int,
-        alive_at: dict[str, float],
-    ) -> None:
-        self._alive_at = alive_at
-        self._booted_at = booted_at
-        self._most_bytes = most_bytes
-        self._files = files
-        self._processes = processes
-        self._roots = roots
-        self._now = now
-        self._writers: WriterOf = processes.writers()
-        self._here = processes.whereabouts()
-        self._remembered: dict[str, Remembered] = {}
-        self.bytes_read = 0
+    files: Files
+    processes: Processes
+    roots: Mapping[str, WatchedRoot]
+    now: float
+    booted_at: float | None
+    most_bytes: int
+    alive_at: dict[str, float]
+    _writers: WriterOf = field(init=False)
+    _here: Whereabouts = field(init=False)
+    _remembered: dict[str, Remembered] = field(default_factory=dict, init=False)
+    bytes_read: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._writers = self.processes.writers()
+        self._here = self.processes.whereabouts()
 
     def look(self, hinted: Hinted) -> Looked:
         root, place, key = hinted.root, hinted.place, hinted.known.session_key
@@ -222,7 +218,7 @@ class _Batch:
         root, known = hinted.root, hinted.known
         looked = _nothing(hinted)._replace(unreadable=known.unreadable)
         assert root.shape is not None, "native runs are looked at elsewhere"
-        signature = self._files.place_signature(root.path, hinted.place, root.shape)
+        signature = self.files.place_signature(root.path, hinted.place, root.shape)
         if signature is None:
             return looked._replace(rows=forgotten(hinted))
         if known.unreadable is not None:
@@ -241,16 +237,16 @@ class _Batch:
     def _noted(self, key: str, followed: Followed) -> Followed:
         """What is remembered, with the last moment at which its process was known to be alive."""
         alive_at = max(
-            (at for at in (followed.alive_at, self._alive_at.get(key)) if at is not None), default=None
+            (at for at in (followed.alive_at, self.alive_at.get(key)) if at is not None), default=None
         )
         return followed._replace(alive_at=alive_at)
 
     def _is_there(self, remembered: Remembered) -> bool:
         """Whether the session's files are still where they were read."""
-        root = self._roots.get(remembered.root)
+        root = self.roots.get(remembered.root)
         if root is None or root.shape is None:
             return False
-        return self._files.place_signature(root.path, remembered.place, root.shape) is not None
+        return self.files.place_signature(root.path, remembered.place, root.shape) is not None
 
     def _follow(self, hinted: Hinted, key: str, stored: Remembered, before: Remembered) -> Looked:
         root, layout = hinted.root, hinted.layout
@@ -259,13 +255,13 @@ class _Batch:
         # the beginning.
         if scan is None:
             before = before._replace(read=NOTHING_READ, scan=None)
-        sight = self._files.look_at_session(
+        sight = self.files.look_at_session(
             root=root.path,
             place=hinted.place,
             layout=layout,
             known=before.read,
-            most_bytes=self._most_bytes,
-            now=self._now,
+            most_bytes=self.most_bytes,
+            now=self.now,
         )
         if isinstance(sight, Unreadable):
             return _looked(hinted, before)._replace(mark=UNTRUSTED, unreadable=sight.why)
@@ -292,7 +288,7 @@ class _Batch:
             resumed=resumed,
             writer=writer,
             changed_at=sight.changed_at,
-            at=self._now,
+            at=self.now,
             complete=is_complete,
             lines=lines,
             anew=sight.anew,
@@ -316,10 +312,10 @@ class _Batch:
         # A later look of this batch at the same session must continue here, although nothing is stored yet.
         self._remembered[key] = after
         if after.followed.phase == "open" and after.followed.alive_at is not None:
-            self._alive_at[key] = after.followed.alive_at
+            self.alive_at[key] = after.followed.alive_at
         else:
-            self._alive_at.pop(key, None)
-        retry_in = sight.read.retry_at - self._now
+            self.alive_at.pop(key, None)
+        retry_in = sight.read.retry_at - self.now
         again_in = retry_in if retry_in > 0 else followed.again_in
         settled = not sight.more and not sight.unsettled
         # Only a file that was read to its end, and needs no second look, may be passed over by a restart.
@@ -327,10 +323,8 @@ class _Batch:
         return _looked(hinted, after)._replace(
             events=followed.events,
             rows=(
-                *after_reading(
-                    hinted=hinted, key=key, stored=stored, after=after, whole=whole, now=self._now
-                ),
-                *(shared_home(root, self._now) if followed.grew_elsewhere else ()),
+                *after_reading(hinted=hinted, key=key, stored=stored, after=after, whole=whole, now=self.now),
+                *(shared_home(root, self.now) if followed.grew_elsewhere else ()),
             ),
             mark=mark(sight.signature) if settled else UNTRUSTED,
             unsettled=sight.unsettled,
@@ -342,7 +336,7 @@ class _Batch:
 
     def _lost(self, hinted: Hinted, key: str, before: Remembered) -> Looked:
         """The session's place has vanished; the session may be moving to another one."""
-        followed = lose(before.followed, key, self._now)
+        followed = lose(before.followed, key, self.now)
         since = followed.after.lost_since or before.followed.lost_since
         # Files may be moved between roots. A session ends for that reason only when every root was listed
         # since they went missing.
@@ -351,7 +345,7 @@ class _Batch:
         after = before._replace(followed=followed.after)
         self._remembered[key] = after
         is_open = after.followed.phase == "open"
-        statements = changed(hinted, key, before, after, self._now)
+        statements = changed(hinted, key, before, after, self.now)
         return _looked(hinted, after)._replace(
             events=followed.events,
             rows=statements if is_open else (*statements, *forgotten(hinted)),
@@ -361,7 +355,7 @@ class _Batch:
 
     def _is_sought(self, layout: str, since: float | None) -> bool:
         """Whether every root that its files may have moved to was listed since they went missing."""
-        others = [each for each in self._roots.values() if each.may_hold(layout) and each.health == "ok"]
+        others = [each for each in self.roots.values() if each.may_hold(layout) and each.health == "ok"]
         return since is None or all(each.listed_at > since for each in others)
 
     def _writer(self, hinted: Hinted, report: Told, before: Remembered) -> Writer:
@@ -384,7 +378,7 @@ class _Batch:
             return process
         # Right after the report, the hook's own helpers may still live. A process that outlives them may be
         # the agent.
-        if hook is not None and self._now - hook.at > HOOKED_AFTER:
+        if hook is not None and self.now - hook.at > HOOKED_AFTER:
             callers = [self._known(each, hook.whereabouts) for each in hook.callers(layout)]
             states = {each.liveness for each in callers}
             if callers and (callers[-1].liveness == "alive" or states == {"gone"}):
@@ -395,12 +389,12 @@ class _Batch:
         """When the process started that writes the session and waits for each of its prompts; None if there is none."""
         if writer.liveness != "alive" or writer.status is None or writer.process is None:
             return None
-        age = self._processes.age(writer.process)
-        return None if age is None else self._now - age
+        age = self.processes.age(writer.process)
+        return None if age is None else self.now - age
 
     def _known(self, process: RecordedProcess, seen_in: Whereabouts | None) -> Writer:
         """A process that nothing names any more. If it can't be found, it is dead where its number is valid."""
-        state = self._processes.state(process)
+        state = self.processes.state(process)
         if state == "alive":
             return Writer(state, None, process, seen_in=self._here)
         if state == "gone" and (seen_in is None or not seen_in.covers(self._here)):
@@ -436,15 +430,15 @@ class _Batch:
         hook = hinted.known.hook
         session = hook.launcher_session if hook is not None else None
         if session is None and writer.process is not None and not before.is_asked:
-            session = self._processes.launcher_of(writer.process, hinted.layout.name, hinted.path)
+            session = self.processes.launcher_of(writer.process, hinted.layout.name, hinted.path)
         if session is None or "/" in session:
             return None
-        natives = [root for root in self._roots.values() if root.shape is None]
+        natives = [root for root in self.roots.values() if root.shape is None]
         # If a root can't be read now, what was seen in it earlier counts.
         holding = [
             root.name
             for root in natives
-            if session in root.seen or self._files.directory_signature(root.path, session)
+            if session in root.seen or self.files.directory_signature(root.path, session)
         ]
         return launcher_key(session, [root.name for root in natives], holding)
 
@@ -464,11 +458,11 @@ class _Batch:
 
     def _ended_at_boot(self, root: WatchedRoot, changed_at: float | None) -> float | None:
         """When this machine started, if that ended all that wrote the files before: not where other machines write, too."""
-        booted_at = self._booted_at
+        booted_at = self.booted_at
         # In a shared home another machine may write the files, and our reboot ended nothing there.
         if booted_at is None or changed_at is None or changed_at >= booted_at or root.grew_elsewhere:
             return None
-        return booted_at if self._files.is_local(root.path) else None
+        return booted_at if self.files.is_local(root.path) else None
 
 
 def _earlier(before: float | None, now: float | None) -> float | None:

@@ -5,6 +5,7 @@ Runs in a thread. Nothing here writes; what is returned becomes a transaction.
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.daemon.rundir.opening import Gone
@@ -130,20 +131,14 @@ class _Read(NamedTuple):
     sight: Sight | Gone | Unreadable
 
 
+@dataclass(slots=True)
 class Looker:
     """Looks at run directories in the roots that it is given."""
 
-    def __init__(
-        self,
-        files: Files,
-        processes: Processes,
-        clock: Clock,
-        at_end: AtEnd = lambda root, directory, attempt: (),
-    ) -> None:
-        self._files = files
-        self._processes = processes
-        self._clock = clock
-        self._at_end = at_end
+    files: Files
+    processes: Processes
+    clock: Clock
+    at_end: AtEnd = lambda root, directory, attempt: ()
 
     def look(
         self,
@@ -180,7 +175,7 @@ class Looker:
             watched = read_watched(text) if text is not None else NEVER_SEEN
             if watched is None:
                 return _nothing(run)._replace(is_forgotten=True)
-            sight = self._files.look(run.root.path, run.directory, native.DOCUMENTS, dict(watched.signatures))
+            sight = self.files.look(run.root.path, run.directory, native.DOCUMENTS, dict(watched.signatures))
         except Exception:  # noqa: BLE001 - a bug in one run's look harms no other
             return _nothing(run)._replace(unreadable=traceback.format_exc(limit=-6))
         return _Read(run, watched, sight)
@@ -195,7 +190,7 @@ class Looker:
 
     def _one(self, read: "_Read", launches: Mapping[str, Launch], lacking: Mapping[str, Lacking]) -> Looked:
         run, watched, sight = read
-        key, now = run.key, self._clock.now()
+        key, now = run.key, self.clock.now()
         # Unreadable is never "empty" or "gone": nothing follows from it, and it is looked at again.
         if isinstance(sight, Unreadable):
             return _looked(run, watched, (), (), UNTRUSTED)._replace(unreadable=sight.why)
@@ -211,7 +206,7 @@ class Looker:
             trusted = UNTRUSTED if after.complaints else trusted_mark(sight.directory, now)
             if after.unplanned is not None and after.phase == "open" and not after.plans:
                 artifacts = after.unplanned.artifacts
-                after = without_plan(after, self._files.filled_without(native.FLOW, run.path, artifacts))
+                after = without_plan(after, self.files.filled_without(native.FLOW, run.path, artifacts))
         alive_at = None
         # Processes are asked after the files: a run that ended in between has written its end, which then
         # counts.
@@ -224,7 +219,7 @@ class Looker:
                 key=key,
                 state=state,
                 now=now,
-                here=self._processes.whereabouts(),
+                here=self.processes.whereabouts(),
                 alive_at=known,
             )
             events += ended
@@ -235,13 +230,13 @@ class Looker:
             after, events = self._divided(run, watched, after, events)
         changes = _changes(run, watched, after, now)
         if after.phase == "over" and watched.phase != "over":
-            changes += self._at_end(run.root, run.directory, after.attempt)
+            changes += self.at_end(run.root, run.directory, after.attempt)
         looked = _looked(run, after, events, changes, trusted)
         return looked._replace(again_in=again_in, alive_at=alive_at)
 
     def _alive_at(self, run: _Run) -> float | None:
         """When a process of the run is last known to have been alive: seen, or writing what only the run writes."""
-        signatures = [self._files.signature(run.root.path, run.directory, name) for name in _WRITTEN_BY_RUNS]
+        signatures = [self.files.signature(run.root.path, run.directory, name) for name in _WRITTEN_BY_RUNS]
         known = [each[2] / _NANOSECONDS for each in signatures if each is not None]
         seen = run.root.alive_at.get(run.directory)
         return max([*known, *([] if seen is None else [seen])], default=None)
@@ -253,30 +248,30 @@ class Looker:
             return watched, ()
         if not self._is_in_time(run.path, lacking):
             return watched, ()
-        sight = self._files.look(run.root.path, run.directory, (native.EXIT,), {})
+        sight = self.files.look(run.root.path, run.directory, (native.EXIT,), {})
         items = native.scan(run.root.name, run.path, sight.documents) if isinstance(sight, Sight) else ()
         end = next((item for item in items if isinstance(item, Ended)), None)
         return (watched, ()) if end is None else corrected(watched, run.key, end)
 
     def _is_in_time(self, path: str, lacking: Lacking) -> bool:
         """Whether what arrived did so soon after the verdict, also if no daemon saw it: nothing in the run is younger."""
-        if lacking.look_in(self._clock.now()) is not None:
+        if lacking.look_in(self.clock.now()) is not None:
             return True
         if not boundary(lacking.artifacts_path, path):
             return False
-        changed = self._files.change_of_run(path)
+        changed = self.files.change_of_run(path)
         return isinstance(changed, LastChange) and changed.newest <= lacking.at + CORRECTED_WITHIN
 
     def _has_arrived(self, path: str, lacking: Lacking) -> bool:
         within = boundary(lacking.artifacts_path, path)
-        artifacts = self._files.artifacts(lacking.artifacts_path, within, lacking.absent)
+        artifacts = self.files.artifacts(lacking.artifacts_path, within, lacking.absent)
         if isinstance(artifacts, RootFacts) and any(
             each.state in ("file", "unfit") for each in artifacts.files
         ):
             return True
         if lacking.outcome_files is None:
             return False
-        outcomes = self._files.outcomes(path, lacking.artifacts_path, ())
+        outcomes = self.files.outcomes(path, lacking.artifacts_path, ())
         return not isinstance(outcomes, BeingRead | Unreadable) and outcome_has_arrived(
             lacking, [each.path for each in outcomes]
         )
@@ -301,16 +296,16 @@ class Looker:
         if after.phase == "open" and after.attempt == 1:
             return after, events
         root, directory, _ = run
-        signature = self._files.signature(root.path, directory, call_readers.TRACE) or (0, 0, 0)
+        signature = self.files.signature(root.path, directory, call_readers.TRACE) or (0, 0, 0)
         known = {directory: dict(after.signatures)}
-        is_settled = directory in self._files.unchanged(root.path, native.DOCUMENTS, known)
+        is_settled = directory in self.files.unchanged(root.path, native.DOCUMENTS, known)
         return divided(watched, after, events, TraceRead(*signature[:2]), is_settled=is_settled)
 
     def _state(self, root: WatchedRoot, watched: Watched, *, is_launched: bool) -> ProcessState:
         # The process is on another machine. That it isn't found here says nothing.
-        if not is_here(watched.host, self._processes.host()):
+        if not is_here(watched.host, self.processes.host()):
             return "unknown"
-        here, seen_in = self._processes.whereabouts(), watched.seen_in
+        here, seen_in = self.processes.whereabouts(), watched.seen_in
         # A number is only valid in its own PID namespace. A container's process is missing here although it
         # lives.
         is_ours = is_launched or (seen_in is not None and seen_in.covers(here))
@@ -321,15 +316,15 @@ class Looker:
     def _state_of(
         self, root: WatchedRoot, host: str | None, process: RecordedProcess, here: Whereabouts, is_ours: bool
     ) -> ProcessState:
-        state = self._processes.state(process)
+        state = self.processes.state(process)
         if state != "gone":
             return state
         missing = MissingProcess(
             process.boot_id,
             is_ours,
             has_namespace(host),
-            lambda: self._processes.is_nowhere(process),
-            lambda: self._files.is_local(root.path),
+            lambda: self.processes.is_nowhere(process),
+            lambda: self.files.is_local(root.path),
         )
         return "gone" if missing.is_dead(here) else "unknown"
 
