@@ -61,6 +61,33 @@ class Returned(NamedTuple):
     problem: str | None = None
 
 
+def answered(
+    place: Place,
+    at: float | None,
+    call: str,
+    output: JsonValue,
+    *,
+    failed: bool,
+    exit_code: int | None = None,
+    step_utility: float | None = None,
+    tokens: int | None = None,
+    problem: str | None = None,
+) -> Returned:
+    """What came back for a call: its content or, if it failed, its error."""
+    return Returned(
+        place=place,
+        at=at,
+        id=call,
+        content=None if failed else output,
+        error=output if failed else None,
+        success=not failed,
+        exit_code=exit_code,
+        step_utility=step_utility,
+        tokens=tokens,
+        problem=problem,
+    )
+
+
 class PlanTold(NamedTuple):
     """The session reported its plan: all steps, in order, as the tool wrote them.
 

@@ -46,12 +46,9 @@ STATES: Final[Mapping[str, str]] = {
 
 def hash_of(value: dict[str, JsonValue], without: Collection[str] = ()) -> str:
     """The hash of what is shown (SHA-256, hex), apart from the files with these paths."""
-    text = json.dumps({**value, "artifacts": _but(value, without)}, sort_keys=True, separators=(",", ":"))
+    artifacts = [each for each in artifacts_in(value) if each["path"] not in without]
+    text = json.dumps({**value, "artifacts": artifacts}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _but(value: dict[str, JsonValue], without: Collection[str]) -> list[JsonValue]:
-    return [*(each for each in artifacts_in(value) if each["path"] not in without)]
 
 
 def artifacts_in(value: JsonValue) -> Iterator[dict[str, JsonValue]]:

@@ -64,7 +64,7 @@ def fire_what_is_due(event: TimerRang, given: Given) -> Deciding:
     if limit is not None and runs >= limit:
         due = None
     firings = yield from _fire(chain, scheduled, fired, given)
-    misses = _miss(chain, scheduled, missed, came, given)
+    misses = _miss(chain, missed, came, given)
     standing = standing._replace(words=scheduled.words, due=due, timer=None, runs=runs, last_due=newest)
     return (*misses, *firings, *until(chain, scheduled, standing, given))
 
@@ -136,9 +136,7 @@ def _about(chain: str) -> str:
     return of_chain(chain_and_item(chain)[0])
 
 
-def _miss(
-    chain: str, scheduled: Scheduled, missed: list[float], came: Came, given: Given
-) -> tuple[Effect, ...]:
+def _miss(chain: str, missed: list[float], came: Came, given: Given) -> tuple[Effect, ...]:
     """One line for everything that was missed at once."""
     if not missed:
         return ()

@@ -491,13 +491,14 @@ def _call(call: CallRecord) -> JsonValue:
 def summary_of(replay: Replay) -> Summary:
     """The facts of a replay, once all its lines were made. What agents wrote is redacted as in the replay."""
     order, shown = replay.order, replay.redaction.text
+    commits = () if order.work_tree is None else order.work_tree.commits
     duration_s = max(0.0, order.verdict.at - order.stretch.started_at)
     calls = len(replay.calls)
     succeeded = sum(call.success for call in replay.calls.values())
     apm, sapm = rates(calls, succeeded, duration_s)
     return Summary(
         session_id=order.session_id,
-        changes=tuple(shown(each) for each in _changes(order)),
+        changes=tuple(shown(each) for each in (*order.changes, *commits)),
         files=tuple(each._replace(path=shown(each.path)) for each in _files(replay)),
         verification=verified(replay.verification.runs()),
         confidence=replay.confidence,
@@ -510,11 +511,6 @@ def summary_of(replay: Replay) -> Summary:
         failure=_failure(order, shown),
         lacks_untracked=order.work_tree is not None and order.work_tree.lacks_untracked,
     )
-
-
-def _changes(order: BundleOrder) -> tuple[str, ...]:
-    """The summaries of outcomes, then the subjects of commits."""
-    return order.changes if order.work_tree is None else order.changes + order.work_tree.commits
 
 
 def _files(replay: Replay) -> tuple[FileEdit, ...]:

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -54,13 +54,7 @@ class HashCounts:
     parts: int = 0
 
     def as_json(self) -> dict[str, JsonValue]:
-        return {
-            "recomputed": self.recomputed,
-            "redacted": self.redacted,
-            "cut": self.cut,
-            "unknown": self.unknown,
-            "parts": self.parts,
-        }
+        return asdict(self)
 
 
 @dataclass(slots=True)

@@ -107,23 +107,15 @@ def summary_json(summary: Summary) -> dict[str, JsonValue]:
     failure, tokens, cost = summary.failure, summary.tokens, summary.cost
     return {
         "changes": list(summary.changes),
-        "files": [{"path": each.path, "lines_changed": each.lines_changed} for each in summary.files],
-        "verification": [
-            {
-                "command": each.command,
-                "exit_code": each.exit_code,
-                "tests_passed": each.tests_passed,
-                "tests_total": each.tests_total,
-            }
-            for each in summary.verification
-        ],
+        "files": [each._asdict() for each in summary.files],
+        "verification": [each._asdict() for each in summary.verification],
         "confidence": summary.confidence,
         "issue_number": summary.issue_number,
         "duration_s": summary.duration_s,
         "apm": summary.apm,
         "sapm": summary.sapm,
         "tokens": None if tokens is None else {"input": tokens[0], "output": tokens[1]},
-        "cost": None if cost is None else {"amount": cost.amount, "unit": cost.unit},
+        "cost": None if cost is None else cost._asdict(),
         "failure": None
         if failure is None
         else {"root_cause": failure.root_cause, "next_steps": list(failure.next_steps)},

@@ -159,12 +159,12 @@ def command_of(step: Step, play: Play, given: Given, budget: Budget) -> Ready | 
     if playbook is None:
         return NotStarted(play.problem or f"there is no {step.name}")
     values = _table(step.values, "with", given, budget)
-    environment = values if isinstance(values, NotStarted) else _table(step.env, "env", given, budget)
     if isinstance(values, NotStarted):
         return values
-    if isinstance(environment, NotStarted):
-        return environment
-    variables = {name: _text(each) for name, each in environment.items()}
+    table = _table(step.env, "env", given, budget)
+    if isinstance(table, NotStarted):
+        return table
+    variables = {name: _text(each) for name, each in table.items()}
     nul = next((name for name, each in variables.items() if "\0" in each), None)
     if nul is not None:
         return NotStarted(f"env.{nul} has a NUL character in it")
@@ -174,29 +174,24 @@ def command_of(step: Step, play: Play, given: Given, budget: Budget) -> Ready | 
     worktree = _worktree(step, given, budget)
     if isinstance(worktree, NotStarted):
         return worktree
+    unused: tuple[str, ...] = ()
     if play.shell is not None:
-        script = {f"WITH_{_upper(key)}": _text(each) for key, each in values.items()}
+        argv: tuple[str, ...] = ("sh", "-c", play.shell)
+        script = {f"WITH_{key.replace('-', '_').upper()}": _text(each) for key, each in values.items()}
         if any("\0" in each for each in script.values()):
             return NotStarted("a value of with has a NUL character in it")
-        argv: tuple[str, ...] = ("sh", "-c", play.shell)
-        return Ready(
-            argv=argv,
-            values=values,
-            environment=tuple({**script, **variables}.items()),
-            cwd=directory,
-            unused=(),
-            worktree=worktree,
-        )
-    used = {key: each for key, each in values.items() if key in playbook.takes}
-    filled = fill_command(playbook, used)
-    if filled.value is None:
-        return NotStarted("; ".join(problem.render() for problem in filled.problems))
-    option = _would_be_an_option(playbook, used)
-    if option is not None:
-        return NotStarted(option)
-    unused = tuple(key for key in values if key not in used)
+        variables = {**script, **variables}
+    else:
+        used = {key: each for key, each in values.items() if key in playbook.takes}
+        filled = fill_command(playbook, used)
+        if filled.value is None:
+            return NotStarted("; ".join(problem.render() for problem in filled.problems))
+        option = _would_be_an_option(playbook, used)
+        if option is not None:
+            return NotStarted(option)
+        argv, unused = filled.value, tuple(key for key in values if key not in used)
     return Ready(
-        argv=filled.value,
+        argv=argv,
         values=values,
         environment=tuple(variables.items()),
         cwd=directory,
@@ -251,10 +246,6 @@ def _text(value: JsonValue) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _upper(key: str) -> str:
-    return key.replace("-", "_").upper()
-
-
 def _rendered(written: JsonValue, given: Given, budget: Budget) -> JsonValue | Missing:
     match written:
         case str():
@@ -266,16 +257,14 @@ def _rendered(written: JsonValue, given: Given, budget: Budget) -> JsonValue | M
             return rendered
         case list():
             parts = [_rendered(each, given, budget) for each in written]
-            return next((each for each in parts if isinstance(each, Missing)), _data(parts))
+            return next(
+                (each for each in parts if isinstance(each, Missing)), [_datum(each) for each in parts]
+            )
         case dict():
             table = {key: _rendered(each, given, budget) for key, each in written.items()}
             lacking = next((each for each in table.values() if isinstance(each, Missing)), None)
             return lacking if lacking is not None else {key: _datum(each) for key, each in table.items()}
     return written
-
-
-def _data(parts: Sequence[JsonValue | Missing]) -> list[JsonValue]:
-    return [_datum(each) for each in parts]
 
 
 def _datum(part: JsonValue | Missing) -> JsonValue:

@@ -98,7 +98,9 @@ def invoked(
     # The outermost call delivers only when its action is recorded, so its price is a change like others.
     paying = accounts.pay if outer is None else accounts.buy
     yield from paying(caller, artifact.owner_id, cost, what)
-    return Returned(ran.result, cost, artifact.owner_id, None if artifact.acts else _why_idle(artifact))
+    owner, writer = artifact.owner_id, artifact.written_by
+    idle = f"its code acts for nobody until {owner}, its owner, writes it: {writer} wrote it"
+    return Returned(ran.result, cost, owner, None if artifact.acts else idle)
 
 
 def _frame(artifact: SharedArtifact, caller: str, outer: Frame | None, *, delegates: bool) -> Frame:
@@ -128,10 +130,6 @@ def _frame(artifact: SharedArtifact, caller: str, outer: Frame | None, *, delega
         acts=artifact.acts,
         invoker=invoker,
     )
-
-
-def _why_idle(artifact: SharedArtifact) -> str:
-    return f"its code acts for nobody until {artifact.owner_id}, its owner, writes it: {artifact.written_by} wrote it"
 
 
 def _methods(artifact: SharedArtifact) -> frozenset[str]:

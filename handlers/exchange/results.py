@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from runward.config import own_events
 from runward.config.intent import NotAnIntent
 from runward.config.json_value import JsonValue, stored_json
-from runward.handlers.calls import Called, Place, Returned
+from runward.handlers.calls import Called, Place, Returned, answered
 from runward.handlers.exchange.intent import RESULTS, intent_to_json, parse_intent
 from runward.handlers.journal.lines import EVENTS, action_taken, artifact_deleted
 from runward.handlers.model.asking import Given, ask
@@ -92,12 +92,9 @@ def told_by_action(action: TakenAction, before: float) -> tuple[Called, Returned
     began = max(action.read_at, before)
     success = bool(action.result["success"])
     output: JsonValue = {**action.result, "sandbox": action.sandbox}
-    content, error = (output, None) if success else (None, output)
     return (
         Called(place, began, call, tool, _params(action.text), attempt=action.attempt),
-        Returned(
-            place=place, at=max(began, action.at), id=call, content=content, error=error, success=success
-        ),
+        answered(place, max(began, action.at), call, output, failed=not success),
     )
 
 

@@ -22,6 +22,7 @@ from runward.handlers.calls import (
     Told,
     Unusable,
     VerificationTold,
+    answered,
 )
 from runward.handlers.exchange.results import CALL, NAMES
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
@@ -200,33 +201,29 @@ def _returned(
     utility = number_in(record.get("step_utility"), -1, 1)
     if utility is None and record.get("step_utility") is not None:
         yield Unusable(place, "step_utility is not a number from -1 to 1: it is left out")
-    content, error, success = _output(record, exit_code)
+    output, failed = _output(record, exit_code)
     problem = hashes_alone if "output" not in record else None
-    yield Returned(
-        place=place,
-        at=at,
-        id=call,
-        content=content,
-        error=error,
-        success=success,
+    yield answered(
+        place,
+        at,
+        call,
+        output,
+        failed=failed,
         exit_code=exit_code,
         step_utility=utility,
         problem=problem,
     )
 
 
-def _output(record: dict[str, JsonValue], exit_code: int | None) -> tuple[JsonValue, JsonValue, bool]:
-    """Content, error and success of a result; a bare output is the content, or the error of what failed."""
+def _output(record: dict[str, JsonValue], exit_code: int | None) -> tuple[JsonValue, bool]:
+    """The content of a result, or the error of what failed, and whether it failed."""
     output = record.get("output")
     # An output of this form is the record's own envelope. Anything else is the content itself.
     if isinstance(output, dict) and output and output.keys() <= _OUTPUT_KEYS:
-        content, error = output.get("content"), output.get("error")
-        success = output.get("success")
+        content, error, success = output.get("content"), output.get("error"), output.get("success")
         failed = success is False if isinstance(success, bool) else error is not None
-        return (None, content if error is None else error, False) if failed else (content, None, True)
-    if exit_code:
-        return None, output, False
-    return output, None, True
+        return error if failed and error is not None else content, failed
+    return output, bool(exit_code)
 
 
 def _plan(place: Place, at: float | None, record: dict[str, JsonValue]) -> PlanTold:

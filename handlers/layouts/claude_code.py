@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from runward.config.json_value import LATEST, JsonValue
-from runward.handlers.calls import Called, Place, Returned, Unusable
+from runward.handlers.calls import Called, Place, Unusable, answered
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine, Plans, WithoutDocuments
@@ -367,21 +367,20 @@ def _returned(
     if not block.tool_use_id:
         return Unusable(place, "a tool_result without tool_use_id")
     content, unhashable = value_in(block.content)
-    problem = problem or unhashable
     if block.is_error:
         code = _EXIT.match(content) if isinstance(content, str) else None
         exit_code = None if code is None else int(code[1])
-        return Returned(
-            place=place,
-            at=at,
-            id=block.tool_use_id,
-            content=None,
-            error=content,
-            success=False,
-            exit_code=exit_code,
-            problem=problem,
-        )
-    return Returned(place, at, block.tool_use_id, content, exit_code=_went_well(result), problem=problem)
+    else:
+        exit_code = _went_well(result)
+    return answered(
+        place,
+        at,
+        block.tool_use_id,
+        content,
+        failed=bool(block.is_error),
+        exit_code=exit_code,
+        problem=problem or unhashable,
+    )
 
 
 class _Command(msgspec.Struct, rename="camel"):

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import parse_time
-from runward.handlers.layouts.call_readers import CallLayout, CallReader
+from runward.handlers.layouts.call_readers import CallLayout
 from runward.handlers.layouts.codex_contents import LEAVES, Calls, CodexCalls, Tokens
 from runward.handlers.layouts.codex_records import (
     LONGEST_PATH,
@@ -511,11 +511,7 @@ def _read(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iterat
             unreadable.add(file, line.number, torn.complaints[0].message)
 
 
-def _start(name: str) -> CallReader:
-    return CodexCalls(Rollout(thread=thread_of(name)))
-
-
-CALLS: Final = CallLayout(_start)
+CALLS: Final = CallLayout(lambda name: CodexCalls(Rollout(thread=thread_of(name))))
 
 
 _ENDS: Final = frozenset({"task_complete", "turn_complete"})

@@ -18,7 +18,7 @@ from typing import Final, Protocol, TypedDict, cast
 import msgspec
 
 from runward.config.json_value import JsonValue
-from runward.handlers.calls import Called, Place, Returned, Told, Unusable
+from runward.handlers.calls import Called, Place, Told, Unusable, answered
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.call_readers import PlacedLine, Plans, WithoutDocuments
 from runward.handlers.layouts.codex_records import apart
@@ -429,15 +429,13 @@ class CodexCalls(WithoutDocuments):
         self._state.returned = True
         content, problem = value_in(payload.get("output", msgspec.Raw()))
         failed = _says_failed(content) or call in self._state.failed
-        return Returned(
-            place=place,
-            at=at,
-            id=call,
-            content=None if failed else content,
-            error=content if failed else None,
-            success=not failed,
+        return answered(
+            place,
+            at,
+            call,
+            content,
+            failed=failed,
             exit_code=exit_code_in(content),
-            step_utility=None,
             tokens=self._state.reported.pop(call, None),
             problem=problem,
         )

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from runward.config.json_value import JsonValue
-from runward.handlers.calls import Called, Place, Returned, Unusable
+from runward.handlers.calls import Called, Place, Unusable, answered
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.call_readers import CallLayout, PlacedLine
@@ -343,12 +343,8 @@ class CtcpCalls:
             yield Called(place, at, call, tool, _command(record))
         exit_code = whole_in(record.get("rc"))
         output: JsonValue = {key: value for key, value in record.items() if key not in _NO_OUTPUT}
-        if known.is_failure or exit_code:
-            yield Returned(
-                place=place, at=at, id=call, content=None, error=output, success=False, exit_code=exit_code
-            )
-        else:
-            yield Returned(place, at, call, output, exit_code=exit_code)
+        failed = known.is_failure or bool(exit_code)
+        yield answered(place, at, call, output, failed=failed, exit_code=exit_code)
 
 
 def _command(record: dict[str, JsonValue]) -> JsonValue:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.calls import Called, Paid, Place, Returned, Unusable
+from runward.handlers.calls import Called, Paid, Place, Unusable, answered
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.call_readers import CallLayout, PlacedLine
@@ -441,17 +441,8 @@ class LionagiCalls:
             return
         answer = object_in(content.get("action_response")) or content
         output, error = answer.get("output"), answer.get("error")
-        if metadata.get("is_error") is True or error is not None:
-            yield Returned(
-                place=place,
-                at=at,
-                id=call,
-                content=None,
-                error=output if error is None else error,
-                success=False,
-            )
-        else:
-            yield Returned(place, at, call, output)
+        failed = metadata.get("is_error") is True or error is not None
+        yield answered(place, at, call, output if error is None else error, failed=failed)
 
 
 CALLS: Final = CallLayout(lambda name: LionagiCalls(), documents=(RUN, _BRANCHES))

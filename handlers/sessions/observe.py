@@ -25,7 +25,6 @@ from runward.handlers.model.sessions import (
     Evidence,
     Launch,
     Origin,
-    SessionDeclaration,
     Signature,
 )
 from runward.handlers.model.stored import Stored, as_json
@@ -239,7 +238,7 @@ def _started(
             session_key=key,
             attempt=attempt,
             at=item.at,
-            declaration=_declaration(item, attempt),
+            declaration=item.declaration if attempt == 1 else None,
             origin=origin,
             seen_over=end is not None,
         )
@@ -260,10 +259,6 @@ def _started(
         gone_since=None,
         unplanned=Unplanned(item.declaration.artifacts_path) if item.declaration.kind == "flow" else None,
     )
-
-
-def _declaration(item: Started, attempt: int) -> SessionDeclaration | None:
-    return item.declaration if attempt == 1 else None
 
 
 def _planned(
@@ -357,8 +352,10 @@ def _ended(
 
 def corrected(watched: Watched, key: str, item: Ended) -> Observed:
     """A file that the verdict on a declared end lacked has arrived: a further attempt, with the same end, is judged."""
+    # What a launcher started is not a copy: when its launcher says that it ended, all that it left is there.
     if watched.phase != "over" or watched.ended_by != "declared" or watched.sealed:
         return watched, ()
+    # The end is the same file as before. Another one is seen as an end of its own.
     if item.digest != watched.end_digest or watched.attempt >= MOST_ATTEMPTS:
         return watched, ()
     attempt = watched.attempt + 1
