@@ -121,7 +121,6 @@ def _waiting(state: str, text: str, is_up: bool) -> Story | None:
                     identifier=name,
                     status="asked",
                     headline=headline,
-                    entries=[],
                     obstacles=[not_taken_up(is_up)],
                 )
     return None
@@ -234,8 +233,7 @@ def _never_fired(settings: Settings, name: str) -> str:
 def _of_exchange(connection: sqlite3.Connection, text: str) -> Story | None:
     from runward.daemon.views.exchange import exchange_story
 
-    story = exchange_story(connection, text)
-    return None if story is None else Story(*story, [])
+    return exchange_story(connection, text)
 
 
 def _of_approval(connection: sqlite3.Connection, text: str) -> Story | None:

@@ -3,7 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
@@ -20,6 +20,9 @@ from runward.handlers.exchange.intent import without_content
 from runward.handlers.model.exchange import MILLIONTHS, SCRIP, SharedArtifact
 from runward.handlers.subjects import PRINCIPAL
 from runward.handlers.times import iso
+
+if TYPE_CHECKING:
+    from runward.daemon.views.why import Story
 
 _SCHEMAS: Final = ("inputSchema", "outputSchema")
 _DIALECT: Final = "$schema"
@@ -157,22 +160,37 @@ _NEWEST: Final = 50
 """Actions that are told."""
 
 
-def exchange_story(
-    connection: sqlite3.Connection, text: str
-) -> tuple[str, str, str, str, list[Entry]] | None:
-    """What `text` is, its id, its state, a headline, and the causes; None if it names nothing there."""
+class _Standing(NamedTuple):
+    """What a thing of the exchange is now, and what was done with it."""
+
+    identifier: str
+    state: str
+    headline: str
+    entries: list[Entry]
+
+
+def exchange_story(connection: sqlite3.Connection, text: str) -> "Story | None":
+    """What there is to say about an artifact, a principal or an action; None if `text` names nothing there."""
+    from runward.daemon.views.why import Story  # the commands of the exchange do without it
+
     if text.startswith(ARTIFACT):
-        return _of_artifact(connection, text.removeprefix(ARTIFACT))
-    if text.startswith(PRINCIPAL):
-        return _of_principal(connection, text)
+        noun, standing = "artifact", _artifact(connection, text.removeprefix(ARTIFACT))
+    elif text.startswith(PRINCIPAL):
+        noun, standing = "principal", _principal(connection, text)
+    else:
+        noun, standing = "action", _action(connection, text)
+    return None if standing is None else Story(noun, *standing)
+
+
+def _action(connection: sqlite3.Connection, text: str) -> _Standing | None:
     row = action(connection, text)
     if row is None:
         return None
     state = "ok" if row.is_success else str(row.error_code)
-    return "action", row.key, state, _summary(row), [_entry(row)]
+    return _Standing(row.key, state, _summary(row), [_entry(row)])
 
 
-def _of_artifact(connection: sqlite3.Connection, name: str) -> tuple[str, str, str, str, list[Entry]] | None:
+def _artifact(connection: sqlite3.Connection, name: str) -> _Standing | None:
     artifact = shared_artifact(connection, name)
     taken = latest_actions(connection, WantedActions(artifact=name, limit=_NEWEST))
     if artifact is None and not taken:
@@ -183,27 +201,25 @@ def _of_artifact(connection: sqlite3.Connection, name: str) -> tuple[str, str, s
         state, headline = "deleted", f"deleted by {artifact.deleted_by}"
     else:
         state, headline = "shared", f"version {artifact.version}, owned by {artifact.owner_id}"
-    return "artifact", name, state, headline, [_entry(each) for each in taken]
+    return _Standing(name, state, headline, [_entry(each) for each in taken])
 
 
-def _of_principal(connection: sqlite3.Connection, text: str) -> tuple[str, str, str, str, list[Entry]] | None:
+def _principal(connection: sqlite3.Connection, text: str) -> _Standing | None:
     name = text.removeprefix(PRINCIPAL)
     rows = principals(connection, name)
     decided = [
         Entry("decision", each.at, each.handler, each.summary, {"verdict": each.verdict})
         for each in decisions_about(connection, text)
     ]
-    taken = [_entry(each) for each in latest_actions(connection, WantedActions(name, limit=_NEWEST))]
     if not rows and not decided:
         return None
+    taken = [_entry(each) for each in latest_actions(connection, WantedActions(name, limit=_NEWEST))]
     state, headline = "missing", f"there is no principal {name}"
     if rows:
         owned = len(rows[0].artifacts)
-        state, headline = (
-            "active",
-            f"holds {rows[0].scrip} scrip and owns {owned} artifact{'' if owned == 1 else 's'}",
-        )
-    return "principal", name, state, headline, sorted([*decided, *taken], key=lambda each: each.at)
+        headline = f"holds {rows[0].scrip} scrip and owns {owned} artifact{'' if owned == 1 else 's'}"
+        state = "active"
+    return _Standing(name, state, headline, sorted([*decided, *taken], key=lambda each: each.at))
 
 
 def _entry(row: ActionRow) -> Entry:

@@ -239,8 +239,8 @@ class Story(NamedTuple):
     identifier: str
     status: str | None
     headline: str
-    entries: Sequence[Entry]
-    obstacles: Sequence[Obstacle]
+    entries: Sequence[Entry] = ()
+    obstacles: Sequence[Obstacle] = ()
     delivered: str | None = None
 
     def as_json(self) -> JsonValue:
@@ -266,7 +266,6 @@ def session_story(connection: sqlite3.Connection, row: SessionRow, is_up: bool, 
         identifier=row.key,
         status=row.status,
         headline=headline,
-        entries=[],
         obstacles=[not_judged_yet(is_up)],
     )
 
@@ -313,7 +312,6 @@ def asked_run_story(run: AskedRun, is_up: bool) -> Story:
         identifier=run.id,
         status="asked",
         headline=headline,
-        entries=[],
         obstacles=[not_taken_up(is_up)],
     )
 
@@ -328,5 +326,4 @@ def approval_story(connection: sqlite3.Connection, row: ApprovalRow) -> Story:
         status=row.status,
         headline=f"step {row.step} of {row.run} ({row.chain}): {row.status}{by}{note}",
         entries=causes.causes_of_chain_run(connection, row.run),
-        obstacles=[],
     )
