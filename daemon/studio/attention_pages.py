@@ -184,6 +184,7 @@ def _seen_all(
 
     until = whole_number(form, "until")
     rows = [row for row in _unseen(connection) if _verdict_event(connection, row) <= until]
+    # The first request has the form's own name: by that one, the page says what came of it.
     names = [form.request, *(form.request_about(row.key) for row in rows[1:])]
     return [
         SessionSeenRequested(name, form.now, row.key, row.attempt)

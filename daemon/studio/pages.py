@@ -215,6 +215,7 @@ def opened_file(request: Request, file: RecordedFile) -> Opened:
     if request.query_params.get(DOWNLOAD) != "1":
         return Opened(file.name, file.ends())
     pieces = StreamingResponse(file.open(), media_type="application/octet-stream")
+    # A run chose the name: nothing in it may end the header, or the name in it.
     name = file.name.rpartition("/")[2]
     quoted = quote(os.fsencode(name) if name.isprintable() else name.encode(errors="replace"), safe="")
     plain = _PLAIN.sub("_", name)

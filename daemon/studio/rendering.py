@@ -224,7 +224,7 @@ def _templates() -> Environment:
     made = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=StrictUndefined,  # else a name that is misspelt in a template would just show nothing
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_shown,

@@ -149,6 +149,7 @@ def _shows(connection: sqlite3.Connection, topic: str, path: str | None) -> list
     if path is None:
         rows = shows_called(connection, topic)
     else:
+        # Both must fit: a page under the name of one show must not have what another one says.
         row = show_in(connection, path)
         rows = [] if row is None or row.topic != topic else [row]
     if not rows:

@@ -297,6 +297,7 @@ def _entries(
 
 def _brought_about(key: str, change: StatusChange) -> str:
     """The key of the event that a change of status followed from."""
+    # The history has no event's number. The keys of such events are made of the session and its attempt.
     return f"{key}#{change.attempt}/{'started' if change.status == 'running' else 'ended'}"
 
 

@@ -279,19 +279,11 @@ def _settings(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
 
     Without a daemon, those that one would use.
     """
-    reported = report.get("settings")
-    if not isinstance(reported, dict):
-        return {
-            "files": [path for path, _ in settings.files],
-            "since": None,
-            "changed": [],
-            "refused_at": None,
-            "refused": [],
-            "store_fix": None,
-        }
+    given = report.get("settings")
+    reported = given if isinstance(given, dict) else {}
     files = _files_read(reported.get("files"))
     return {
-        "files": [path for path, _ in files],
+        "files": [path for path, _ in (files if given is reported else settings.files)],
         "since": iso(_number(reported.get("since"))),
         "changed": [*changed_files(files, _paths(reported.get("absent")))],
         "refused_at": iso(_number(reported.get("refused_at"))),
