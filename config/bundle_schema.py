@@ -226,12 +226,8 @@ _PER_EVENT: Final[dict[str, tuple[list[JsonValue], dict[str, JsonValue]]]] = {
                 "items": {"type": "string"},
                 "description": "The verification commands that ran.",
             },
-            "exit_codes": {
-                "type": "array",
-                "items": {"type": ["integer", "null"]},
-                "description": "The exit code of the last run of each; null: not known.",
-            },
-            "verification_delta": _number("The failing tests at the first count minus those at the last."),
+            "exit_codes": _VERIFICATION["exit_codes"],
+            "verification_delta": _VERIFICATION["verification_delta"],
         },
     ),
     "SessionEnd": (

@@ -123,6 +123,7 @@ def misplaced_roots(roots: Mapping[str, Placed], state_dir: Placed | None) -> It
 
 def _beside_state(name: str, root: Placed, state_dir: Placed) -> Iterator[Problem]:
     path, state = _path(root), str(state_dir.value)
+    # Such a root would make the daemon look at its own files as if agents had written them.
     if _is_inside(state, path):
         message = f"{quoted(state)} is inside the root {quoted(name)}, {quoted(path)}"
         blamed, key = (root, "roots") if state_dir.file == DEFAULT else (state_dir, "state_dir")

@@ -96,6 +96,7 @@ def merge_layers(layers: Iterable[Layer]) -> Layer:
             roots = None
         if layer.roots is not None:
             roots = {**(roots or {}), **layer.roots}
+        # The first rule that matches applies, so those of a later file must come first to win.
         contracts = layer.contracts + (() if "contracts" in layer.whole else contracts)
     return Layer(values, roots, contracts=contracts)
 

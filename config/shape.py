@@ -54,6 +54,12 @@ def resolve_path(path: str, base: str, home: str) -> str:
         path = home + path[1:]
     elif path.startswith("~"):
         raise ValueError("names the home of another user")
+    return normal_path(path, base)
+
+
+def normal_path(path: str, base: str) -> str:
+    """The path, absolute and without `.` and `..`, by its text alone. A relative one starts from `base`."""
+    # normpath keeps two leading slashes, which POSIX permits to mean something else. Paths of files never have them.
     return "/" + posixpath.normpath(posixpath.join(base, path)).lstrip("/")
 
 

@@ -1,7 +1,6 @@
 """What fires a chain: an event, a schedule, a person alone, or a composite of events and schedules."""
 
 import fnmatch
-import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from runward.config.keys import (
 from runward.config.own_events import EXCHANGE, OWN_EVENTS
 from runward.config.problem import SLIP, Complaint, Location, kind, nearest, quoted, unknown_field
 from runward.config.schedule import Schedule, read_schedule
-from runward.config.shape import Complain
+from runward.config.shape import Complain, normal_path
 
 Composite: TypeAlias = Literal["all_of", "sequence", "any_of"]
 
@@ -272,8 +271,7 @@ def _path(
     except GlobError as error:
         complain(error.complaint((*loc, "path"), path))
         return None
-    # normpath keeps two leading slashes, which POSIX permits to mean something else. Paths of files never have them.
-    return "/" + posixpath.normpath(posixpath.join(surroundings.directory, path)).lstrip("/")
+    return normal_path(path, surroundings.directory)
 
 
 def _composite(

@@ -297,6 +297,7 @@ class Declarer:
         agent = session.agent
         if agent is not None:
             try:
+                # The session chose this name itself: it must not lead to a file outside the operator's directories.
                 agent_file(settings, only_a_name(agent))
             except NotFound:
                 agent = None
