@@ -116,9 +116,9 @@ def shown(
                 workplaces[number] = workplace
     worked = _worked(position, places, workplaces, until)
     value: dict[str, JsonValue] = {
-        "argv": list(command.argv),
-        "env": dict(command.environment),
-        "cwd": command.cwd,
+        "argv": list(command.ready.argv),
+        "env": dict(command.ready.environment),
+        "cwd": command.ready.cwd,
         "outcomes": outcomes,
         "artifacts": list((yield from _left(places, worked, tries, without))),
     }

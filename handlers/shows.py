@@ -8,11 +8,11 @@ from runward.handlers.invocations import of_play
 from runward.handlers.layouts.foreign_values import document_object
 from runward.handlers.layouts.show import read_meta
 from runward.handlers.model.asking import Asking, Given, ask
-from runward.handlers.model.effects import Deciding, Effects, Explain
+from runward.handlers.model.effects import Deciding, Effect, Effects, Explain
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.invocations import OpenInvocation
 from runward.handlers.model.sessions import Complaint, Document, SessionOf
-from runward.handlers.model.shows import Meta, PlayChanged, PlayFilesIn, RecordPlay
+from runward.handlers.model.shows import Meta, PlayChanged, PlayFiles, PlayFilesIn, RecordPlay
 from runward.handlers.secrets import text_without_secrets
 
 SKILL: Final = "show"
@@ -35,13 +35,11 @@ def begun(session_key: str, path: str, at: float) -> Asking[Effects]:
     if plan is not None and plan.problem is not None:
         metadata["plan_problem"] = f"{plan.name} {plan.problem}"
     invocation = OpenInvocation(of_play(session_key), SKILL, at, session_key, metadata=metadata)
-    if isinstance(files, Unreadable):
-        return invocation, _not_read(session_key, files)
-    return invocation, _recorded(session_key, place, files.meta, at)
+    return invocation, _recorded_or_not(session_key, path, files, at)
 
 
 def changed(session_key: str, path: str, at: float) -> Asking[Effects]:
-    """The play's data changed. What can't be read, or is torn, changes nothing: it is read again with the verdict."""
+    """The play's data changed."""
     files = yield from ask(PlayFilesIn(path))
     # A torn file changes nothing until it is whole, and the verdict reads the data a last time in any case.
     if (
@@ -50,28 +48,27 @@ def changed(session_key: str, path: str, at: float) -> Asking[Effects]:
         or isinstance(document_object(files.meta), Complaint)
     ):
         return ()
-    return (_recorded(session_key, _place(path), files.meta, at),)
+    return (_recorded(session_key, path, files.meta, at),)
 
 
 def ended(session_key: str, path: str, at: float) -> Asking[Effects]:
     """The play is over: its data is read a last time."""
     files = yield from ask(PlayFilesIn(path))
+    return (_recorded_or_not(session_key, path, files, at),)
+
+
+def _recorded_or_not(session_key: str, path: str, files: PlayFiles | Unreadable, at: float) -> Effect:
     if isinstance(files, Unreadable):
-        return (_not_read(session_key, files),)
-    return (_recorded(session_key, _place(path), files.meta, at),)
+        why = f"the play's data and its show's plan can't be read: {files.why}"
+        return Explain(session_key, "decided", why)
+    return _recorded(session_key, path, files.meta, at)
 
 
-def _recorded(session_key: str, place: _Place, meta: Document | None, at: float) -> RecordPlay:
+def _recorded(session_key: str, path: str, meta: Document | None, at: float) -> RecordPlay:
     content: dict[str, JsonValue] | Complaint = {} if meta is None else document_object(meta)
     # A fault in the file is a problem of the session, about which its scanner complains.
     fields = Meta() if isinstance(content, Complaint) else read_meta(content)
-    return RecordPlay(session_key, at, *place, fields)
-
-
-def _not_read(session_key: str, unreadable: Unreadable) -> Explain:
-    return Explain(
-        session_key, "decided", f"the play's data and its show's plan can't be read: {unreadable.why}"
-    )
+    return RecordPlay(session_key, at, *_place(path), fields)
 
 
 def _plan(plan: Document | None) -> str | None:

@@ -7,7 +7,6 @@ and checked again after any restart of daemon or launcher.
 from __future__ import annotations
 
 import os
-import signal
 import time
 
 from runward.daemon.processes.stand_ins import Value
@@ -203,6 +202,8 @@ def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
 
     This process must be their subreaper: an orphan then becomes its child, and is found again.
     """
+    import signal  # commands that only look at processes do without
+
     pids: set[int] = set()
     exits: dict[int, int] = {}
     give_up = time.monotonic() + _PATIENCE_S
@@ -233,6 +234,8 @@ def reap() -> dict[int, int]:
 
 def _stop_and_kill(without: AbstractSet[int], known: set[int]) -> set[int]:
     """One attempt on all of them; returns those that may not be signalled."""
+    import signal
+
     stopped: set[int] = set()
     refused: set[int] = set()
     is_complete = False

@@ -7,8 +7,7 @@ import this with the tables, so it imports little.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.daemon.store.transaction import Row
 
@@ -18,12 +17,14 @@ if TYPE_CHECKING:
     from runward.handlers.model.events import Event
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Write:
     """A statement for all rows of a batch. With `exact`, each row must touch exactly one row of the table."""
 
-    sql: str
-    exact: bool = True
+    __slots__ = ("exact", "sql")
+
+    def __init__(self, sql: str, exact: bool = True) -> None:
+        self.sql: Final = sql
+        self.exact: Final = exact
 
 
 class Rows(NamedTuple):
@@ -69,22 +70,22 @@ def put_back(job: Job) -> JobResult:
     return JobResult(job._replace(tries=job.tries - 1), "waiting")
 
 
-@dataclass(slots=True)
 class Batch:
-    """Everything in one transaction. `head` advances as events are added."""
+    """Everything in one transaction. `head` advances as events are added.
 
-    head: Head
-    epoch: int
-    now: float
-    steady: float
-    """The wall time that all waiting rows use: it jumps when the store notes a step of the clock."""
-    jobs: list[Job] = field(default_factory=list)
-    waiting: list[Job] = field(default_factory=list)
-    released: bool = False
-    """Whether a held job was released."""
-    rung: bool = False
-    """Whether timers must be looked at now."""
-    rows: dict[Write, list[Row]] = field(default_factory=dict)
+    `steady` is the wall time that all waiting rows use: it jumps when the store notes a step of the clock.
+    """
+
+    def __init__(self, head: Head, epoch: int, now: float, steady: float) -> None:
+        self.head = head
+        self.epoch, self.now, self.steady = epoch, now, steady
+        self.jobs: list[Job] = []
+        self.waiting: list[Job] = []
+        self.released = False
+        """Whether a held job was released."""
+        self.rung = False
+        """Whether timers must be looked at now."""
+        self.rows: dict[Write, list[Row]] = {}
 
     def add(self, rows: Rows) -> None:
         """Add rows from another source, such as a cursor's new state."""

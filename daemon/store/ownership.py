@@ -2,9 +2,8 @@
 
 import fcntl
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.daemon.disk.state_rights import check
 from runward.daemon.users import name_of, run_as
@@ -27,8 +26,7 @@ class StateDirectoryHeld(Exception):
         super().__init__(f"{state} is held by {who}: stop it first, or use another RUNWARD_STATE_DIR")
 
 
-@dataclass(frozen=True, slots=True)
-class Ownership:
+class Ownership(NamedTuple):
     """A held lock; it is released when the process ends, however it ends."""
 
     descriptor: int

@@ -25,7 +25,6 @@ from runward.daemon.store.tables.sessions import (
 from runward.daemon.views.text import ago, duration, fields, local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
 from runward.handlers.foreign_json import NotJson, read_json
-from runward.handlers.secrets import json_without_secrets, without_secrets_in
 
 _LONGEST: Final = 1 << 20
 
@@ -119,6 +118,8 @@ def sessions_as_json(
     connection: sqlite3.Connection, settings: Settings, rows: Sequence[SessionRow]
 ) -> list[JsonValue]:
     """What a list says of each of these sessions, without what looks like a secret."""
+    from runward.handlers.secrets import json_without_secrets  # a list for people shows no text of a run
+
     kept = kept_files(connection, [row.key for row in rows])
     listed = json_without_secrets(
         [row.as_json(kept.get(row.key, [])) for row in rows], settings.bundle.rules.redact
@@ -135,6 +136,7 @@ def session_as_json(
     `report` takes what keeps signatures from being checked.
     """
     from runward.daemon.views.bundles import bundle_json, shown_bundle
+    from runward.handlers.secrets import without_secrets_in
 
     history = sessions.status_history(connection, row.key)
     kept = kept_files(connection, [row.key]).get(row.key, [])

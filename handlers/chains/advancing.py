@@ -212,18 +212,6 @@ class Startable(NamedTuple):
     ready: Ready
     play: Play
 
-    @property
-    def argv(self) -> tuple[str, ...]:
-        return self.ready.argv
-
-    @property
-    def environment(self) -> tuple[tuple[str, str], ...]:
-        return self.ready.environment
-
-    @property
-    def cwd(self) -> str | None:
-        return self.ready.cwd
-
 
 def command_at(position: Position, index: int) -> Asking[Startable | NotStarted]:
     """What the step with this number would start now, given the steps before it."""
@@ -311,9 +299,9 @@ def _start(position: Position, step: Step, command: Startable, attempt: int) -> 
         session=session,
         root=play.root_path,
         name=name,
-        command=command.argv,
-        cwd=command.cwd or f"{play.root_path}/{name}/artifacts",
-        environment=command.environment,
+        command=command.ready.argv,
+        cwd=command.ready.cwd or f"{play.root_path}/{name}/artifacts",
+        environment=command.ready.environment,
         playbook=step.skill,
         agent=play.agent,
         contract=None if contract is None else contract_to_json(contract),
@@ -345,7 +333,7 @@ def _start(position: Position, step: Step, command: Startable, attempt: int) -> 
         },
     )
     ending = position.ending or Reason(STARTED, f"step {step.id} runs")
-    known: dict[str, JsonValue] = {"command": list(command.argv), "unused": list(command.ready.unused)}
+    known: dict[str, JsonValue] = {"command": list(command.ready.argv), "unused": list(command.ready.unused)}
     if command.ready.worktree is not None:
         known["worktree"] = dict(zip(("repo", "ref"), command.ready.worktree, strict=True))
     runs = StepStanding(step.index, "running", None, session, attempt)

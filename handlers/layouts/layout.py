@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Generic, NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.call_readers import CallLayout
@@ -43,59 +44,136 @@ class _Scan(Generic[State]):
         return self._scanner.dump(self._state)
 
 
-class LogLayout(NamedTuple):
+class LayoutModule(Protocol):
+    """What the module of every layout provides."""
+
+    @property
+    def LAYOUT(self) -> str: ...
+
+    @property
+    def SCANNER(self) -> TranscriptScanner[Any]: ...
+
+    @property
+    def CALLS(self) -> CallLayout: ...
+
+
+class LogModule(LayoutModule, Protocol):
+    """What the module of a layout of growing files provides.
+
+    `final_message` finds the last message in the lines of a log, newest first, and `message_in` the text that a line
+    adds to the conversation.
+    """
+
+    def recognises_log(self, name: str, head: bytes) -> bool: ...
+
+    def final_message(self, newest_first: Iterable[bytes]) -> str | None: ...
+
+    def message_in(self, line: bytes) -> Said | None: ...
+
+
+class DirectoryModule(LayoutModule, Protocol):
+    """What the module of a layout of run directories provides.
+
+    `DOCUMENTS` and `LOGS` are the files to read, relative to the directory; the last part may be a glob. `MARKERS` are
+    the files whose heads identify it.
+    """
+
+    @property
+    def MARKERS(self) -> tuple[str, ...]: ...
+
+    @property
+    def DOCUMENTS(self) -> tuple[str, ...]: ...
+
+    @property
+    def LOGS(self) -> tuple[str, ...]: ...
+
+    def recognises_directory(self, names: frozenset[str], heads: Heads) -> bool: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Layout:
+    """What its module and its entry in `LAYOUTS` say about a layout.
+
+    With `goes_by_id` a session is the same wherever its files are moved to.
+    """
+
+    module: LayoutModule
+    goes_by_id: bool
+    names_process: bool
+
+    @property
+    def name(self) -> str:
+        return self.module.LAYOUT
+
+    @property
+    def calls(self) -> CallLayout:
+        """How the calls of its sessions are read."""
+        return self.module.CALLS
+
+    def start(self, name: str) -> Scan:
+        """The scan of a file or directory with this name before anything was read."""
+        return _Scan(self.module.SCANNER, self.module.SCANNER.start(name))
+
+    def load(self, text: str) -> Scan:
+        """A stored scan. Raises `ValueError`."""
+        return _Scan(self.module.SCANNER, self.module.SCANNER.load(text))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogLayout(_Layout):
     """A layout in which a session is one growing file.
 
-    `start` gives the scan of a file with this name before anything was read, `load` a stored one (`ValueError`).
     `usual_place` is what the paths of its files end in, for a file that can't be read. `beside` are globs of further
     logs of a session, such as its sub-agents', relative to its own log, whose name (without its suffix) is `{name}`
     in them: the scanner gets their beginnings. Logs whose names begin with one of `no_sessions`
-    do not belong to any session. `calls` is how the calls of its sessions are read, `final_message` finds the last
-    message in the lines of a log, newest first, and `message_in` is the text that a line adds to the conversation.
+    do not belong to any session.
     """
 
-    name: str
-    start: Callable[[str], Scan]
-    load: Callable[[str], Scan]
-    calls: CallLayout
-    final_message: Callable[[Iterable[bytes]], str | None]
-    message_in: Callable[[bytes], Said | None]
-    recognises: Callable[[str, bytes], bool]
-    usual_place: re.Pattern[str]
-    names_process: bool
-    beside: tuple[str, ...] = ()
+    module: LogModule
     goes_by_id: bool = True
+    usual_place: re.Pattern[str]
+    beside: tuple[str, ...] = ()
     no_sessions: tuple[str, ...] = ()
+
+    def recognises(self, name: str, head: bytes) -> bool:
+        """Whether a log of this name that begins so is one."""
+        return self.module.recognises_log(name, head)
 
 
 AsOutcome: TypeAlias = Callable[[dict[str, JsonValue]], dict[str, JsonValue]]
 NO_FILES: Final[Mapping[str, AsOutcome]] = {}
 
 
-class DirectoryLayout(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class DirectoryLayout(_Layout):
     """A layout in which a session is a directory.
 
-    `documents` and `logs` are the files to read, relative to it; the last part may be a glob. `markers` are the files
-    whose heads identify it. With `goes_by_id` a session is the same wherever its directory is moved to. With
-    `logs_come_and_go` a log that is no longer there is finished: another log of its name is a new one. `artifacts` is
-    the directory in it at which a contract's paths begin, "" for the session's directory. `outcomes` are the files with
-    outcomes in the layout's own words, each with the function that makes an outcome of its object. `calls` is how the
-    calls of its sessions are read.
+    With `logs_come_and_go` a log that is no longer there is finished: another log of its name is a new one. `artifacts`
+    is the directory in it at which a contract's paths begin, "" for the session's directory. `outcomes` are the files
+    with outcomes in the layout's own words, each with the function that makes an outcome of its object.
     """
 
-    name: str
-    start: Callable[[str], Scan]
-    load: Callable[[str], Scan]
-    calls: CallLayout
-    recognises: Callable[[frozenset[str], Heads], bool]
-    markers: tuple[str, ...]
-    documents: tuple[str, ...]
-    logs: tuple[str, ...]
-    goes_by_id: bool
+    module: DirectoryModule
     names_process: bool = False
     logs_come_and_go: bool = False
     artifacts: str = ""
     outcomes: tuple[tuple[str, AsOutcome], ...] = ()
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        return self.module.MARKERS
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        return self.module.DOCUMENTS
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        return self.module.LOGS
+
+    def recognises(self, names: frozenset[str], heads: Heads) -> bool:
+        """Whether a directory with these names, whose markers begin so, is one."""
+        return self.module.recognises_directory(names, heads)
 
     def artifacts_path(self, path: str) -> str:
         """Where the paths of a contract begin, for the session in the directory `path`."""
@@ -122,105 +200,6 @@ class Layouts(NamedTuple):
             tuple(each for each in self.logs if each.name == name),
             tuple(each for each in self.directories if each.name == name),
         )
-
-
-class LayoutModule(Protocol[State]):
-    """What the module of every layout provides."""
-
-    @property
-    def LAYOUT(self) -> str: ...
-
-    @property
-    def SCANNER(self) -> TranscriptScanner[State]: ...
-
-    @property
-    def CALLS(self) -> CallLayout: ...
-
-
-class LogModule(LayoutModule[State], Protocol[State]):
-    """What the module of a layout of growing files provides; see `LogLayout`."""
-
-    def recognises_log(self, name: str, head: bytes) -> bool: ...
-
-    def final_message(self, newest_first: Iterable[bytes]) -> str | None: ...
-
-    def message_in(self, line: bytes) -> Said | None: ...
-
-
-def log_layout(
-    module: LogModule[State],
-    usual_place: str,
-    *,
-    names_process: bool,
-    beside: tuple[str, ...] = (),
-    no_sessions: tuple[str, ...] = (),
-) -> LogLayout:
-    """A layout of growing files; `usual_place` is a regular expression."""
-    start, load = _with(module.SCANNER)
-    return LogLayout(
-        name=module.LAYOUT,
-        start=start,
-        load=load,
-        calls=module.CALLS,
-        final_message=module.final_message,
-        message_in=module.message_in,
-        recognises=module.recognises_log,
-        usual_place=re.compile(f"(?:{usual_place})$"),
-        names_process=names_process,
-        beside=beside,
-        no_sessions=no_sessions,
-    )
-
-
-class DirectoryModule(LayoutModule[State], Protocol[State]):
-    """What the module of a layout of run directories provides; see `DirectoryLayout`."""
-
-    @property
-    def MARKERS(self) -> tuple[str, ...]: ...
-
-    @property
-    def DOCUMENTS(self) -> tuple[str, ...]: ...
-
-    @property
-    def LOGS(self) -> tuple[str, ...]: ...
-
-    def recognises_directory(self, names: frozenset[str], heads: Heads) -> bool: ...
-
-
-def directory_layout(
-    module: DirectoryModule[State],
-    *,
-    goes_by_id: bool,
-    logs_come_and_go: bool = False,
-    artifacts: str = "",
-    outcomes: tuple[tuple[str, AsOutcome], ...] = (),
-) -> DirectoryLayout:
-    """A layout of run directories, in which no process is named."""
-    start, load = _with(module.SCANNER)
-    return DirectoryLayout(
-        name=module.LAYOUT,
-        start=start,
-        load=load,
-        calls=module.CALLS,
-        recognises=module.recognises_directory,
-        markers=module.MARKERS,
-        documents=module.DOCUMENTS,
-        logs=module.LOGS,
-        goes_by_id=goes_by_id,
-        logs_come_and_go=logs_come_and_go,
-        artifacts=artifacts,
-        outcomes=outcomes,
-    )
-
-
-def _with(scanner: TranscriptScanner[State]) -> tuple[Callable[[str], Scan], Callable[[str], Scan]]:
-    def start(name: str) -> Scan:
-        return _Scan(scanner, scanner.start(name))
-
-    def load(text: str) -> Scan:
-        return _Scan(scanner, scanner.load(text))
-
-    return start, load
 
 
 def fed(scan: Scan, file: str, lines: Sequence[LogLine]) -> tuple[Scan, tuple[Resumed, ...]]:

@@ -5,6 +5,7 @@ them: its runs are Runward's own, and read by `native.py`. This module imports t
 them imports it where it needs it.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -19,25 +20,25 @@ from runward.handlers.layouts import (
     show,
 )
 from runward.handlers.layouts.call_readers import CallLayout
-from runward.handlers.layouts.layout import AsOutcome, Layouts, directory_layout, log_layout
+from runward.handlers.layouts.layout import AsOutcome, DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.transcript import Said
 
 LAYOUTS: Final = Layouts(
     logs=(
-        log_layout(
-            claude_code,
-            r"/projects/[^/]+/[0-9a-f-]{36}\.jsonl",
+        LogLayout(
+            module=claude_code,
+            usual_place=re.compile(r"/projects/[^/]+/[0-9a-f-]{36}\.jsonl$"),
             names_process=True,
             beside=("{name}/subagents/*.jsonl",),
             no_sessions=("agent-",),
         ),
-        log_layout(codex, r"/rollout-[^/]+\.jsonl", names_process=True),
+        LogLayout(module=codex, usual_place=re.compile(r"/rollout-[^/]+\.jsonl$"), names_process=True),
     ),
     directories=(
-        directory_layout(ctcp, goes_by_id=False),
-        directory_layout(adjutant, goes_by_id=False),
-        directory_layout(lionagi, goes_by_id=True, logs_come_and_go=True, artifacts="artifacts"),
-        directory_layout(show, goes_by_id=False, outcomes=((show.VERDICT, show.gate_verdict),)),
+        DirectoryLayout(module=ctcp, goes_by_id=False),
+        DirectoryLayout(module=adjutant, goes_by_id=False),
+        DirectoryLayout(module=lionagi, goes_by_id=True, logs_come_and_go=True, artifacts="artifacts"),
+        DirectoryLayout(module=show, goes_by_id=False, outcomes=((show.VERDICT, show.gate_verdict),)),
     ),
 )
 """What Runward reads. A new layout is a module and its entry here; everything else follows from the entry."""
@@ -50,12 +51,12 @@ CALLS: Final[Mapping[str, CallLayout]] = {
 """How the calls of a layout's sessions are read, by the layout's name."""
 
 FINAL_MESSAGES: Final[Mapping[str, Callable[[Iterable[bytes]], str | None]]] = {
-    each.name: each.final_message for each in LAYOUTS.logs
+    each.name: each.module.final_message for each in LAYOUTS.logs
 }
 """How a layout's last message is found in the lines of a log, newest first, by the layout's name."""
 
 MESSAGES: Final[Mapping[str, Callable[[bytes], Said | None]]] = {
-    each.name: each.message_in for each in LAYOUTS.logs
+    each.name: each.module.message_in for each in LAYOUTS.logs
 }
 """The text that a line of a layout's log adds to the conversation, by the layout's name."""
 

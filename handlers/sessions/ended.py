@@ -268,16 +268,9 @@ def _held_to_contract(
     is_launched: bool,
 ) -> Deciding:
     """The end, with the verification of the session's contract."""
+    known: dict[str, JsonValue] = {"invalid_outcomes": invalid} if invalid else {}
     if contract is None:
-        return _conclude(
-            event=event,
-            event_hash=given.event_hash,
-            session=session,
-            contract=None,
-            verification=None,
-            facts=None,
-            outcomes=_known_outcomes(invalid),
-        )
+        return _conclude(event, given.event_hash, session, None, known)
     within = boundary(session.artifacts_path, session.path)
     paths = paths_asked(contract, session.started_at)
     question = ArtifactsUnder(session.artifacts_path, within, paths)
@@ -289,25 +282,13 @@ def _held_to_contract(
     # directory is quiet. What a launcher started is not a copy.
     if was_awaited:
         yield from late.quiet(session, given)
-    known = _known_outcomes(invalid)
     if any(entry.rules is not None and entry.rules.is_outcome for entry in verification.missing_required):
         known[late.OUTCOME_FILES] = [*sorted({*(each.file for each in outcomes), *invalid})]
-    concluded = _conclude(
-        event=event,
-        event_hash=given.event_hash,
-        session=session,
-        contract=contract,
-        verification=verification,
-        facts=facts,
-        outcomes=known,
-    )
+    known = _delivered(contract, facts) | known
+    concluded = _conclude(event, given.event_hash, session, verification, known)
     return tuple(
         replace(each, was_awaited=was_awaited) if isinstance(each, EndAttempt) else each for each in concluded
     )
-
-
-def _known_outcomes(invalid: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    return {"invalid_outcomes": invalid} if invalid else {}
 
 
 def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
@@ -389,32 +370,38 @@ def _conclude(
     event: AttemptEnded,
     event_hash: str,
     session: Session,
-    contract: Contract | None,
     verification: Verification | None,
-    facts: RootFacts | None,
-    outcomes: dict[str, JsonValue],
+    known: dict[str, JsonValue],
 ) -> Effects:
-    status, reason = _verdict(event, verification)
-    ending = _ending(event, session, status, reason, verification)
-    effects: Effects = (
-        ending,
-        Explain(
-            event.session_key,
-            "decided",
-            f"{status}: {reason.summary}",
-            _known(event, contract, facts) | outcomes,
-        ),
-        Emit(_finished(event, status, reason, verification)),
+    ending = _ending(event, session, verification)
+    # The basis of the verdict, for `runward why`.
+    known = {
+        "evidence": event.evidence,
+        "exit_code": event.exit_code,
+        "signal": event.signal,
+        **known,
+    }
+    finished = SessionFinished(
+        session_key=ending.key,
+        attempt=ending.attempt,
+        at=ending.at,
+        status=ending.status,
+        reason_code=ending.reason.code,
+        delivery=ending.delivery,
+        produced=len(ending.produced),
+        produced_bytes=sum(each.size for each in ending.produced),
+        origin=event.origin,
     )
+    summary = f"{ending.status}: {ending.reason.summary}"
+    effects: Effects = (ending, Explain(ending.key, "decided", summary, known), Emit(finished))
     # History leaves no line in any journal.
     if event.origin == "history":
         return effects
     return effects + _journal(event, event_hash, session, ending, verification)
 
 
-def _ending(
-    event: AttemptEnded, session: Session, status: Status, reason: Reason, verification: Verification | None
-) -> EndAttempt:
+def _ending(event: AttemptEnded, session: Session, verification: Verification | None) -> EndAttempt:
+    status, reason = _verdict(event, verification)
     return EndAttempt(
         key=event.session_key,
         attempt=event.attempt,
@@ -431,23 +418,6 @@ def _ending(
     )
 
 
-def _finished(
-    event: AttemptEnded, status: Status, reason: Reason, verification: Verification | None
-) -> SessionFinished:
-    produced = verification.produced if verification is not None else ()
-    return SessionFinished(
-        session_key=event.session_key,
-        attempt=event.attempt,
-        at=event.at,
-        status=status,
-        reason_code=reason.code,
-        delivery=verification.delivery if verification is not None else None,
-        produced=len(produced),
-        produced_bytes=sum(each.size for each in produced),
-        origin=event.origin,
-    )
-
-
 def _journal(
     event: AttemptEnded,
     event_hash: str,
@@ -457,9 +427,7 @@ def _journal(
 ) -> Effects:
     """The lines about the end for the session's journal."""
     directory = journal_directory(session.layout, event.session_key, session.path)
-    written, delivery = b"", None
-    if verification is not None:
-        written, delivery = lines.artifact_verified(event, event_hash, verification), verification.delivery
+    written = b"" if verification is None else lines.artifact_verified(event, event_hash, verification)
     status, reason = ending.status, ending.reason
     written += lines.status_changed(
         event=event,
@@ -469,7 +437,7 @@ def _journal(
         reason=reason,
         source=ending.source,
     )
-    written += lines.session_finished(event, event_hash, status, reason, delivery)
+    written += lines.session_finished(event, event_hash, status, reason, ending.delivery)
     return (AppendLines(event.session_key, directory, lines.EVENTS, written, live=False),)
 
 
@@ -490,20 +458,13 @@ def _verdict(event: AttemptEnded, verification: Verification | None) -> tuple[St
     )
 
 
-def _known(event: AttemptEnded, contract: Contract | None, facts: RootFacts | None) -> dict[str, JsonValue]:
-    """The basis of the verdict, for `runward why`. Only what wasn't delivered is listed in full."""
-    known: dict[str, JsonValue] = {
-        "evidence": event.evidence,
-        "exit_code": event.exit_code,
-        "signal": event.signal,
-    }
-    if contract is not None and facts is not None:
-        if not facts.exists:
-            known[late.ARTIFACTS_ROOT] = "missing"
-        known[late.NOT_DELIVERED] = {**described(contract, facts)}
-        files = files_at_fault(contract, facts)
-        if files:
-            known["at_fault"] = {**files}
+def _delivered(contract: Contract, facts: RootFacts) -> dict[str, JsonValue]:
+    """What was found at the paths of the contract. Only what wasn't delivered is listed in full."""
+    known: dict[str, JsonValue] = {} if facts.exists else {late.ARTIFACTS_ROOT: "missing"}
+    known[late.NOT_DELIVERED] = {**described(contract, facts)}
+    files = files_at_fault(contract, facts)
+    if files:
+        known["at_fault"] = {**files}
     return known
 
 

@@ -18,7 +18,7 @@ from runward.handlers.model.sessions import (
     SessionDeclaration,
 )
 from runward.handlers.model.shows import PlayChanged
-from runward.handlers.sessions.observe import Phase
+from runward.handlers.sessions.observe import Phase, end_of_gone
 from runward.handlers.sessions.over import (
     GRACE,
     SETTLE,
@@ -557,15 +557,8 @@ def lose(followed: Followed, key: str, now: float) -> Follow:
         return Follow(followed._replace(lost_since=now), (), None, GRACE)
     if now - since < GRACE:
         return Follow(followed, (), None, GRACE - (now - since))
-    summary = "its files vanished while it ran"
-    ended = AttemptEnded(
-        session_key=key,
-        attempt=followed.attempt,
-        at=since,
-        evidence="process_gone",
-        status="aborted",
-        reason_code="run.aborted.vanished",
-        reason_summary=summary,
+    ended = end_of_gone(
+        key, followed.attempt, since, "run.aborted.vanished", "its files vanished while it ran"
     )
     after = followed._replace(
         phase="over",

@@ -393,6 +393,19 @@ def _origin_of(attempt: int, events: Sequence[Seen]) -> Origin:
     return "live"
 
 
+def end_of_gone(key: str, attempt: int, at: float, reason_code: str, reason_summary: str) -> AttemptEnded:
+    """The end of an attempt that reported none, and whose process or place is gone."""
+    return AttemptEnded(
+        session_key=key,
+        attempt=attempt,
+        at=at,
+        evidence="process_gone",
+        status="aborted",
+        reason_code=reason_code,
+        reason_summary=reason_summary,
+    )
+
+
 def vanish(watched: Watched, key: str, now: float) -> Observed:
     """The run's directory has vanished, while its root exists and can be read."""
     # Nothing was recorded about it, so nothing is remembered either.
@@ -402,14 +415,8 @@ def vanish(watched: Watched, key: str, now: float) -> Observed:
         # What may yet correct a weak end is read again when it is back; a declared end stays known by its file.
         kept = watched.signatures if watched.ended_by == "declared" else ()
         return watched._replace(signatures=kept, complaints=()), ()
-    ended = AttemptEnded(
-        session_key=key,
-        attempt=watched.attempt,
-        at=now,
-        evidence="process_gone",
-        status="aborted",
-        reason_code="run.aborted.vanished",
-        reason_summary="its directory vanished while it ran",
+    ended = end_of_gone(
+        key, watched.attempt, now, "run.aborted.vanished", "its directory vanished while it ran"
     )
     return watched._replace(
         signatures=(),
@@ -445,16 +452,11 @@ def weigh(
         return watched, ()
     # A run can give its files any time, and they count for when it was last alive. So that is at most when it was
     # missed.
-    ended = AttemptEnded(
-        session_key=key,
-        attempt=watched.attempt,
-        at=watched.gone_since if alive_at is None else min(alive_at, watched.gone_since),
-        evidence="process_gone",
-        status="aborted",
-        reason_code="run.aborted.process_gone",
-        reason_summary="its process ended without reporting why",
-        gone_by=None if alive_at is None else watched.gone_since,
-    )
+    at = watched.gone_since if alive_at is None else min(alive_at, watched.gone_since)
+    why = "its process ended without reporting why"
+    ended = end_of_gone(key, watched.attempt, at, "run.aborted.process_gone", why)
+    if alive_at is not None:
+        ended = replace(ended, gone_by=watched.gone_since)
     return watched._replace(phase="over", ended_by="process_gone", gone_since=None), (ended,)
 
 

@@ -22,7 +22,6 @@ from runward.daemon.configuration.declared_files import (
 from runward.daemon.configuration.settings import load_settings, working_directory
 from runward.daemon.store import reading
 from runward.daemon.store.tables import session_lists
-from runward.daemon.store.tables.jobs import open_jobs
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -128,6 +127,8 @@ def sessions(context: click.Context, parameter: click.Parameter, incomplete: str
 @_from_store
 def jobs(store: sqlite3.Connection) -> Words:
     """The numbers of open jobs, with what they are."""
+    from runward.daemon.store.tables.jobs import open_jobs
+
     rows = open_jobs(store)[:_OFFERED]
     return ((str(job.id), f"{job.state} {job.handler}") for job in rows)
 

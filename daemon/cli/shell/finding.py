@@ -3,19 +3,21 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
 
 from runward.config.problem import counted, nearest
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.terminal.output import fail, safe
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.tables import jobs, session_lists, sessions
-from runward.daemon.store.tables.jobs import JobRow
-from runward.daemon.store.tables.prunings import Tombstone, tombstone
+from runward.daemon.store.tables import session_lists, sessions
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
+
+if TYPE_CHECKING:
+    from runward.daemon.store.tables.jobs import JobRow
+    from runward.daemon.store.tables.prunings import Tombstone
 
 LAST: Final = "@last"
 _NAMED: Final = 8
@@ -96,12 +98,14 @@ def _newest(connection: sqlite3.Connection, settings: Settings) -> SessionRow:
 
 def refuse_pruned(connection: sqlite3.Connection, text: str) -> None:
     """Exit 3 if the session of this id or key was pruned, with what is left of it."""
+    from runward.daemon.store.tables.prunings import tombstone
+
     pruned = tombstone(connection, text)
     if pruned is not None:
         fail(_of_tombstone(pruned), NOT_FOUND)
 
 
-def _of_tombstone(pruned: Tombstone) -> str:
+def _of_tombstone(pruned: "Tombstone") -> str:
     return (
         f"the record of {safe(pruned.session_id)} was pruned {local(pruned.pruned_at)}: it was {pruned.status} after"
         f" {counted(pruned.attempt, 'attempt', 'attempts')}, from {local(pruned.started_at)} to"
@@ -122,8 +126,10 @@ def session_names(connection: sqlite3.Connection) -> list[str]:
     return [word for each in session_lists.newest_sessions(connection, _COMPARED) for word in each]
 
 
-def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> JobRow:
+def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> "JobRow":
     """The job of this number; exits 3 if there is none. `@last` is the newest, or the newest held one."""
+    from runward.daemon.store.tables import jobs  # only the commands of jobs need it
+
     if text == LAST:
         newest = jobs.newest_job(connection, held)
         if newest is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from runward.daemon.store.batch import Batch, Job, Write
@@ -30,8 +30,7 @@ Answerer: TypeAlias = "Callable[[Store, Sequence[Any], Sequence[Job]], Awaitable
 """Answers all questions of one kind together, for the jobs of a batch. The answer must contain every question."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """How effects become rows of a table (or of several that belong together), and which questions it answers.
 
     `writes` run in this order. `goes_with_session`, `goes_with_event` and `goes_with_chain_run` are what pruning
@@ -40,9 +39,9 @@ class Table:
     """
 
     writes: tuple[Write, ...]
-    appliers: Mapping[type[Effect], Applier] = field(default_factory=dict)
-    answers: Mapping[type[Question[Any]], Answerer] = field(default_factory=dict)
-    folds: Mapping[type[Effect], tuple[Fold, ...]] = field(default_factory=dict)
+    appliers: Mapping[type[Effect], Applier] = MappingProxyType({})
+    answers: Mapping[type[Question[Any]], Answerer] = MappingProxyType({})
+    folds: Mapping[type[Effect], tuple[Fold, ...]] = MappingProxyType({})
     goes_with_session: tuple[str, ...] = ()
     goes_with_event: tuple[str, ...] = ()
     goes_with_chain_run: tuple[str, ...] = ()

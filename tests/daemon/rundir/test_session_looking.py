@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.daemon.rundir.looking_on import Onlooker, append, lines
 from tests.handlers.layouts import claude_code_lines, codex_lines, ctcp_lines, lionagi_lines
-from tests.handlers.layouts.tiny import END, begin, layouts
+from tests.handlers.layouts.tiny import END, Directories, begin, layouts
 
 from runward.daemon.rundir import session_files, session_logs
 from runward.daemon.rundir.opening import Gone
@@ -30,9 +31,9 @@ from runward.handlers.layouts.transcript import Told
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Complaint
 
-LOG = layouts().logs[0]._replace(beside=("{name}/agents/*.jsonl",))
+LOG = replace(layouts().logs[0], beside=("{name}/agents/*.jsonl",))
 (DIRECTORY,) = layouts().directories
-COMING_AND_GOING = DIRECTORY._replace(logs=("stream/*.jsonl",), logs_come_and_go=True)
+COMING_AND_GOING = replace(DIRECTORY, module=Directories(("stream/*.jsonl",)), logs_come_and_go=True)
 
 
 @pytest.fixture
@@ -383,7 +384,9 @@ def test_a_document_that_was_taken_away_is_given_when_it_is_back(tmp_path: Path,
 
 
 def test_when_one_log_is_anew_all_of_the_directory_is(tmp_path: Path, run: Path) -> None:
-    onlooker = Onlooker(tmp_path, "run", DIRECTORY._replace(logs=("events.jsonl", "more.jsonl")))
+    onlooker = Onlooker(
+        tmp_path, "run", replace(DIRECTORY, module=Directories(("events.jsonl", "more.jsonl")))
+    )
     (run / "more.jsonl").write_bytes(b"1\n2\n")
     onlooker.look()
     (run / "more.jsonl").write_bytes(b"3\n")

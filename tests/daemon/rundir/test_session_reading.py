@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_of_the_logs_beside_a_transcript_the_beginnings_are_read(tmp_path: Path)
     (tmp_path / "a/agents").mkdir(parents=True)
     for name in ("1.jsonl", "2.jsonl", "3.txt"):
         (tmp_path / "a/agents" / name).write_bytes(lines({"work": True}) * 100_000)
-    read = read_session(LOG._replace(beside=("{name}/agents/*.jsonl",)), str(tmp_path / "a.jsonl"))
+    read = read_session(replace(LOG, beside=("{name}/agents/*.jsonl",)), str(tmp_path / "a.jsonl"))
     assert 3 <= read.told.counts.events < 100_000
     assert read_session(LOG, str(tmp_path / "a.jsonl")).told.counts.events == 1
 

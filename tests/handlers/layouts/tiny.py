@@ -3,13 +3,14 @@
 `begin` (with `id`, `headless`, `at`), `end` (`ok` or `error`), `of` (a sub-agent's log), `work`.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.call_readers import CallLayout, CallReader
-from runward.handlers.layouts.layout import Layouts, directory_layout, log_layout
+from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.transcript import Close, Counts, Heads, KeepsState, LogLine, Resumed, Said, Told
 from runward.handlers.model.sessions import Complaint, Document
 
@@ -98,13 +99,15 @@ class _Logs:
         return None
 
 
-class _Directories:
+class Directories:
     LAYOUT = "ctcp"
     SCANNER = TinyScanner(Tiny)
     CALLS = CallLayout(_no_calls)
     MARKERS = ("status.json", "inner/status.json")
     DOCUMENTS = ("status.json", "inner/*.json")
-    LOGS = ("events.jsonl",)
+
+    def __init__(self, logs: tuple[str, ...] = ("events.jsonl",)) -> None:
+        self.LOGS = logs
 
     def recognises_directory(self, names: frozenset[str], heads: Heads) -> bool:
         return b"tiny" in heads.get("status.json", b"")
@@ -113,8 +116,14 @@ class _Directories:
 def layouts(log_name: str = "claude-code") -> Layouts:
     """The tiny layout as one of logs, under a name whose processes are looked for, and as one of directories."""
     return Layouts(
-        (log_layout(_Logs(log_name), r"/known-[^/]*\.jsonl", names_process=True),),
-        (directory_layout(_Directories(), goes_by_id=False),),
+        (
+            LogLayout(
+                module=_Logs(log_name),
+                usual_place=re.compile(r"/known-[^/]*\.jsonl$"),
+                names_process=True,
+            ),
+        ),
+        (DirectoryLayout(module=Directories(), goes_by_id=False),),
     )
 
 
