@@ -8,7 +8,6 @@ import sys
 
 def main() -> None:
     """The console script: the launcher takes its own short path, everything else goes through click."""
-
     # Before anything is opened: a file that got the number of a closed stdout would be written to by every print.
     open_missing()
     arguments = sys.argv[1:]

@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,9 +13,11 @@ from runward.config.problem import counted
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell.context import own_settings, pass_settings
+from runward.daemon.cli.terminal.live import InPlace
 from runward.daemon.cli.terminal.options import NamedPath, json_option
 from runward.daemon.cli.terminal.output import fail, note, print_json, safe
-from runward.daemon.store.reading import STORE, exists
+from runward.daemon.store.ownership import StateDirectoryHeld, hold, prepare
+from runward.daemon.store.reading import STORE, StoreRefused, exists
 from runward.daemon.views.text import local, size
 from runward.handlers.times import iso
 
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from runward.daemon.backup import Plan
 
 
-_ERASE: Final = "\r\x1b[K"
-_EVERY: Final = 0.2
+_FIRST_AFTER: Final = 0.2
 
 
 @click.command()
@@ -43,7 +43,6 @@ def backup(settings: Settings, file: Path, force: bool, as_json: bool) -> None:
       runward backup ~/runward-backup.db
     """
     from runward.daemon.backup import BackupExists, Damaged, back_up
-    from runward.daemon.store.reading import StoreRefused
     from runward.daemon.store.transaction import StoreMalformed, malformed_is_told
 
     state = Path(settings.state_dir)
@@ -53,10 +52,16 @@ def backup(settings: Settings, file: Path, force: bool, as_json: bool) -> None:
     if _is_of_the_store(target, store):
         fail(f"{target} is the store itself: name another file", WRONG_USAGE)
     began = time.monotonic()
-    shown = _Shown(sys.stderr.isatty())
+    shown = InPlace(_FIRST_AFTER)
+
+    def tell(done: int, of: int) -> None:
+        """This many of these pages are copied; then they are checked."""
+        progress = "copied, checking it" if done == of else f"{done * 100 // max(1, of)} % copied"
+        shown.tell(lambda: progress, is_last=done == of)
+
     try:
         with malformed_is_told():
-            copy = back_up(store, target, replace=force, tell=shown.tell)
+            copy = back_up(store, target, replace=force, tell=tell)
     except BackupExists:
         fail(f"{target} exists: name another file, or use --force to replace it", WRONG_USAGE)
     except StoreRefused as error:
@@ -99,27 +104,6 @@ def _is_of_the_store(target: Path, store: Path) -> bool:
     return any(os.path.realpath(target) == os.path.realpath(each) for each in own)
 
 
-class _Shown:
-    """The progress, updated in place, on the terminal of anyone who waits."""
-
-    def __init__(self, is_shown: bool) -> None:
-        self._next = time.monotonic() + _EVERY if is_shown else float("inf")
-        self._has_shown = False
-
-    def tell(self, done: int, of: int) -> None:
-        """This many of these pages are copied; then they are checked."""
-        now = time.monotonic()
-        if now >= self._next or (done == of and self._has_shown):
-            progress = "copied, checking it" if done == of else f"{done * 100 // max(1, of)} % copied"
-            click.echo(f"{_ERASE}{progress}", nl=False, err=True)
-            self._next, self._has_shown = now + _EVERY, True
-
-    def erase(self) -> None:
-        """Leave the terminal as it was."""
-        if self._has_shown:
-            click.echo(_ERASE, nl=False, err=True)
-
-
 @click.command()
 @click.argument("file", type=NamedPath(path_type=Path, readable=False))
 @click.option("--dry-run", is_flag=True, help="Only check FILE and show what would be done.")
@@ -138,8 +122,6 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
       runward restore ~/runward-backup.db --dry-run
     """
     from runward.daemon.backup import Damaged, MadeElsewhere, examine_for, plan_restore, restore
-    from runward.daemon.store.ownership import StateDirectoryHeld, hold, prepare
-    from runward.daemon.store.reading import StoreRefused
 
     state = Path(own_settings(context).state_dir)
     backup, now = Path(os.path.abspath(file)), time.time()

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from runward.config.json_value import JsonValue
-from runward.config.problem import counted
+from runward.config.problem import counted, nearest
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.context import read_settings_of
+from runward.daemon.cli.terminal.live import progress, write_in_place
 from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import (
     coloured,
@@ -25,6 +26,8 @@ from runward.daemon.cli.terminal.output import (
     wrapped,
 )
 from runward.daemon.configuration.complaints import complaints_about
+from runward.daemon.configuration.settings import home_of
+from runward.daemon.store.reading import exists
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from runward.daemon.doctor.state import Difference, Rebuilt
 
 
-_ERASE: Final = "\r\x1b[K"
 _WORD: Final = 7
 """The width of the longest result."""
 
@@ -54,7 +56,6 @@ class CheckName(click.ParamType[str]):
         return [CompletionItem(check.name) for check in CHECKS if check.name.startswith(incomplete)]
 
     def convert(self, value: str, parameter: click.Parameter | None, context: click.Context | None) -> str:
-        from runward.config.problem import nearest
         from runward.daemon.doctor.checks import CHECKS
 
         names = [check.name for check in CHECKS]
@@ -113,7 +114,6 @@ def doctor(context: click.Context, only: tuple[str, ...], rebuild: bool, as_json
 def _installation(config: str | None) -> "Installation":
     """What is examined: the installation of the settings in force, or of none if they are broken."""
     from runward.config.settings_layers import read_settings
-    from runward.daemon.configuration.settings import home_of
     from runward.daemon.doctor.findings import Installation
 
     parsed = read_settings_of(config)
@@ -134,11 +134,11 @@ def _telling(check: "Check") -> Iterator[None]:
         yield
         return
     doing = cut(f"{check.name}: {check.doing} ...", terminal_size(sys.stderr).columns - 1)
-    click.echo(f"{_ERASE}{doing}", nl=False, err=True)
+    write_in_place(doing)
     try:
         yield
     finally:
-        click.echo(_ERASE, nl=False, err=True)
+        write_in_place("")
 
 
 def _lines(check: "Check", finding: "Finding") -> Iterator[str]:
@@ -174,9 +174,7 @@ _SHOWN = 20
 
 def print_rebuilt(state: str, as_json: bool) -> int:
     """Compare and print; returns the exit code."""
-    from runward.daemon.cli.terminal.live import progress
     from runward.daemon.doctor.state import rebuild
-    from runward.daemon.store.reading import exists
 
     if not exists(state):
         fail(f"no daemon has run in {state} yet: there is no store", NOT_FOUND)

@@ -10,13 +10,11 @@ from contextlib import suppress
 
 import click
 
+from runward.config.problem import printable
 from runward.daemon.cli.exits import GOOD, INTERRUPTED, OWN_BUG, READER_GONE, TRY_AGAIN, WRONG_SETTINGS
-from runward.daemon.cli.terminal.output import to_stderr
+from runward.daemon.cli.terminal.output import STDOUT, to_stderr
 from runward.daemon.disk.state_rights import StateDirectoryUnsafe
 from runward.daemon.store.reading import StoreRefused, StoreUnreadable
-
-_STDOUT = "<stdout>"
-"""The `filename` of an `OSError` that stdout made."""
 
 _COMPLETING = "_RUNWARD_COMPLETE"
 """The variable in which a shell's completion script says what it wants; click reads it."""
@@ -75,7 +73,7 @@ def _carry_out(arguments: list[str]) -> int:
     except StoreUnreadable as error:
         return _blame(error, str(error), TRY_AGAIN, arguments)
     except OSError as error:
-        if error.filename == _STDOUT:
+        if error.filename == STDOUT:
             raise
         return _blame(error, f"the machine refused: {error}", TRY_AGAIN, arguments)
     except Exception as error:  # noqa: BLE001  # the last one to hear of it
@@ -101,7 +99,6 @@ def _blame(error: Exception, message: str, code: int, arguments: list[str]) -> i
 
 
 def _say(message: str) -> None:
-    from runward.config.problem import printable
 
     to_stderr(f"runward: {printable(message)}")
 
@@ -165,5 +162,5 @@ class _Stdout(io.FileIO):
         try:
             return super().write(content)
         except OSError as error:
-            error.filename = _STDOUT
+            error.filename = STDOUT
             raise

@@ -10,8 +10,8 @@ from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.shell.finding import find_called
-from runward.daemon.cli.terminal.options import json_option, limit_option, since_option
+from runward.daemon.cli.shell.finding import Noun, find_called
+from runward.daemon.cli.terminal.options import filter_option, json_option, limit_option, since_option
 from runward.daemon.cli.terminal.output import (
     Columns,
     coloured,
@@ -44,19 +44,11 @@ def invocation() -> None:
 
 
 @invocation.command("list")
-@click.option(
-    "--skill",
-    metavar="NAME",
-    shell_complete=completing.playbooks,
-    help="Show only those of this playbook or action; `chain`: chain runs.",
+@filter_option(
+    "--skill", "NAME", completing.playbooks, "those of this playbook or action; `chain`: chain runs"
 )
 @click.option("--status", type=click.Choice(INVOCATION_STATUSES), help="Show only those with this status.")
-@click.option(
-    "--chain-run",
-    metavar="ID",
-    shell_complete=completing.chain_runs,
-    help="Show only those of this chain run.",
-)
+@filter_option("--chain-run", "ID", completing.chain_runs, "those of this chain run")
 @since_option
 @limit_option
 @json_option()
@@ -96,6 +88,14 @@ _COLUMNS: Final[Columns[InvocationRow]] = {
 }
 
 
+_INVOCATION: Final = Noun(
+    "invocation",
+    invocations_called,
+    newest=lambda store: invocations(store, Wanted(limit=1)),
+    none_yet="nothing was invoked yet",
+)
+
+
 @invocation.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.invocations)
 @json_option()
@@ -108,13 +108,7 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
       runward invocation show @last
     """
     with store_to_read(settings) as connection:
-        row = find_called(
-            "invocation",
-            identifier,
-            lambda text: invocations_called(connection, text),
-            newest=lambda: invocations(connection, Wanted(limit=1)),
-            none_yet="nothing was invoked yet",
-        )
+        row = find_called(connection, _INVOCATION, identifier)
         outcomes, steps = artifacts_of(connection, row.id), steps_of(connection, row)
     if as_json:
         print_json(invocation_as_json(settings, row, steps, outcomes))

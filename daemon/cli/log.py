@@ -22,7 +22,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.terminal import live
-from runward.daemon.cli.terminal.options import Moment, json_option
+from runward.daemon.cli.terminal.options import Moment, filter_option, json_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_json_line
 from runward.daemon.disk.state_rights import naming_its_user
 from runward.daemon.log import (
@@ -252,9 +252,7 @@ _Line = dict[str, JsonValue]
 
 @click.command()
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they come, until Ctrl-C.")
-@click.option(
-    "--session", metavar="ID", shell_complete=completing.sessions, help="Show only lines about this session."
-)
+@filter_option("--session", "ID", completing.sessions, "lines about this session")
 @click.option("--level", type=click.Choice(LEVELS), help="Show only lines of this level and above.")
 @click.option("--since", type=Moment(), metavar="TIME", help="Show only lines since then: 2h, today, a date.")
 @click.option(

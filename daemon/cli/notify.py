@@ -19,7 +19,7 @@ from runward.daemon.cli.shell.context import (
     settings_in_force,
     store_to_read,
 )
-from runward.daemon.cli.shell.finding import find_called
+from runward.daemon.cli.shell.finding import Noun, find_called
 from runward.daemon.cli.terminal.options import json_option, limit_option
 from runward.daemon.cli.terminal.output import (
     Columns,
@@ -130,6 +130,14 @@ def _example(recipient: str, now: float) -> "PendingNotice":
     )
 
 
+_NOTICE: Final = Noun(
+    "notice",
+    notices_called,
+    newest=lambda store: notices(store, "dead", 1),
+    none_yet="no notice was given up",
+)
+
+
 @notify.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.dead_notices)
 @json_option()
@@ -144,13 +152,7 @@ def retry(settings: Settings, identifier: str, as_json: bool) -> None:
     from runward.handlers.model.notices import NoticeRetryRequested
 
     with store_to_read(settings) as connection:
-        row = find_called(
-            "notice",
-            identifier,
-            lambda text: notices_called(connection, text),
-            newest=lambda: notices(connection, "dead", 1),
-            none_yet="no notice was given up",
-        )
+        row = find_called(connection, _NOTICE, identifier)
     if row.state != "dead":
         fail(f"{row.id} is {row.state}: only what was given up can be tried again", NOT_SO)
     ask_daemon(settings, new_request(NoticeRetryRequested, row.id))

@@ -32,7 +32,7 @@ from runward.daemon.configuration.declared_files import (
     declared,
     playbook_names,
 )
-from runward.handlers.model.files import RootFacts
+from runward.handlers.model.files import RootFacts, Unreadable
 
 
 @click.group(cls=Group)
@@ -284,7 +284,6 @@ def _declared(context: click.Context, playbook: str | None, agent: str | None) -
 def _facts(directory: str, held: Contract) -> RootFacts:
     """What is at the contract's paths; ends the program if that can't be determined."""
     from runward.daemon.rundir.artifacts import contract_facts
-    from runward.handlers.model.files import Unreadable
 
     facts = contract_facts(held, directory, "", directory, 0.0)
     if isinstance(facts, Unreadable):

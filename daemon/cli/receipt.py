@@ -42,6 +42,7 @@ from runward.daemon.store.tables import events
 from runward.daemon.store.tables.receipts import SigningRow, signing
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import SessionBundle, session_bundle
+from runward.handlers.bundle.canonical import FORMS, NotCanonical, canonical_bytes, hash_of, parse
 from runward.handlers.bundle.signatures import (
     NoLibrary,
     NotSignable,
@@ -52,6 +53,7 @@ from runward.handlers.bundle.signatures import (
     payload_of,
     statement,
 )
+from runward.handlers.model.bundle import ReceiptSignRequested
 
 LARGEST: Final = 256 << 20
 """Bytes of a file that `receipt hash` reads."""
@@ -87,8 +89,6 @@ def hash_file(file: str, form: str, as_text: bool, as_json: bool) -> None:
     Example:
       runward receipt hash params.json
     """
-    from runward.handlers.bundle.canonical import FORMS, NotCanonical, canonical_bytes, hash_of, parse
-
     content = content_of(file, LARGEST)
     chosen = FORMS[FORMS.index("rfc8785" if form == "rfc8785" else "seed")]
     try:
@@ -214,8 +214,6 @@ def sign_receipt(
     Example:
       runward receipt sign @last --wait
     """
-    from runward.handlers.model.bundle import ReceiptSignRequested
-
     # The NIP-01 event has the signature, so there is nothing to print before it.
     patience = timeout if wait or (as_json and scheme == "nostr") else None
     with store_to_read(settings) as connection:

@@ -21,6 +21,7 @@ from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.receipt_verify import is_key
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.terminal.output import (
+    STDOUT,
     coloured,
     cut,
     fail,
@@ -116,8 +117,8 @@ def opened_source(source: ReplaySource) -> Iterator[ReplayFile]:
             with opened_replay(source.path) as file:
                 yield file
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise  # the block prints, so this may come from whoever reads stdout
+        if error.filename == STDOUT:
+            raise  # the block prints what it reads
         fail(f"{source.path} can't be read: {error.strerror}", NOT_FOUND)
 
 

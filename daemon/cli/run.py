@@ -7,7 +7,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from runward.daemon.cli.run_launch import USAGE
+from runward.daemon.cli.run_launch import USAGE, main
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.terminal.options import Length
 
@@ -72,6 +72,4 @@ def run(arguments: tuple[str, ...]) -> None:
     Example:
       runward run --playbook review -- python3 review.py
     """
-    from runward.daemon.cli.run_launch import main
-
     sys.exit(main(arguments))

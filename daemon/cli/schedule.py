@@ -16,6 +16,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings
 from runward.daemon.cli.terminal.options import Moment, json_option
 from runward.daemon.cli.terminal.output import Columns, fail, print_json, print_list, safe
+from runward.daemon.configuration.declared_files import machines_zone
 from runward.daemon.views.text import ago, local
 
 if TYPE_CHECKING:
@@ -63,7 +64,6 @@ def next_times(expression: str, timezone: str | None, begin: float | None, count
       runward schedule next "30 2 * * *" --timezone Europe/Riga --count 3
     """
     from runward.config.schedule import ScheduleError, parse_times
-    from runward.daemon.configuration.declared_files import machines_zone
 
     zone = machines_zone() if timezone is None else timezone
     start = float(int(time.time())) if begin is None else begin

@@ -23,7 +23,14 @@ from runward.daemon.cli.shell.context import (
     pass_settings,
     store_to_read,
 )
-from runward.daemon.cli.shell.finding import LAST, find_called, refuse_ambiguous, refuse_empty, refuse_unknown
+from runward.daemon.cli.shell.finding import (
+    LAST,
+    Noun,
+    find_called,
+    refuse_ambiguous,
+    refuse_empty,
+    refuse_unknown,
+)
 from runward.daemon.cli.terminal.options import Moment, json_option, limit_option
 from runward.daemon.cli.terminal.output import (
     Columns,
@@ -103,7 +110,6 @@ def show_run(settings: Settings, identifier: str, as_json: bool) -> None:
     Example:
       runward chain run show @last
     """
-
     from runward.daemon.store.ownership import holder
     from runward.daemon.store.tables.approvals import approvals_of_run
     from runward.daemon.store.tables.chain_runs import chain_steps, name_of_cause
@@ -145,7 +151,6 @@ def cancel_run(settings: Settings, identifier: str, reason: str, as_json: bool) 
     Example:
       runward chain run cancel @last --reason "the wrong branch"
     """
-
     from runward.daemon.views.chain_runs import asked_run, newest_asked_run
 
     state = Path(settings.state_dir)
@@ -212,13 +217,15 @@ def asked_lines(run: AskedRun, *, is_up: bool) -> list[str]:
 
 def find_run(connection: sqlite3.Connection, text: str) -> ChainRunRow:
     """The chain run that `text` means: an id, the beginning of one, or @last. Exits 2 or 3."""
-    return find_called(
-        "chain run",
-        text,
-        lambda text: chain_runs.chain_runs_called(connection, text, 9),
-        newest=lambda: chain_runs.chain_runs(connection, None, None, None, 1),
-        none_yet="no chain was ever fired",
-    )
+    return find_called(connection, _CHAIN_RUN, text)
+
+
+_CHAIN_RUN: Final = Noun(
+    "chain run",
+    lambda store, text: chain_runs.chain_runs_called(store, text, 9),
+    newest=lambda store: chain_runs.chain_runs(store, None, None, None, 1),
+    none_yet="no chain was ever fired",
+)
 
 
 def request_cancel(settings: Settings, run: str, reason: str, *, before_it_began: bool = False) -> bool:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
@@ -33,9 +33,7 @@ from runward.daemon.store.tables.actions import action, held_job
 from runward.daemon.store.tables.principals import agent_of
 from runward.daemon.views.exchange import result_of
 from runward.handlers.exchange.intent import Refused, result_to_json
-
-if TYPE_CHECKING:
-    from runward.handlers.model.exchange import ActionRequested
+from runward.handlers.model.exchange import ActionRequested
 
 _SESSION = "RUNWARD_SESSION_ID"
 
@@ -43,10 +41,8 @@ _SESSION = "RUNWARD_SESSION_ID"
 TOO_LONG: Final = "the action is too long: an intent has at most 1 MiB"
 
 
-def action_request(principal: str, intent: JsonValue) -> "ActionRequested":
+def action_request(principal: str, intent: JsonValue) -> ActionRequested:
     """The request to carry out an action."""
-    from runward.handlers.model.exchange import ActionRequested  # listings do without
-
     return new_request(ActionRequested, principal, json.dumps(intent, ensure_ascii=False))
 
 

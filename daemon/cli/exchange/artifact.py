@@ -13,7 +13,7 @@ from runward.daemon.cli.exchange.acting import AS, Act, acts, json_of, text_of
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.terminal.options import NamedPath, json_option
+from runward.daemon.cli.terminal.options import NamedPath, filter_option, json_option
 from runward.daemon.cli.terminal.output import (
     Columns,
     fail,
@@ -42,16 +42,8 @@ def artifact() -> None:
 
 
 @artifact.command("list")
-@click.option(
-    "--owner", metavar="P", shell_complete=completing.principals, help="Show only those of this principal."
-)
-@click.option(
-    "--type",
-    "kind",
-    metavar="T",
-    shell_complete=completing.shared_types,
-    help="Show only those of this type.",
-)
+@filter_option("--owner", "P", completing.principals, "those of this principal")
+@filter_option("--type", "T", completing.shared_types, "those of this type", "kind")
 @click.option("--deleted", is_flag=True, help="Also show deleted ones.")
 @json_option()
 @pass_settings

@@ -22,6 +22,7 @@ from runward.daemon.cli.terminal.options import (
     Length,
     NamedPath,
     content_of,
+    filter_option,
     json_option,
     limit_option,
     since_option,
@@ -70,7 +71,7 @@ exchange.add_command(token)
 
 
 @exchange.command()
-@click.option("--principal", metavar="P", shell_complete=completing.principals, help="Show only its entries.")
+@filter_option("--principal", "P", completing.principals, "its entries")
 @since_option
 @click.option("--check", is_flag=True, help="Verify all sums. Exit code 1: something does not add up.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
@@ -121,13 +122,8 @@ def _entry(row: LedgerRow) -> tuple[str, ...]:
 
 
 @exchange.command()
-@click.option("--principal", metavar="P", shell_complete=completing.principals, help="Show only its actions.")
-@click.option(
-    "--artifact",
-    metavar="ID",
-    shell_complete=completing.shared_artifacts,
-    help="Show only actions on this artifact.",
-)
+@filter_option("--principal", "P", completing.principals, "its actions")
+@filter_option("--artifact", "ID", completing.shared_artifacts, "actions on this artifact")
 @since_option
 @limit_option
 @click.option("-f", "--follow", is_flag=True, help="Print new actions as they come.")

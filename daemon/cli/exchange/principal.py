@@ -42,7 +42,7 @@ from runward.daemon.store.tables.principals import PrincipalRow, principals
 from runward.daemon.views.exchange import shown_principal
 from runward.daemon.views.text import ago, size
 from runward.handlers.exchange.accounts import why_no_principal
-from runward.handlers.model.exchange import MILLIONTHS, SCRIP
+from runward.handlers.model.exchange import MILLIONTHS, SCRIP, MintRequested, PrincipalCreateRequested
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
@@ -115,8 +115,6 @@ def create(
     Example:
       runward exchange principal create writer --scrip 100 --disk 10MB
     """
-    from runward.handlers.model.exchange import PrincipalCreateRequested
-
     why = why_no_principal(name)
     if why is not None:
         fail(f"{name!r} can't be a principal: it {why}", WRONG_USAGE)
@@ -224,8 +222,6 @@ def mint(
       runward exchange mint writer 100 --reason "for November"
       runward exchange mint writer -- -20
     """
-    from runward.handlers.model.exchange import MintRequested
-
     units = _units(amount, resource)
     event = new_request(MintRequested, principal, units, resource, reason)
     _ask(settings_in_force(context), event, f"minted {amount} {resource} for {principal}", as_json=as_json)

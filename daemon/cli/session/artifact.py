@@ -23,9 +23,10 @@ from runward.daemon.cli.shell.context import (
     pass_settings,
     store_to_read,
 )
-from runward.daemon.cli.shell.finding import find_called, find_session
+from runward.daemon.cli.shell.finding import Noun, find_called, find_session
 from runward.daemon.cli.terminal.options import (
     NamedPath,
+    filter_option,
     json_option,
     limit_option,
     opened,
@@ -64,15 +65,8 @@ def artifact() -> None:
 @click.option(
     "--passed", type=click.Choice(["true", "false", "null"]), help="Show only those with this result."
 )
-@click.option(
-    "--session", metavar="ID", shell_complete=completing.sessions, help="Show only those of this session."
-)
-@click.option(
-    "--chain-run",
-    metavar="ID",
-    shell_complete=completing.chain_runs,
-    help="Show only those of the steps of this chain run.",
-)
+@filter_option("--session", "ID", completing.sessions, "those of this session")
+@filter_option("--chain-run", "ID", completing.chain_runs, "those of the steps of this chain run")
 @since_option
 @limit_option
 @json_option()
@@ -189,6 +183,14 @@ def add(
         note_without_daemon(settings)
 
 
+_ARTIFACT: Final = Noun(
+    "artifact",
+    artifacts_called,
+    newest=lambda store: artifacts(store, Wanted(limit=1)),
+    none_yet="no session has produced an outcome yet",
+)
+
+
 @artifact.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.outcomes)
 @json_option()
@@ -201,13 +203,7 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
       runward artifact show @last
     """
     with store_to_read(settings) as connection:
-        row = find_called(
-            "artifact",
-            identifier,
-            lambda text: artifacts_called(connection, text),
-            newest=lambda: artifacts(connection, Wanted(limit=1)),
-            none_yet="no session has produced an outcome yet",
-        )
+        row = find_called(connection, _ARTIFACT, identifier)
     if as_json:
         print_json(outcomes_as_json(settings, [row])[0])
         return

@@ -11,7 +11,7 @@ from runward.config.settings import Settings
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import how_to_judge
-from runward.daemon.cli.terminal.options import Moment, NamedPath, json_option
+from runward.daemon.cli.terminal.options import Moment, NamedPath, filter_option, json_option
 from runward.daemon.cli.terminal.output import (
     coloured,
     columns_there,
@@ -57,38 +57,12 @@ _SPARE: Final = (
     help="Show only those with this status.",
 )
 @click.option("--failed", is_flag=True, help="Show only those that failed, timed out or were aborted.")
-@click.option(
-    "--layout",
-    "layouts",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completing.layouts,
-    help="Show only those of this layout.",
+@filter_option("--layout", "NAME", completing.layouts, "those of this layout", "layouts", multiple=True)
+@filter_option("--root", "NAME", completing.roots, "those of this root", "roots", multiple=True)
+@filter_option(
+    "--playbook", "NAME", completing.playbooks, "those with this playbook", "playbooks", multiple=True
 )
-@click.option(
-    "--root",
-    "roots",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completing.roots,
-    help="Show only those of this root.",
-)
-@click.option(
-    "--playbook",
-    "playbooks",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completing.playbooks,
-    help="Show only those with this playbook.",
-)
-@click.option(
-    "--agent",
-    "agents",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completing.agents,
-    help="Show only those of this agent.",
-)
+@filter_option("--agent", "NAME", completing.agents, "those of this agent", "agents", multiple=True)
 @click.option(
     "--since",
     type=Moment(),

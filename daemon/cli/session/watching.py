@@ -1,5 +1,6 @@
 """What a run does until it is over: `session logs`, `tail` and `wait`, once or as it comes."""
 
+import json
 import sqlite3
 import sys
 import time
@@ -17,6 +18,7 @@ from runward.daemon.cli.exits import BY_STATUS, NOT_FOUND, TIMED_OUT, TRY_AGAIN
 from runward.daemon.cli.shell.finding import find_session, refuse_pruned
 from runward.daemon.cli.terminal import live
 from runward.daemon.cli.terminal.output import (
+    STDOUT,
     coloured,
     fail,
     note,
@@ -32,6 +34,7 @@ from runward.daemon.store.ownership import holder
 from runward.daemon.store.tables import journal_lines, sessions
 from runward.daemon.store.tables.files import kept_files
 from runward.daemon.store.tables.sessions import SessionRow
+from runward.daemon.views.bundles import journal_place
 from runward.daemon.views.session_files import RunOutput, text_of
 from runward.daemon.views.text import local
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
@@ -74,7 +77,7 @@ def print_output(
     except FileNotFoundError:
         fail(f"{safe(row.path)} has no {name}: {_WHY_NONE[name]}", NOT_FOUND)
     except OSError as error:
-        if error.filename is None:
+        if error.filename in (None, STDOUT):
             raise
         fail(f"{safe(row.path)}/{name} can't be read: {error.strerror or error}", NOT_FOUND)
 
@@ -151,7 +154,6 @@ def line_text(line: Line) -> str:
 def _said(value: JsonValue) -> str:
     if isinstance(value, str):
         return value
-    import json
 
     return "-" if value is None else json.dumps(value, ensure_ascii=False)
 
@@ -167,8 +169,6 @@ _JOURNAL_PERIOD: Final = 0.5
 
 def print_journal(state: str, row: SessionRow, follow: bool, count: int | None, as_json: bool) -> None:
     """Print the journal of a session; exits 3 if there is none."""
-    from runward.daemon.views.bundles import journal_place
-
     place = journal_place(state, row)
     if not follow:
         lines = live.once(_open(place, row.session_id), count)
@@ -210,8 +210,6 @@ def _wait_for(place: str, session_id: str, is_over: Callable[[], bool]) -> Tail:
 
 def _until_over(state: str, row: SessionRow) -> Callable[[], bool]:
     """Whether the session is over and its journal has all its lines; asks the store twice a second."""
-    from runward.daemon.views.bundles import journal_place
-
     asked = float("-inf")
 
     def is_over() -> bool:

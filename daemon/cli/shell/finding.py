@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from runward.config.problem import counted, nearest
 from runward.config.settings import Settings
@@ -42,6 +42,15 @@ class Identified(Protocol):
 
 
 Called = TypeVar("Called", bound=Identified)
+
+
+class Noun(NamedTuple, Generic[Called]):
+    """What a command may be given one of: its name, those that a text is or begins, and the newest."""
+
+    name: str
+    called: Callable[[sqlite3.Connection, str], Sequence[Called]]
+    newest: Callable[[sqlite3.Connection], Sequence[Called]]
+    none_yet: str
 
 
 def find_session(connection: sqlite3.Connection, settings: Settings, text: str) -> SessionRow:
@@ -143,24 +152,17 @@ def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> "
     return job
 
 
-def find_called(
-    noun: str,
-    text: str,
-    called: Callable[[str], Sequence[Called]],
-    *,
-    newest: Callable[[], Sequence[Called]],
-    none_yet: str,
-) -> Called:
+def find_called(connection: sqlite3.Connection, noun: Noun[Called], text: str) -> Called:
     """The one that `text` is or begins, the newest for `@last`; exits 2 if it begins several, 3 if there is none."""
     if text == LAST:
-        last = newest()
+        last = noun.newest(connection)
         if not last:
-            fail(none_yet, NOT_FOUND)
+            fail(noun.none_yet, NOT_FOUND)
         return last[0]
     refuse_empty(text)
-    candidates = called(text)
+    candidates = noun.called(connection, text)
     if not candidates:
-        refuse_unknown(noun, text, ())
+        refuse_unknown(noun.name, text, ())
     exact = [each for each in candidates if each.id == text]
     if len(candidates) > 1 and not exact:
         refuse_ambiguous(text, [each.id for each in candidates])

@@ -107,41 +107,57 @@ _EVERY: Final = 0.2
 _ERASE: Final = "\r\x1b[K"
 
 
-class Progress:
-    """Counts what is read. From the first second on it shows the progress in place, if it `is_shown`."""
+def write_in_place(line: str) -> None:
+    """Write a line to stderr over the one that was written so before; an empty one leaves the terminal as it was."""
+    click.echo(f"{_ERASE}{line}", nl=False, err=True)
 
-    def __init__(self, is_shown: bool) -> None:
-        self._next = time.monotonic() + _FIRST_AFTER if is_shown else float("inf")
-        self._sessions = 0
-        self._bytes = 0
+
+class InPlace:
+    """A line on stderr that changes while a long work goes on, from some seconds after its begin; only on a terminal."""
+
+    def __init__(self, first_after: float) -> None:
+        self._next = time.monotonic() + first_after if sys.stderr.isatty() else float("inf")
         self._has_shown = False
 
-    def session(self) -> None:
-        """Another session was read."""
-        self._sessions += 1
-        self._tell()
-
-    def read(self, count: int) -> None:
-        """This many more bytes were read."""
-        self._bytes += count
-        self._tell()
+    def tell(self, line: Callable[[], str], *, is_last: bool = False) -> None:
+        """Show what is done so far, unless that was shown a moment ago. The last line takes the place of any other."""
+        now = time.monotonic()
+        if now >= self._next or (is_last and self._has_shown):
+            write_in_place(line())
+            self._next, self._has_shown = now + _EVERY, True
 
     def erase(self) -> None:
         """Leave the terminal as it was."""
         if self._has_shown:
-            click.echo(_ERASE, nl=False, err=True)
+            write_in_place("")
 
-    def _tell(self) -> None:
-        now = time.monotonic()
-        if now >= self._next:
-            click.echo(f"{_ERASE}{self._sessions:,} sessions, {size(self._bytes)} read", nl=False, err=True)
-            self._next, self._has_shown = now + _EVERY, True
+
+class Progress(InPlace):
+    """Counts what is read, and shows it."""
+
+    def __init__(self) -> None:
+        super().__init__(_FIRST_AFTER)
+        self._sessions = 0
+        self._bytes = 0
+
+    def session(self) -> None:
+        """Another session was read."""
+        self._sessions += 1
+        self.tell(self._line)
+
+    def read(self, count: int) -> None:
+        """This many more bytes were read."""
+        self._bytes += count
+        self.tell(self._line)
+
+    def _line(self) -> str:
+        return f"{self._sessions:,} sessions, {size(self._bytes)} read"
 
 
 @contextmanager
 def progress() -> Iterator[Progress]:
     """Progress while the block runs, erased at its end."""
-    shown = Progress(sys.stderr.isatty())
+    shown = Progress()
     try:
         yield shown
     finally:

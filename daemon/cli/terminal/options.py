@@ -22,6 +22,8 @@ from runward.daemon.cli.terminal.output import complain, fail, safe
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from runward.daemon.cli.shell.completing import Completer
+
     _Seconds = click.ParamType[float]
 else:
     _Seconds = click.ParamType
@@ -137,6 +139,20 @@ _Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 def json_option(help: str = "Print JSON.") -> _Option:  # noqa: A002  # as click calls it
     """Whether the command prints JSON, as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def filter_option(
+    flag: str, metavar: str, completer: "Completer", which: str, *names: str, multiple: bool = False
+) -> _Option:
+    """A filter of a list, whose value the shell completes; `which` says what is shown. `names` are for the parameter."""
+    return click.option(
+        flag,
+        *names,
+        metavar=metavar,
+        multiple=multiple,
+        shell_complete=completer,
+        help=f"Show only {which}.",
+    )
 
 
 since_option: Final[_Option] = click.option(

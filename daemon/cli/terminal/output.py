@@ -59,6 +59,10 @@ def coloured(word: str, text: str | None = None) -> str:
     return click.style(shown, fg=colour) if colour else shown
 
 
+STDOUT: Final = "<stdout>"
+"""The `filename` of an `OSError` of writing to stdout, so that nothing else is blamed for it."""
+
+
 def print_json(value: JsonValue) -> None:
     """One JSON value; indented for a person, on one line for a pipe."""
     click.echo(json_text(value, indent=2 if sys.stdout.isatty() else None))

@@ -160,6 +160,29 @@ def test_a_full_stdout_is_named_in_one_line(place: Place, command: str) -> None:
     assert ended.stderr == f"{prefix}: can't write to stdout: No space left on device\n"
 
 
+@pytest.mark.parametrize("form", ["", " --raw", " --json"])
+def test_a_log_is_not_blamed_for_a_stdout_that_takes_no_more(place: Place, form: str) -> None:
+    run = place.add_run("chatty", exit_code=0)
+    (run / "stdout.log").write_bytes(b"much to tell\n" * 20_000)
+    place.daemon_once()
+    if Path("/dev/full").exists():
+        ended = _redirected(place, f"session logs chatty{form} >/dev/full")
+        assert ended.returncode == exits.TRY_AGAIN
+        assert ended.stderr == "runward: can't write to stdout: No space left on device\n"
+    read, write = os.pipe()
+    os.close(read)
+    writing = subprocess.Popen(
+        place.argv("session", "logs", "chatty", *form.split()),
+        stdout=write,
+        stderr=subprocess.PIPE,
+        cwd=place.directory,
+        env=place.environment,
+    )
+    os.close(write)
+    _, err = writing.communicate(timeout=PATIENCE_S)
+    assert (writing.returncode, err) == (exits.READER_GONE, b"")
+
+
 @pytest.mark.parametrize(
     ("command", "code"),
     [
