@@ -11,6 +11,7 @@ def main() -> None:
     # Before anything is opened: a file that got the number of a closed stdout would be written to by every print.
     open_missing()
     arguments = sys.argv[1:]
+    # Only a line with this word can call the launcher; the others don't pay for importing it.
     if "run" in arguments:
         from runward.daemon.cli.run_launch import run_and_end, words_of_run
 
@@ -40,6 +41,7 @@ def open_missing() -> None:
         if opened != descriptor:
             os.dup2(opened, descriptor)
             os.close(opened)
+        # Programs that this one starts get it as their own stream, as they would get a terminal.
         os.set_inheritable(descriptor, True)
         mode = "w" if descriptor else "r"
         setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115  # for its life

@@ -94,6 +94,7 @@ def backup(settings: Settings, file: Path, force: bool, as_json: bool) -> None:
         f"{target}: {counted(copy.sessions, 'session', 'sessions')}, {counted(copy.head.seq, 'event', 'events')} up to {local(copy.last_at)},"
         f" {size(copy.size)}; checked"
     )
+    # It is done all the same: a copy there helps against a bad restore, if not against a bad disk.
     if target.parent == state:
         note("it is on the same disk as the store: if that disk fails, both are lost")
 
@@ -153,7 +154,6 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
 
 
 def _value(plan: "Plan", dry_run: bool) -> JsonValue:
-
     return {
         "backup": str(plan.backup),
         "restored": not dry_run,

@@ -21,6 +21,7 @@ class Group(click.Group):
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
+        # While a shell completes the line, a name that is half written is not a mistake.
         if not name.startswith("-") and not context.resilient_parsing:
             known = self.list_commands(context)
             if name not in known:
@@ -117,6 +118,7 @@ def runward(context: click.Context, config: str | None, debug: bool, color: str)
       runward run --playbook review -- python3 review.py
       runward session list
     """
+    # click has checked --config. The variable is read later, when a relative path would only be called missing.
     named = os.environ.get("RUNWARD_CONFIG")
     if config is None and named and leads_nowhere(named):
         raise click.UsageError(f"RUNWARD_CONFIG={safe(named)}: {LEADS_NOWHERE}")

@@ -29,13 +29,8 @@ from runward.daemon.cli.exits import (
     WRONG_SETTINGS,
     WRONG_USAGE,
 )
-from runward.daemon.cli.shell.context import (
-    ask_daemon,
-    new_request,
-    own_settings,
-    pass_settings,
-    read_settings_of,
-)
+from runward.daemon.cli.shell.asking import ask_daemon, new_request
+from runward.daemon.cli.shell.context import own_settings, pass_settings, read_settings_of
 from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import complain, fail, print_json, safe, to_stderr
 from runward.daemon.configuration.complaints import complaints_about
@@ -383,6 +378,7 @@ def _named_settings(config: str | None) -> str | None:
 
 def _system_settings(config: str | None) -> Settings:
     """The settings as the machine's daemon reads them, or exit 78 with every complaint."""
+    # The unit runs without this user's environment, so the settings must be right without it.
     parsed = load_settings(config, {"HOME": SYSTEM_STATE, "RUNWARD_STATE_DIR": SYSTEM_STATE}, "/")
     complain(parsed.problems)
     if parsed.value is None:

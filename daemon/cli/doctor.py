@@ -120,6 +120,7 @@ def _installation(config: str | None) -> "Installation":
     problems = tuple(each.problem for each in complaints_about(parsed))
     settings = parsed.value
     if settings is None:
+        # The variables may be what is wrong with the settings: what is examined then is an installation without them.
         unset = {name: value for name, value in os.environ.items() if not name.startswith("RUNWARD_")}
         home = home_of(os.environ)
         settings = read_settings((), unset, home=home, working_directory=home).value

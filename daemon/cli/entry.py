@@ -99,7 +99,6 @@ def _blame(error: Exception, message: str, code: int, arguments: list[str]) -> i
 
 
 def _say(message: str) -> None:
-
     to_stderr(f"runward: {printable(message)}")
 
 

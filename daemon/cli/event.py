@@ -7,13 +7,8 @@ import click
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import WRONG_USAGE
-from runward.daemon.cli.shell.context import (
-    ask_daemon,
-    note_if_late,
-    note_without_daemon,
-    once_taken_up,
-    settings_in_force,
-)
+from runward.daemon.cli.shell.asking import ask_daemon, note_if_late, note_without_daemon, once_taken_up
+from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.terminal.options import json_option, own_chain_run, values_of
 from runward.daemon.cli.terminal.output import fail, print_one, safe
 

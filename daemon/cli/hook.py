@@ -113,6 +113,7 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
     settings = own_settings(context)
     state = settings.state_dir
     words = words_of(agent, state)
+    # A newline in such a path would end the command in the agent's settings, and begin another one.
     if not "".join(words).isprintable():
         fail(
             "the path of Python, Runward or its state contains characters that can't be used in a command",

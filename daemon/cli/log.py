@@ -183,6 +183,7 @@ class JournalledLines:
             self._came = SimpleQueue()
             self._following = self._asked("--follow", "--no-tail", self._start)
             assert self._following.stdout is not None
+            # Reading a pipe waits, and meanwhile lines come into the files.
             threading.Thread(target=_pass_on, args=(self._following.stdout, self._came), daemon=True).start()
         while not self._came.empty():
             line = self._came.get()
@@ -218,6 +219,7 @@ class JournalledLines:
     def _value(self, entry: bytes) -> Iterator[dict[str, JsonValue]]:
         """The line in an entry; none if another program uses Runward's identifier."""
         fields = json.loads(entry)
+        # Following begins behind the last entry that was read, so nothing is lost or said twice between the two calls.
         self._start = f"--after-cursor={fields['__CURSOR']}"
         text = fields.get(LINE)
         try:
@@ -328,6 +330,7 @@ class Log:
 
     def so_far(self) -> Iterator[_Line]:
         """What was logged up to now; with a count, the last of it."""
+        # Both are in the order of their times, so merging them needs no list of all the lines.
         both = heapq.merge(_timed(self._files.so_far()), _timed(self._journal.so_far()), key=_time)
         lines = (line for _, line in both if self._wanted.has(line))
         return lines if self._count is None else iter(deque(lines, maxlen=self._count))

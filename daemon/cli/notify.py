@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -11,14 +11,8 @@ from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import (
-    ask_daemon,
-    new_request,
-    note_without_daemon,
-    pass_settings,
-    settings_in_force,
-    store_to_read,
-)
+from runward.daemon.cli.shell.asking import ask_daemon, new_request, note_without_daemon
+from runward.daemon.cli.shell.context import pass_settings, settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import Noun, find_called
 from runward.daemon.cli.terminal.options import json_option, limit_option
 from runward.daemon.cli.terminal.output import (
@@ -30,11 +24,8 @@ from runward.daemon.cli.terminal.output import (
     print_one,
     safe,
 )
-from runward.daemon.store.tables.notices import NoticeRow, notices, notices_called
+from runward.daemon.store.tables.notices import NoticeRow, PendingNotice, notices, notices_called
 from runward.daemon.views.text import ago
-
-if TYPE_CHECKING:
-    from runward.daemon.store.tables.notices import PendingNotice
 
 STATES = ("pending", "delivered", "dead")
 
@@ -111,9 +102,7 @@ def test(context: click.Context, as_json: bool) -> None:
         context.exit(NOT_SO)
 
 
-def _example(recipient: str, now: float) -> "PendingNotice":
-    from runward.daemon.store.tables.notices import PendingNotice
-
+def _example(recipient: str, now: float) -> PendingNotice:
     text = "This is what `runward notify test` sends."
     name = f"nt_{uuid.uuid4().hex[:12]}"
     return PendingNotice(

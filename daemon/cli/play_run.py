@@ -16,7 +16,7 @@ from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, fill_command
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import BY_STATUS, NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.session.watching import line_text, line_value
-from runward.daemon.cli.shell.context import (
+from runward.daemon.cli.shell.asking import (
     AwayTime,
     ask_daemon,
     need_daemon,
@@ -102,9 +102,8 @@ def run_and_end(
         need_daemon(settings, "leave out --wait and --follow")
     asked = ask(settings, name, words)
     if not as_json:
-        click.echo(
-            asked.session_id
-        )  # before the waiting: whoever presses Ctrl-C knows what goes on without them
+        # Before the waiting: after Ctrl-C, a person knows what goes on without them.
+        click.echo(asked.session_id)
     if not (wait or follow):
         if as_json:
             print_json(asked.as_json("asked"))

@@ -9,15 +9,14 @@ import click
 from runward.config.duration import MAX_DURATION_S, render_duration
 from runward.config.problem import counted
 from runward.config.settings import Settings
-from runward.daemon.cli.shell.context import (
+from runward.daemon.cli.shell.asking import (
     ask_daemon,
     need_daemon,
     new_request,
     note_without_daemon,
-    pass_settings,
-    store_to_read,
     wait_for,
 )
+from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal.options import Length, json_option, patience_options
 from runward.daemon.cli.terminal.output import print_json, print_one
 from runward.daemon.store.tables import prunings

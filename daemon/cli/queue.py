@@ -15,15 +15,14 @@ from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import (
+from runward.daemon.cli.shell.asking import (
     ask_daemon,
     need_daemon,
     new_request,
     note_without_daemon,
-    pass_settings,
-    store_to_read,
     wait_for,
 )
+from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import find_job
 from runward.daemon.cli.terminal.options import json_option, patience_options
 from runward.daemon.cli.terminal.output import (

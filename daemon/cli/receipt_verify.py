@@ -124,6 +124,7 @@ def answer_of(
         answer = verify_bundle(
             place.directory,
             place.attempt,
+            # Only if it is signed: reading the keys may ask for rights that an unsigned bundle doesn't need.
             lambda: _authorized(context, keys),
             require_signature,
             place.recorded_of,

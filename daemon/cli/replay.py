@@ -18,6 +18,7 @@ class ReplayGroup(Group):
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in context.help_option_names:
+            # Unless it names a command: a session called `check` needs the long form.
             args = [SHOW, *args]
         return super().parse_args(context, args)
 

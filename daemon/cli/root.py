@@ -8,7 +8,8 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import ask_daemon, new_request, pass_settings
+from runward.daemon.cli.shell.asking import ask_daemon, new_request
+from runward.daemon.cli.shell.context import pass_settings
 from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import (
     Columns,

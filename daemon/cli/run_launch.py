@@ -110,6 +110,7 @@ def words_of_run(arguments: Sequence[str]) -> list[str] | None:
 
 def run_and_end(arguments: Sequence[str]) -> NoReturn:
     """`main`, then an immediate end of this process: shutting down the interpreter takes as long as a fork."""
+    # Taken out, so that the command doesn't inherit it.
     if fault := os.environ.pop("RUNWARD_RUN_FAULT", None):
         from runward.daemon import faults
 
@@ -155,6 +156,7 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
     """Options up to `--` or the first word that isn't one; the rest is the command. Raises Refusal."""
     options: dict[str, str] = {}
     rest = list(arguments)
+    # It ends at the first word that is no option: those behind it are the command's own.
     while rest and rest[0].startswith("-") and rest[0] != "-":
         word = rest.pop(0)
         if word == "--":
@@ -254,6 +256,7 @@ def _launch(order: Order, config: str | None, cwd: str, *, is_verified: bool) ->
     ending = launched.ending
     for complaint in launched.complaints:
         _complain(complaint)
+    # A command that failed has said so itself: a missing artifact would only hide the reason.
     if is_verified and ending.cause == "exited" and ending.exit_code == 0:
         return _verify(order, launched, config, cwd)
     ended_by = what_ended_it(ending)

@@ -17,6 +17,7 @@ from runward.daemon.cli.shell.context import pass_settings
 from runward.daemon.cli.terminal.options import Moment, json_option
 from runward.daemon.cli.terminal.output import Columns, fail, print_json, print_list, safe
 from runward.daemon.configuration.declared_files import machines_zone
+from runward.daemon.store import reading
 from runward.daemon.views.text import ago, local
 
 if TYPE_CHECKING:
@@ -117,7 +118,6 @@ def list_schedules(settings: Settings, as_json: bool) -> None:
     Example:
       runward schedule list
     """
-    from runward.daemon.store import reading
     from runward.daemon.store.tables import triggers
     from runward.daemon.views.chains import chain_files, declared_schedules, schedule_as_json
 

@@ -50,6 +50,7 @@ def status(settings: Settings, as_json: bool, every: float | None) -> None:
       runward status --watch
     """
     if every is not None:
+        # It never returns: Ctrl-C ends it.
         _watch(settings, every, as_json)
     figures = status_of(settings, time.time())
     if as_json:
@@ -81,13 +82,11 @@ def _page_or_why_not(settings: Settings) -> list[str]:
     try:
         return _page(settings, status_of(settings, time.time()))
     except reading.StoreUnreadable as error:
-        return [
-            safe(str(error))
-        ]  # the next page may be better: a restore replaces the store while this goes on
+        # The next page may be better: a restore replaces the store while this goes on.
+        return [safe(str(error))]
 
 
 def _page(settings: Settings, figures: Status) -> list[str]:
-
     return lines_of(figures.json, figures.running, settings.state_dir, time.time(), room())
 
 

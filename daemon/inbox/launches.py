@@ -37,6 +37,7 @@ def load_launch(value: dict[str, JsonValue]) -> RunLaunched | str:
 
 def launch_in(file: InboxFile) -> RunLaunched | None:
     """The launch in this file; None for any other file, and for one that will be rejected."""
+    # A launcher writes this key first. So a large request is not parsed here, only to be parsed again.
     if not file.is_ours or LAUNCH.encode() not in file.content[:64]:
         return None
     value = read_json(file.content)

@@ -52,6 +52,7 @@ def load_request(file: InboxFile) -> Event | str | None:
 
 def _named(payload: JsonValue, name: str) -> JsonValue:
     """The payload under the key that its file's name gives it, whatever the payload says."""
+    # The name is the event's key. If the payload chose it, a file could pass for a request that was recorded before.
     return {**payload, "request": name} if isinstance(payload, dict) else payload
 
 
@@ -90,6 +91,7 @@ def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | 
         prompt=reported.prompt,
         source=reported.source,
         boot_id=str(boot) if knows_boot else "",
+        # Without the boot, these numbers could be those of any processes.
         ancestors=_ancestors(note.get("ancestors")) if knows_boot else (),
         launcher_session=None if launcher is None else whole(launcher),
         said_by=file.owner,
@@ -124,6 +126,7 @@ def _ancestors(value: JsonValue) -> tuple[tuple[int, int], ...]:
     processes = []
     for each in value[:_MOST_ANCESTORS] if isinstance(value, list) else []:
         match each:
+            # To Python, JSON's true is the number 1.
             case [bool(), _] | [_, bool()]:
                 return ()
             case [int() as pid, int() as ticks] if 0 < pid < 1 << 31 and 0 <= ticks < 1 << 63:

@@ -86,6 +86,7 @@ def request_of(name: str, identifier: str) -> str:
     """The name of an event from outside: the same for the same name and id, so that a second one is recognised."""
     import hashlib  # other requests do without it
 
+    # The line end can't be in a name, so no two pairs give the same text.
     known = f"{name}\n{identifier}".encode(errors="replace")
     return str(uuid.UUID(hashlib.sha256(known).hexdigest()[:32]))
 
@@ -148,6 +149,7 @@ def _by_age(inbox: Path) -> list[str]:
         if name.startswith(".") or not name.endswith(SUFFIX) or not _storable(name):
             continue
         try:
+            # By time, since names are random: what was asked first is taken up first.
             aged.append((os.stat(inbox / name, follow_symlinks=False).st_mtime_ns, name))
         except OSError:
             continue  # removed meanwhile
@@ -160,6 +162,7 @@ def clear(state: Path, name: str, rejected: bool) -> None:
     if rejected:
         aside = state / REJECTED
         aside.mkdir(mode=0o700, exist_ok=True)
+        # Kept, because somebody wonders why nothing came of it; `status` counts these files.
         path.replace(aside / path.name)
     else:
         path.unlink(missing_ok=True)

@@ -12,18 +12,12 @@ import click
 from runward.config.chain import CHAIN_SUFFIX, Chain
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
-from runward.daemon.cli.chain.runs import chain_run, runs
+from runward.daemon.cli.chain.runs import answer, chain_run, print_approvals, runs
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import (
-    ask_daemon,
-    new_request,
-    note_if_late,
-    once_taken_up,
-    pass_settings,
-    store_to_read,
-)
+from runward.daemon.cli.shell.asking import ask_daemon, new_request, note_if_late, once_taken_up
+from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal.options import NamedPath, content_of, json_option
 from runward.daemon.cli.terminal.output import (
     coloured,
@@ -38,6 +32,7 @@ from runward.daemon.configuration.declared_files import NotFound, chain_names, f
 from runward.daemon.configuration.settings import MAXIMUM_FILE
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.store.reading import reading
+from runward.daemon.store.tables.approvals import open_approvals
 from runward.daemon.store.tables.chain_runs import ChainRunRow
 from runward.daemon.store.tables.triggers import HeldRow, chain_statuses
 from runward.daemon.views.chains import (
@@ -51,7 +46,7 @@ from runward.daemon.views.chains import (
     tree,
 )
 from runward.daemon.views.text import ago
-from runward.handlers.model.chains import ChainStatus
+from runward.handlers.model.chains import ChainStatus, ChainStatusRequested
 
 
 @click.group(cls=Group)
@@ -81,8 +76,6 @@ def approvals(settings: Settings, as_json: bool) -> None:
     Example:
       runward chain approvals
     """
-    from runward.daemon.cli.chain.runs import print_approvals
-    from runward.daemon.store.tables.approvals import open_approvals
 
     with store_to_read(settings) as connection:
         rows = open_approvals(connection)
@@ -114,7 +107,6 @@ def approve(settings: Settings, identifier: str, note: str, without: tuple[str, 
     Example:
       runward chain approve @last --note "looks right"
     """
-    from runward.daemon.cli.chain.runs import answer
 
     answer(settings, identifier, "approved", note, without, as_json=as_json)
 
@@ -131,7 +123,6 @@ def deny(settings: Settings, identifier: str, reason: str, as_json: bool) -> Non
     Example:
       runward chain deny @last --reason "not before the freeze"
     """
-    from runward.daemon.cli.chain.runs import answer
 
     answer(settings, identifier, "denied", reason, as_json=as_json)
 
@@ -291,8 +282,6 @@ def _sets_status(status: ChainStatus) -> Callable[[Callable[[], None]], Callable
         @pass_settings
         @wraps(command)
         def set_status(settings: Settings, name: str, note: str, as_json: bool) -> None:
-            from runward.handlers.model.chains import ChainStatusRequested
-
             parsed = found_chain(settings, name)
             called = name if parsed.value is None else parsed.value.name
             event = new_request(ChainStatusRequested, called, status, note)

@@ -21,7 +21,7 @@ from runward.config.seen import SeenChain, SeenStep
 from runward.config.settings import Settings
 from runward.config.step import NOT_STARTED, Step
 from runward.daemon.cli.exits import BY_STATUS, NOT_SO, WRONG_USAGE
-from runward.daemon.cli.shell.context import (
+from runward.daemon.cli.shell.asking import (
     AwayTime,
     ask_daemon,
     need_daemon,
@@ -29,11 +29,12 @@ from runward.daemon.cli.shell.context import (
     note_if_late,
     note_without_daemon,
     once_taken_up,
-    store_to_read,
 )
+from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.terminal.options import own_chain_run, text_of, values_of
 from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, safe
 from runward.daemon.configuration.declarations import Declarer
+from runward.daemon.store.tables.artifacts import outcomes_left
 from runward.daemon.store.tables.chain_runs import ChainRunRow, chain_runs_called
 from runward.daemon.store.tables.events import why_refused
 from runward.handlers.chains.advancing import run_id
@@ -204,7 +205,6 @@ def _valid(outcome: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonVal
 def recorded_outcomes(settings: Settings, sessions: Sequence[str]) -> Sequence[Known | None]:
     """What these sessions left, with their outcomes of registered kinds; None for `-`."""
     from runward.daemon.cli.shell.finding import recorded_session
-    from runward.daemon.store.tables.artifacts import outcomes_left
     from runward.daemon.store.tables.sessions import exit_code_of
 
     outcomes_known: list[Known | None] = []

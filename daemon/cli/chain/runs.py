@@ -14,15 +14,14 @@ from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import (
+from runward.daemon.cli.shell.asking import (
     ask_daemon,
     new_request,
     note_if_late,
     note_without_daemon,
     once_taken_up,
-    pass_settings,
-    store_to_read,
 )
+from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import (
     LAST,
     Noun,
@@ -45,10 +44,25 @@ from runward.daemon.cli.terminal.output import (
 )
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.tables import chain_runs
-from runward.daemon.store.tables.approvals import ApprovalRow, approvals_called, open_approvals
-from runward.daemon.store.tables.chain_runs import ChainRunRow, ChainStepRow
+from runward.daemon.store.tables.approvals import (
+    ApprovalRow,
+    approvals_called,
+    approvals_of_run,
+    open_approvals,
+)
+from runward.daemon.store.tables.chain_runs import ChainRunRow, ChainStepRow, chain_steps, name_of_cause
 from runward.daemon.store.tables.events import why_refused
-from runward.daemon.views.chain_runs import CHAIN_RUN_STATUSES, AskedRun, defined_steps, session_id_of
+from runward.daemon.store.tables.invocations import invocations_of
+from runward.daemon.views.chain_runs import (
+    CHAIN_RUN_STATUSES,
+    AskedRun,
+    asked_as_json,
+    asked_run,
+    defined_steps,
+    details_as_json,
+    newest_asked_run,
+    session_id_of,
+)
 from runward.daemon.views.text import ago, local
 from runward.handlers.left_files import ELSEWHERE, as_lines, paths_in, unbound, why_not_without
 
@@ -110,11 +124,6 @@ def show_run(settings: Settings, identifier: str, as_json: bool) -> None:
     Example:
       runward chain run show @last
     """
-    from runward.daemon.store.ownership import holder
-    from runward.daemon.store.tables.approvals import approvals_of_run
-    from runward.daemon.store.tables.chain_runs import chain_steps, name_of_cause
-    from runward.daemon.store.tables.invocations import invocations_of
-    from runward.daemon.views.chain_runs import asked_as_json, asked_run, details_as_json, newest_asked_run
 
     state = Path(settings.state_dir)
     asked = newest_asked_run(state) if identifier == LAST else asked_run(state, identifier)
@@ -151,7 +160,6 @@ def cancel_run(settings: Settings, identifier: str, reason: str, as_json: bool) 
     Example:
       runward chain run cancel @last --reason "the wrong branch"
     """
-    from runward.daemon.views.chain_runs import asked_run, newest_asked_run
 
     state = Path(settings.state_dir)
     asked = newest_asked_run(state) if identifier == LAST else asked_run(state, identifier)
@@ -163,6 +171,7 @@ def cancel_run(settings: Settings, identifier: str, reason: str, as_json: bool) 
         if row.status not in ("running", "waiting_approval"):
             fail(f"{row.id} is {row.status} already", 1)
         run = row.id
+    # A run that was only asked for is cancelled, too: the daemon takes up the older request first.
     is_cancelled = request_cancel(settings, run, reason, before_it_began=asked is not None)
     print_one(
         as_json,
@@ -318,6 +327,7 @@ def answer(
         fail(why, NOT_SO)
     request = ask_daemon(settings, answer_request(row, decision, note_given, without))
     decided = once_taken_up(settings, lambda connection: _decided(connection, row.id, request))
+    # None also means that no daemon runs; then the answer waits in the inbox, which is no failure.
     if decided is None and holder(Path(settings.state_dir)) is not None:
         fail("the daemon has not decided yet; the answer is kept", TIMED_OUT)
     status = decided or "asked"

@@ -17,14 +17,8 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import (
-    PATIENCE_S,
-    ask_daemon,
-    new_request,
-    settings_in_force,
-    store_to_read,
-    wait_for,
-)
+from runward.daemon.cli.shell.asking import PATIENCE_S, ask_daemon, new_request, wait_for
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.terminal import options
 from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import complain, fail, note, print_json, safe

@@ -92,6 +92,7 @@ def check(
     if given is not None and not isinstance(given, dict):
         fail("the context must be a JSON object", WRONG_USAGE)
     settings = settings_in_force(context)
+    # Those that are written down, not those of the daemon: the sandbox belongs to this process.
     own = own_settings(context)
     accounts = Accounts("check", time.time(), "check")
     state = Path(settings.state_dir)

@@ -14,16 +14,14 @@ from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exchange.acting import AS, Acting, text_of
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import (
+from runward.daemon.cli.shell.asking import (
     ask_daemon,
     new_request,
     note_if_late,
     note_without_daemon,
     once_taken_up,
-    pass_settings,
-    settings_in_force,
-    store_to_read,
 )
+from runward.daemon.cli.shell.context import pass_settings, settings_in_force, store_to_read
 from runward.daemon.cli.terminal.options import NamedPath, json_option
 from runward.daemon.cli.terminal.output import (
     Columns,
@@ -301,6 +299,7 @@ def create_for(settings: Settings, principal: str, as_json: bool) -> None:
     state = Path(settings.state_dir)
     prepare(state)
     try:
+        # From here on, the secret is only in what is printed: its hash is all that is kept.
         made, secret = create_token(state, principal, time.time())
     except OSError as error:
         fail(f"the token can't be kept: {error.strerror}", TRY_AGAIN)

@@ -37,6 +37,7 @@ def main(state: str, descriptor: int) -> None:
         json_response=True,
         stateless_http=True,
         max_request_body_size=MOST,
+        # The daemon is the only one that can connect, and it has checked Host and Origin.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     config = uvicorn.Config(app, ws="none", lifespan="on", log_config=None, access_log=False)

@@ -14,15 +14,14 @@ from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import (
+from runward.daemon.cli.shell.asking import (
     ask_daemon,
     new_request,
     note_if_late,
     note_without_daemon,
     once_taken_up,
-    pass_settings,
-    store_to_read,
 )
+from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import Noun, find_called, find_session
 from runward.daemon.cli.terminal.options import (
     NamedPath,

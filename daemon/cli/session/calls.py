@@ -137,6 +137,7 @@ def export_bundle(
     except OSError as error:
         fail(f"{safe(directory)}: {error.strerror}", WRONG_USAGE)
     try:
+        # All parts first, under temporary names: then they take their places together, so none of another attempt is among them.
         parts, problem = _parts(connection, settings, row, bundle, directory)
         _place(directory, parts, force)
     except CannotMake as error:
@@ -265,6 +266,7 @@ def export(settings: Settings, since: float | None, identifier: str | None, file
             rows = list(reversed(session_lists.sessions(connection, session_lists.Wanted(since=since), None)))
         rows = [row for row in rows if row.status != "running"]
         try:
+            # Atomic: whoever trains with the file never finds half of it.
             with click.open_file(file, "w", encoding="utf-8", atomic=file != "-") as output:
                 for row in rows:
                     read = replay_of(connection, settings, row)

@@ -17,16 +17,14 @@ from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.session.listing import list_sessions
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import (
+from runward.daemon.cli.shell.asking import (
     ask_daemon,
     need_daemon,
     new_request,
     note_without_daemon,
-    pass_settings,
-    settings_in_force,
-    store_to_read,
     wait_for,
 )
+from runward.daemon.cli.shell.context import pass_settings, settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import find_session, recorded_session, refuse_pruned
 from runward.daemon.cli.terminal.options import (
     Length,
@@ -100,6 +98,7 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
             bundle=None if bundle is None else bundle_text(bundle),
             problems=problems(connection, row.path),
         )
+        # Asked in the same transaction as the status: a resumed session may have another one by now.
         is_news = is_unseen_failure(connection, row.key, time.time())
     from runward.handlers.secrets import text_without_secrets  # of the commands here, only this one searches
 
@@ -132,6 +131,7 @@ def verify(settings: Settings, identifier: str, as_json: bool) -> None:
         from runward.daemon.cli.session.verify import check_record, verify_again
 
         record = check_record(connection, settings.state_dir, row.key)
+    # The store is closed before: hashing may take minutes, and its file of changes grows while somebody reads.
     sys.exit(verify_again(row, kept, record, as_json))
 
 

@@ -139,6 +139,7 @@ def list_sessions(
         click.echo("no sessions")
     else:
         _print_list(settings, rows)
+    # On stderr, so that a program that counts the lines isn't misled.
     if is_cut:
         note(f"there are more than these {limit}, the newest: `--limit 0` shows all")
 

@@ -209,6 +209,7 @@ def _last_words(row: SessionRow) -> list[str]:
     """The end of what a run that did not complete wrote to stderr; of one in a terminal, of all that it wrote."""
     if row.layout != NATIVE or row.status in ("running", "completed"):
         return []
+    # In a terminal there is one log: stderr is recorded with stdout.
     name = "stderr.log" if os.path.isfile(f"{row.path}/stderr.log") else "stdout.log"
     lines = last_lines(row.path, name, _LAST_LINES)
     return [f"Last lines of {name}", "", *(f"  {safe_line(line)}" for line in lines)] if lines else []

@@ -1,28 +1,23 @@
-"""What commands begin with: the settings in force, the store to read, and the daemon to ask, whose answer is waited for."""
+"""What commands begin with: the settings in force, and the store to read."""
 
 import os
 import sqlite3
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec
 
 import click
 
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
-from runward.daemon.cli.exits import TIMED_OUT, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
-from runward.daemon.cli.terminal.output import complain, fail, note
+from runward.daemon.cli.exits import WRONG_SETTINGS
+from runward.daemon.cli.terminal.output import complain, note
 from runward.daemon.configuration.settings import load_settings, state_dir_of_broken, working_directory
 from runward.daemon.store import reading
 from runward.daemon.store.ownership import holder
-
-if TYPE_CHECKING:
-    from runward.handlers.model.events import Request
-
 
 Given = ParamSpec("Given")
 
@@ -88,114 +83,3 @@ def store_to_read(settings: Settings) -> Iterator[sqlite3.Connection]:
         note(f"no daemon has run in {settings.state_dir} yet")
     with reading.reading(settings.state_dir) as connection:
         yield connection
-
-
-_PERIOD: Final = 0.1
-"""Seconds between two checks for the result."""
-
-PATIENCE_S: Final = 30.0
-"""Seconds that a daemon may take to take something up that is durable in any case."""
-
-_AWAY_S: Final = 30.0
-"""Seconds for which there may be no daemon: one that is started again takes less."""
-
-Answer = TypeVar("Answer")
-Made = TypeVar("Made", bound="Request")
-
-
-def new_request(
-    kind: Callable[Concatenate[str, float, Given], Made], *facts: Given.args, **further: Given.kwargs
-) -> Made:
-    """A request of this kind, made now, under a name that no other has."""
-    import uuid  # commands that only read don't need it
-
-    return kind(str(uuid.uuid4()), time.time(), *facts, **further)
-
-
-def ask_daemon(
-    settings: Settings, request: "Request", *, before_any_daemon: bool = False, too_long: str | None = None
-) -> str:
-    """Leave a request in the inbox, durably, whether or not a daemon runs; returns its name. Raises `OSError`.
-
-    With `before_any_daemon` the state directory is made if there is none. Exits 2, with `too_long`, if the daemon would
-    not read it.
-    """
-    from runward.daemon.inbox.spool import (  # commands that only read don't need it
-        RequestTooLong,
-        leave_request,
-    )
-
-    try:
-        return leave_request(Path(settings.state_dir), request, before_any_daemon=before_any_daemon)
-    except RequestTooLong as error:
-        fail(too_long or str(error), WRONG_USAGE)
-
-
-def need_daemon(settings: Settings, instead: str = "leave out --wait") -> None:
-    """Exits 75 if nobody would answer; nothing was requested then."""
-    if holder(Path(settings.state_dir)) is None:
-        fail(f"no daemon is running, so nothing was requested: start it, or {instead}", TRY_AGAIN)
-
-
-def note_without_daemon(settings: Settings, later: str = "it will be done when one starts") -> None:
-    """Say what happens later, if no daemon runs."""
-    if holder(Path(settings.state_dir)) is None:
-        note(f"no daemon is running: {later}")
-
-
-def note_if_late(settings: Settings, what: str = "processed it") -> None:
-    """Say that a running daemon has not answered yet."""
-    if holder(Path(settings.state_dir)) is not None:
-        note(f"the daemon has not {what} yet: `runward status` says why")
-
-
-def wait_for(
-    settings: Settings,
-    patience: float,
-    answer: Callable[[sqlite3.Connection], Answer | None],
-    progress: Callable[[], str],
-) -> Answer:
-    """What `answer` finds in the store, once it isn't None. After `patience` seconds `progress` is said, and 124 ends it."""
-    until = time.monotonic() + patience
-    while True:
-        # Checked before the look: a daemon that answers and ends has answered.
-        is_up = holder(Path(settings.state_dir)) is not None
-        with reading.reading(settings.state_dir) as connection:
-            answered = answer(connection)
-        if answered is not None:
-            return answered
-        if time.monotonic() >= until:
-            fail(progress(), TIMED_OUT)
-        if not is_up:
-            fail("the daemon ended; the request is kept, and carried out when one starts", TRY_AGAIN)
-        time.sleep(_PERIOD)
-
-
-def once_taken_up(settings: Settings, answer: Callable[[sqlite3.Connection], Answer | None]) -> Answer | None:
-    """What `answer` finds in the store, once it isn't None. None if no daemon runs, or it takes longer than `PATIENCE_S`."""
-    until = time.monotonic() + PATIENCE_S
-    while holder(Path(settings.state_dir)) is not None:
-        # A transaction for each look: one that stayed open would always see the store as it was at its beginning.
-        with reading.reading(settings.state_dir) as connection:
-            answered = answer(connection)
-        if answered is not None or time.monotonic() > until:
-            return answered
-        time.sleep(
-            _PERIOD / 4
-        )  # a daemon that is well answers in milliseconds, and a person waits at the prompt
-    return None
-
-
-class AwayTime:
-    """How long no daemon has run while a command waits for something that only a daemon does."""
-
-    def __init__(self, state: Path) -> None:
-        self._state = state
-        self._seen = time.monotonic()
-
-    def check(self) -> None:
-        """Exits 75 once no daemon has run for `_AWAY_S`."""
-        if holder(self._state) is not None:
-            self._seen = time.monotonic()
-        elif time.monotonic() - self._seen > _AWAY_S:
-            fail("the daemon ended; the request is kept, and continues when one starts", TRY_AGAIN)

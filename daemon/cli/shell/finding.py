@@ -71,6 +71,7 @@ def find_session(connection: sqlite3.Connection, settings: Settings, text: str) 
         refuse_ambiguous(text, [each.key for each in unjudged_rows])
     if unjudged_rows:
         return unjudged_rows[0]
+    # Last, because a name may be used again: then the run that exists is meant, not the one that is gone.
     refuse_pruned(connection, text)
     return refuse_unknown("session", text, session_names(connection))
 
@@ -124,6 +125,7 @@ def _of_tombstone(pruned: "Tombstone") -> str:
 
 def session_called(connection: sqlite3.Connection, text: str) -> str | None:
     """The key of the session that `text` is or begins; exits 2 if it begins several."""
+    # One more than is named shows that there are more.
     candidates = session_lists.sessions_called(connection, text, _NAMED + 1)
     if len(candidates) > 1:
         refuse_ambiguous(text, [_shortest(each, candidates) for each in candidates])

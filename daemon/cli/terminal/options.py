@@ -48,6 +48,7 @@ def parse_moment(text: str, now: float) -> float:
     if re.fullmatch(r"@[0-9]{1,12}(\.[0-9]+)?", words):
         return float(words[1:])
     try:
+        # "2h ago" and "-2h", as journalctl takes them.
         return now - parse_duration(words.removesuffix("ago").removeprefix("-").strip(), MAX_DURATION_S)
     except DurationError:
         pass
@@ -246,6 +247,7 @@ def opened(file: str) -> Iterator[BinaryIO]:
     try:
         # Without waiting; O_NONBLOCK changes nothing for a regular file.
         flags = 0 if file.startswith(_OPEN_ALREADY) else os.O_NONBLOCK
+        # NOCTTY: a terminal that is named must not become this process's own, whose hang-up would end it.
         with open(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | flags), "rb") as stream:
             if flags and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 fail(f"{safe(file)} is not a regular file", WRONG_USAGE)
@@ -257,6 +259,7 @@ def opened(file: str) -> Iterator[BinaryIO]:
 def content_of(file: str, most: int) -> bytes:
     """The content of a file. Exits as `opened` does, and 2 if it has more than `most` bytes, which are whole MiB."""
     if file == _STDIN:
+        # One byte more than allowed shows that there is too much, without reading it all.
         content = sys.stdin.buffer.read(most + 1)
     else:
         with opened(file) as stream:
@@ -290,6 +293,7 @@ def values_of(words: Sequence[str]) -> dict[str, JsonValue]:
 def valid_text(word: str, what: str) -> str:
     """The word; exits 2 if it is not valid UTF-8. `what` names it."""
     try:
+        # Python passes bytes that are not UTF-8 on as lone surrogates, which neither JSON nor the store takes.
         word.encode()
     except UnicodeEncodeError:
         raise click.UsageError(f"{what} is not valid UTF-8: {word!r}") from None

@@ -122,6 +122,7 @@ def align(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def width(text: str) -> int:
     """The columns that a terminal shows `text` in."""
+    # Colours take no columns; what is written in East Asia takes two for a character.
     plain = click.unstyle(text)
     if plain.isascii():
         return len(plain)
@@ -178,6 +179,7 @@ _USUAL: Final = os.terminal_size((80, 24))
 
 def terminal_size(stream: TextIO | None = None) -> os.terminal_size:
     """The size of the terminal that the stream (stdout) is; if it doesn't know its own, the usual one."""
+    # A serial line, and a terminal that a program made, may say that they have no columns at all.
     size = os.get_terminal_size((stream or sys.stdout).fileno())
     return size if size.columns and size.lines else _USUAL
 

@@ -378,7 +378,7 @@ def test_a_killed_launcher_is_a_run_of_which_nobody_saw_the_end(furnished: Place
 def test_whoever_waits_gives_up_when_the_daemon_stays_away(
     furnished: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runward.daemon.cli.shell.context._AWAY_S", 0.3)
+    monkeypatch.setattr("runward.daemon.cli.shell.asking._AWAY_S", 0.3)
     prepare(furnished.state)
     held = hold(furnished.state)
     real = time.sleep
