@@ -14,7 +14,7 @@ from typing import Final
 from runward.daemon.disk.durable import make_durably, write_durably
 from runward.daemon.rundir.journals import Journal, StandingLines
 from runward.daemon.store.packed_document import COLUMNS, unpack
-from runward.daemon.store.rows import values_of
+from runward.daemon.store.rows import rows_of, values_of
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement, as_bytes, as_int, listed
 from runward.handlers.journal.place import OWN_PLACE
@@ -77,8 +77,8 @@ async def list_uncompared(store: Store) -> None:
     settled. Listing a journal again changes nothing.
     """
     await store.run([Statement(_LIST_OWED, [()]), Statement(_LIST_OPEN, [()])], "journals")
-    ((low, high),) = await store.read("select settled, (select max(id) from journal_lines) from daemon")
-    low, high = as_int(low), as_int(high or 0)
+    query = "select settled, coalesce((select max(id) from journal_lines), 0) from daemon"
+    ((low, high),) = rows_of(tuple[int, int], await store.read(query))
     while low < high:
         following = min(high, low + 256 * LISTED)
         await store.run([Statement(_LIST, [(low, following)])], "journals")
@@ -87,12 +87,12 @@ async def list_uncompared(store: Store) -> None:
 
 async def settle(store: Store, now: float) -> int:
     """Move the bound on, if it is time (seconds since the boot); returns the number up to which lines have settled."""
-    ((settled, settling, last),) = await store.read("select settled, settling, settling_at from daemon")
-    assert isinstance(last, float)
+    query = "select settled, settling, settling_at from daemon"
+    ((settled, settling, last),) = rows_of(tuple[int, int, float], await store.read(query))
     if last <= now < last + SETTLE_PERIOD:  # a value before `last` means another boot
-        return as_int(settled)
+        return settled
     await store.run([Statement(_SETTLE, [(now,)])], "journals")
-    return as_int(settling)
+    return settling
 
 
 async def uncompared(store: Store) -> dict[Journal, str]:
@@ -107,7 +107,7 @@ async def uncompared(store: Store) -> dict[Journal, str]:
         )
         if not rows:
             return sessions
-        sessions |= {(str(directory), str(name)): str(key) for directory, name, key in rows}
+        sessions |= {(directory, name): key for directory, name, key in rows_of(tuple[str, str, str], rows)}
         last = rows[-1][:2]
 
 
@@ -162,9 +162,10 @@ async def given_up(store: Store, events: Iterable[str]) -> frozenset[str]:
 
 def _by_journal(rows: Iterable[Row]) -> dict[Journal, list[StandingLines]]:
     by_journal: dict[Journal, list[StandingLines]] = {}
-    for directory, name, row, content, offset, places in rows:
-        lines = StandingLines(as_int(row), as_bytes(content), as_int(offset), _places(places))
-        by_journal.setdefault((str(directory), str(name)), []).append(lines)
+    known = rows_of(tuple[str, str, int, bytes, int, str | None], rows)
+    for directory, name, row, content, offset, places in known:
+        lines = StandingLines(row, content, offset, _places(places))
+        by_journal.setdefault((directory, name), []).append(lines)
     return by_journal
 
 
@@ -173,12 +174,10 @@ def dump_places(places: tuple[tuple[int, int], ...]) -> str | None:
     return json.dumps(places) if places else None
 
 
-def _places(text: object) -> tuple[tuple[int, int], ...]:
+def _places(text: str | None) -> tuple[tuple[int, int], ...]:
     try:
         return (
-            ()
-            if text is None
-            else tuple((int(offset), int(length)) for offset, length in json.loads(str(text)))
+            () if text is None else tuple((int(offset), int(length)) for offset, length in json.loads(text))
         )
     except (ValueError, TypeError, RecursionError):
         return ()  # then it isn't found in one piece, and is written again

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from runward.daemon.store.packed_document import CHOSEN, COLUMNS, Document, insert, pack, select, unpack
+from runward.daemon.store.rows import rows_of
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.prunings import ASKED, ASKED_LATELY, NOTHING_OWED
-from runward.daemon.store.transaction import Row, Statement, as_bytes, as_float, as_int, listed
+from runward.daemon.store.transaction import Row, Statement, as_float, as_int, listed
 
 _DELETE: Final = "delete from absent_events where last = ?"
 _INSERT: Final = "insert into absent_events (last, first, hash) values (?, ?, ?)"
@@ -32,7 +33,7 @@ async def absent(store: Store, events: Mapping[int, str]) -> list[Statement]:
         " union all select * from (select last, first, hash from absent_events where last > ?2 order by last limit 1)",
         (min(events), max(events)),
     )
-    before = {Stretch(as_int(last), as_int(first), str(digest)) for last, first, digest in rows}
+    before = set(rows_of(Stretch, rows))
     after = merged([*before, *(Stretch(seq, seq, digest) for seq, digest in events.items())])
     return _changed(before, set(after))
 
@@ -45,7 +46,7 @@ async def present(store: Store, events: Iterable[int], before: Mapping[int, str]
         " on g.last = (select min(last) from absent_events where last >= k.value)",
         (listed(numbers),),
     )
-    known = {Stretch(as_int(last), as_int(first), str(digest)) for last, first, digest in rows}
+    known = set(rows_of(Stretch, rows))
     left = set()
     for stretch in known:
         first = stretch.first
@@ -181,7 +182,7 @@ async def _documents(store: Store, sessions: Mapping[str, tuple[str, object]]) -
             rows[owner][table].append(tuple(row))
     # The hash before each stretch is kept with the document: its own row may be pruned before this is unpacked.
     starts = [seq for seq in owners if owners.get(seq - 1) != owners[seq] and seq > 1]
-    before = {as_int(seq): str(digest) for seq, digest in await store.read(_BEFORE, (listed(starts),))}
+    before = dict(rows_of(tuple[int, str], await store.read(_BEFORE, (listed(starts),))))
     documents = {}
     for key, (evidence, verification) in sessions.items():
         own = {as_int(row[0]) for row in rows[key]["events"]}
@@ -199,7 +200,7 @@ async def packed_sessions(store: Store, keys: Iterable[str]) -> dict[str, Docume
         "select session_key, document from packed where session_key in (select value from json_each(?))",
         (listed(keys),),
     )
-    return {str(key): unpack(as_bytes(content)) for key, content in rows}
+    return {key: unpack(content) for key, content in rows_of(tuple[str, bytes], rows)}
 
 
 async def unpacked(store: Store, keys: Iterable[str]) -> list[Statement]:

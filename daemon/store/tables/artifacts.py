@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from runward.config.json_value import JsonValue, from_stored_json, stored_json
+from runward.config.json_value import JsonValue, stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading import begins
-from runward.daemon.store.rows import row_of, rows_of
+from runward.daemon.store.rows import groups_of, row_of, rows_of, select
 from runward.daemon.store.tables.table import Table, answers_by
 from runward.daemon.store.transaction import listed
 from runward.handlers.times import iso
@@ -70,10 +70,7 @@ async def files(store: Store, sessions: Iterable[str]) -> dict[str, tuple[Artifa
         " order by id",
         (listed(sessions),),
     )
-    by_session: dict[str, tuple[ArtifactFile, ...]] = {}
-    for key, identifier, path in rows:
-        by_session[str(key)] = (*by_session.get(str(key), ()), ArtifactFile(str(identifier), str(path)))
-    return by_session
+    return groups_of(ArtifactFile, rows)
 
 
 async def latest(store: Store, sessions: Iterable[str]) -> dict[str, dict[str, JsonValue]]:
@@ -83,7 +80,7 @@ async def latest(store: Store, sessions: Iterable[str]) -> dict[str, dict[str, J
         " order by updated_at, place",
         (listed(sessions),),
     )
-    return {str(key): from_stored_json(str(content)) for key, content in rows}
+    return dict(rows_of(tuple[str, dict[str, JsonValue]], rows))
 
 
 class ArtifactRow(NamedTuple):
@@ -139,9 +136,6 @@ class Wanted(NamedTuple):
     limit: int = -1
 
 
-_COLUMNS = ", ".join(ArtifactRow._fields)
-
-
 _NARROWING: Final = {
     "kind": " and kind = :kind",
     "session": " and session_key = :session",
@@ -158,8 +152,11 @@ _DECIDED: Final = (
 def artifacts(connection: sqlite3.Connection, wanted: Wanted) -> list[ArtifactRow]:
     """The outcomes that are wanted, newest first."""
     rows = connection.execute(
-        f"select {_COLUMNS} from artifacts where true{_narrowed(wanted)}{_DECIDED}"  # noqa: S608 # our own words
-        " order by updated_at desc, place desc, id limit :limit",
+        select(
+            ArtifactRow,
+            f"from artifacts where true{_narrowed(wanted)}{_DECIDED}"
+            " order by updated_at desc, place desc, id limit :limit",
+        ),
         wanted._asdict(),
     )
     return rows_of(ArtifactRow, rows)
@@ -193,25 +190,20 @@ def newest_artifacts(
     values = {**wanted._asdict(), "at": after and after[0], "id": after and after[1], "most": MOST_READ}
     before = "" if after is None else " and (created_at, id) < (:at, :id)"
     looked_at = f"from artifacts where true{_narrowed(wanted)}{before} order by created_at desc, id desc"
-    rows = connection.execute(
-        f"select {_COLUMNS}, place from (select * {looked_at} limit :most) where true{_DECIDED}"  # noqa: S608 # our own words
-        " limit :limit + 1",
-        values,
-    ).fetchall()
-    newest = sorted(rows[: wanted.limit], key=_newest_first)
-    shown = [ArtifactRow(*row[:-1]) for row in newest]
+    which = f"from (select * {looked_at} limit :most) where true{_DECIDED} limit :limit + 1"
+    found = connection.execute(select(ArtifactRow, which, by="place"), values).fetchall()
+    rows = rows_of(ArtifactRow, (row[1:] for row in found))
+    placed = [
+        (-each.updated_at, -place, each.id, each) for (place, *_), each in zip(found, rows, strict=True)
+    ]
+    shown = [each for *_, each in sorted(placed[: wanted.limit])]
     if len(rows) > wanted.limit:
-        last = ArtifactRow(*rows[wanted.limit - 1][:-1])
+        last = rows[wanted.limit - 1]
         return Newest(shown, (last.created_at, last.id))
     end = connection.execute(
         f"select created_at, id {looked_at} limit 1 offset :most - 1", values
     ).fetchone()  # our own words
     return Newest(shown, end and (end[0], end[1]), end is not None)
-
-
-def _newest_first(row: tuple[Any, ...]) -> tuple[float, int, str]:
-    known = ArtifactRow(*row[:-1])
-    return -known.updated_at, -row[-1], known.id
 
 
 def has_artifacts(connection: sqlite3.Connection) -> bool:
@@ -242,7 +234,7 @@ def outcomes_left(
 def artifacts_of(connection: sqlite3.Connection, invocation: str) -> list[ArtifactRow]:
     """The outcomes of an invocation, oldest first."""
     rows = connection.execute(
-        f"select {_COLUMNS} from artifacts where invocation_id = ? order by updated_at, place",  # noqa: S608 # our own words
+        select(ArtifactRow, "from artifacts where invocation_id = ? order by updated_at, place"),
         (invocation,),
     )
     return rows_of(ArtifactRow, rows)
@@ -258,15 +250,14 @@ def is_decided(connection: sqlite3.Connection, request: str) -> bool:
 
 def artifact_with(connection: sqlite3.Connection, identifier: str) -> ArtifactRow | None:
     """The outcome with this id."""
-    row = connection.execute(f"select {_COLUMNS} from artifacts where id = ?", (identifier,)).fetchone()  # noqa: S608 # our own words
-    return row_of(ArtifactRow, row)
+    query = select(ArtifactRow, "from artifacts where id = ?")
+    return row_of(ArtifactRow, connection.execute(query, (identifier,)).fetchone())
 
 
 def artifacts_called(connection: sqlite3.Connection, text: str) -> list[ArtifactRow]:
     """The outcomes whose id begins with `text`."""
     rows = connection.execute(
-        f"select {_COLUMNS} from artifacts where {begins('id')} order by id limit 9",  # noqa: S608 # our own words
-        (text,),
+        select(ArtifactRow, f"from artifacts where {begins('id')} order by id limit 9"), (text,)
     )
     return rows_of(ArtifactRow, rows)
 

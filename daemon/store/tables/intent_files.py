@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 
 from runward.daemon.rundir.intents import IntentCursor
 from runward.daemon.store.batch import Batch, Job, Write
+from runward.daemon.store.rows import columns, rows_by_key, rows_of, select, value_of
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.prunings import PROGRESS
 from runward.daemon.store.tables.table import Table, answers_by
-from runward.daemon.store.transaction import as_int, listed
+from runward.daemon.store.transaction import listed
 from runward.handlers.layouts.native import RunName
 from runward.handlers.model.exchange import LANES, ActionsOf, ActionsTaken, CountIntent
 
@@ -57,30 +58,33 @@ class IntentFile(NamedTuple):
     run: str | None
 
 
-_SELECT: Final = (
-    'select f.session_key, f.directory, f.attempt, f.identity, f."offset", f.line, f.before,'  # noqa: S608 # our own words
-    f" f.done, f.state, f.problem, f.run from {PROGRESS} f"
-)
-
-
 async def intent_file(store: Store, session_key: str) -> IntentFile | None:
     """What is known of the intents of a session."""
-    rows = await store.read(f"{_SELECT} where f.session_key = ?", (session_key,))
-    return _file(rows[0]) if rows else None
+    return next(iter(await _chosen(store, "f.session_key = ?", session_key)), None)
 
 
 async def owed(store: Store) -> list[IntentFile]:
     """The files that are not fully read yet."""
-    return [_file(row) for row in await store.read(f"{_SELECT} where f.state <> 'read'")]
+    return await _chosen(store, "f.state <> 'read'")
 
 
-def _file(row: tuple[object, ...]) -> IntentFile:
-    identity = None if row[3] is None else str(row[3])
-    cursor = IntentCursor(identity, as_int(row[4]), as_int(row[5]), str(row[6]))
-    problem = None if row[9] is None else str(row[9])
-    run = None if row[10] is None else str(row[10])
-    results_written, state = as_int(row[7]), str(row[8])
-    return IntentFile(str(row[0]), str(row[1]), as_int(row[2]), cursor, results_written, state, problem, run)
+async def _chosen(store: Store, which: str, *values: str) -> list[IntentFile]:
+    query = select(
+        IntentFile,
+        f"from {PROGRESS} f where {which}",
+        "f",
+        by=columns(IntentCursor, "f", offset='f."offset"'),
+        cursor="null",
+        told="f.done",
+    )
+    rows, width = await store.read(query, values), len(IntentCursor._fields)
+    cursors = rows_of(IntentCursor, (row[:width] for row in rows))
+    files = rows_of(IntentFile, (row[width:] for row in rows), cursor=_in_columns_of_its_own)
+    return [file._replace(cursor=cursor) for file, cursor in zip(files, cursors, strict=True)]
+
+
+def _in_columns_of_its_own(_: None) -> None:
+    """What is read of the cursor in its place."""
 
 
 async def first_place(store: Store, session_key: str, names: Iterable[RunName]) -> str | None:
@@ -91,11 +95,11 @@ async def first_place(store: Store, session_key: str, names: Iterable[RunName]) 
     places: list[tuple[int, str]] = []
     for name in names:
         rows = await store.read(
-            "select coalesce(f.run, f.session_key), f.line from intent_runs r join intent_files f using (session_key)"
+            "select f.line, coalesce(f.run, f.session_key) from intent_runs r join intent_files f using (session_key)"
             " where r.session_id = ?2 and r.started_at = ?3 and coalesce(f.run, f.session_key) <> ?1",
             (session_key, *name),
         )
-        places += [(as_int(line), str(run)) for run, line in rows]
+        places += rows_of(tuple[int, str], rows)
     return max(places)[1] if places else None
 
 
@@ -116,7 +120,7 @@ async def lines_known(store: Store, run: str) -> int:
         "select max(line) from intent_files where session_key = ?1 or run = ?1",
         (run,),
     )
-    return 0 if rows[0][0] is None else as_int(rows[0][0])
+    return value_of(int, rows[0]) or 0
 
 
 async def _taken(store: Store, keys: Iterable[str]) -> dict[str, ActionsTaken]:
@@ -130,10 +134,7 @@ async def _taken(store: Store, keys: Iterable[str]) -> dict[str, ActionsTaken]:
         " where f.session_key in (select value from json_each(?))",
         (LANES, listed(keys)),
     )
-    return {
-        str(key): ActionsTaken(as_int(results_written), as_int(waiting))
-        for key, results_written, waiting in rows
-    }
+    return rows_by_key(ActionsTaken, rows)
 
 
 def _count(batch: Batch, job: Job, effect: CountIntent) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.config.json_value import stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading import begins
-from runward.daemon.store.rows import rows_of
+from runward.daemon.store.rows import rows_by_key, rows_of, select
 from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import listed
 
@@ -55,15 +55,7 @@ async def of_sessions(store: Store, sessions: Iterable[str]) -> dict[str, Invoca
         " where i.session_key in (select value from json_each(?))",
         (listed(sessions),),
     )
-    return {
-        str(key): Invocation(
-            str(identifier),
-            str(skill),
-            None if chain is None else str(chain),
-            None if by_run is None else str(by_run),
-        )
-        for key, identifier, skill, chain, by_run in rows
-    }
+    return rows_by_key(Invocation, rows)
 
 
 class InvocationRow(NamedTuple):
@@ -99,12 +91,17 @@ class Wanted(NamedTuple):
     after: tuple[float, str] | None = None
 
 
-_INVOCATIONS = (
-    "select i.id, i.skill, iif(i.step_index is null, coalesce(r.status, i.status), i.status) as status,"
-    " iif(i.step_index is null, coalesce(r.reason_code, i.reason_code), i.reason_code), i.session_key, i.chain_run_id,"
-    " i.step_index, i.try, i.node_metadata, i.created_at, i.ended_at, r.chain,"
-    " iif(i.step_index is null, r.definition, null), iif(i.step_index is null, r.current_step, null)"
-    " from invocations i left join chain_runs r on r.id = i.chain_run_id"
+# The status of a root of a chain run is that of the run.
+_INVOCATIONS: Final = select(
+    InvocationRow,
+    "from invocations i left join chain_runs r on r.id = i.chain_run_id",
+    "i",
+    status="iif(i.step_index is null, coalesce(r.status, i.status), i.status) as status",
+    reason_code="iif(i.step_index is null, coalesce(r.reason_code, i.reason_code), i.reason_code)",
+    attempt="i.try",
+    chain="r.chain",
+    definition="iif(i.step_index is null, r.definition, null)",
+    current_step="iif(i.step_index is null, r.current_step, null)",
 )
 
 _BEHIND = "(coalesce(i.step_index, -1), 0) < (select coalesce(step_index, -1), i.id > id from invocations where id = :key)"
@@ -141,7 +138,8 @@ def invocations_of(connection: sqlite3.Connection, run: str) -> dict[tuple[int |
         " union all select null, null, id from invocations where chain_run_id = ?1 and step_index is null",
         (run,),
     )
-    return {(step, attempt): str(identifier) for step, attempt, identifier in rows}
+    known = rows_of(tuple[int | None, int | None, str], rows)
+    return {(step, attempt): identifier for step, attempt, identifier in known}
 
 
 def table() -> Table:

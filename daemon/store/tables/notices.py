@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.reading import begins
-from runward.daemon.store.rows import rows_of
+from runward.daemon.store.rows import rows_of, select
 from runward.daemon.store.tables.table import Table, answers_by
-from runward.daemon.store.transaction import Row, as_float, as_int, listed
+from runward.daemon.store.transaction import Row, listed
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
@@ -52,30 +52,10 @@ class PendingNotice(NamedTuple):
     since: float
 
 
-_PENDING: Final = ", ".join(PendingNotice._fields)
-
-
 async def pending(store: Store, most: int) -> list[PendingNotice]:
     """The notices to deliver, earliest due first."""
-    rows = await store.read(
-        f"select {_PENDING} from notices where state = 'pending' order by next_at, id limit ?",  # noqa: S608 # our own words
-        (most,),
-    )
-    return [
-        PendingNotice(
-            str(notice),
-            str(kind),
-            str(subject),
-            str(recipient),
-            str(title),
-            str(text),
-            as_float(created_at),
-            as_int(tries),
-            as_float(next_at),
-            as_float(since),
-        )
-        for notice, kind, subject, recipient, title, text, created_at, tries, next_at, since in rows
-    ]
+    which = "from notices where state = 'pending' order by next_at, id limit ?"
+    return rows_of(PendingNotice, await store.read(select(PendingNotice, which), (most,)))
 
 
 async def states(store: Store, ids: Iterable[str]) -> dict[str, str]:
@@ -134,9 +114,6 @@ class NoticeRow(NamedTuple):
         }
 
 
-_COLUMNS = ", ".join(NoticeRow._fields)
-
-
 def notices(
     connection: sqlite3.Connection, state: str | None, limit: int, after: tuple[float, str] | None = None
 ) -> list[NoticeRow]:
@@ -145,8 +122,11 @@ def notices(
     # A condition that is not needed is left out: with `or ? is null` SQLite would walk from the newest notice on.
     behind = "" if after is None else " and created_at <= :at and (created_at < :at or id > :key)"
     rows = connection.execute(
-        f"select {_COLUMNS} from notices where (:state is null or state = :state){behind}"  # noqa: S608 # our own words
-        " order by created_at desc, id limit :limit",
+        select(
+            NoticeRow,
+            f"from notices where (:state is null or state = :state){behind}"
+            " order by created_at desc, id limit :limit",
+        ),
         {"state": state, "at": at, "key": key, "limit": limit},
     )
     return rows_of(NoticeRow, rows)
@@ -155,8 +135,7 @@ def notices(
 def notices_called(connection: sqlite3.Connection, text: str) -> list[NoticeRow]:
     """The notices whose id begins with `text`."""
     rows = connection.execute(
-        f"select {_COLUMNS} from notices where {begins('id')} order by id limit 9",  # noqa: S608 # our own words
-        (text,),
+        select(NoticeRow, f"from notices where {begins('id')} order by id limit 9"), (text,)
     )
     return rows_of(NoticeRow, rows)
 

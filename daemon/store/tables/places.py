@@ -5,10 +5,10 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
 from runward.daemon.store.batch import Batch, Job, Write
-from runward.daemon.store.rows import rows_of, values_of
+from runward.daemon.store.rows import groups_of, rows_by_key, rows_of, select, value_of, values_of
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, answers_by, no_rows
-from runward.daemon.store.transaction import Value, as_float, listed, stored_text
+from runward.daemon.store.transaction import listed, stored_text
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.requests import AcceptRoot, ScanRoots
 from runward.handlers.model.sessions import (
@@ -52,7 +52,7 @@ async def grown_elsewhere(store: Store) -> set[str]:
 async def identities(store: Store) -> dict[str, str | None]:
     """Which directory each root is, by name; None if that was never recorded."""
     rows = await store.read("select name, identity from roots")
-    return {str(name): None if identity is None else str(identity) for name, identity in rows}
+    return dict(rows_of(tuple[str, str | None], rows))
 
 
 def _accept(batch: Batch, job: Job, effect: AcceptRoot) -> None:
@@ -82,17 +82,14 @@ class KnownPlace(NamedTuple):
 
 async def known_places(store: Store, keys: Iterable[str]) -> dict[str, KnownPlace]:
     """What is known of these places (`root/place`), by their keys; those that were never seen are left out."""
-    rows = await store.read(
-        "select key, session_key, cast(signature as blob) from places where key in (select value from json_each(?))",
-        (listed(keys),),
+    query = select(
+        KnownPlace,
+        "from places where key in (select value from json_each(?))",
+        by="key",
+        # As bytes: a damaged text must cost its own place a new reading, not fail the query for all of them.
+        signature="cast(signature as blob)",
     )
-    return {
-        str(key): KnownPlace(
-            None if session is None else str(session),
-            _signature(text),
-        )
-        for key, session, text in rows
-    }
+    return rows_by_key(KnownPlace, await store.read(query, (listed(keys),)), signature=_signature)
 
 
 async def places_beside(store: Store, keys: Iterable[str]) -> list[tuple[str, str]]:
@@ -119,11 +116,11 @@ async def places_read(store: Store, root: str) -> list[tuple[str, Signature]]:
     rows = await store.read(
         "select place, cast(signature as blob) from places where root = ? and signature is not null", (root,)
     )
-    read = [(str(place), _signature(text)) for place, text in rows]
+    read = [(place, _signature(text)) for place, text in rows_of(tuple[str, bytes], rows)]
     return [(place, signature) for place, signature in read if signature is not None]
 
 
-def _signature(text: Value) -> Signature | None:
+def _signature(text: bytes | None) -> Signature | None:
     """The state of a place's file; None if it was not stored or can't be read, and then the file is read again."""
     try:
         return None if text is None else _SIGNATURE.load(stored_text(text))
@@ -141,17 +138,15 @@ INSERT_LINK: Final = Write(
 
 async def linked_sessions(store: Store, launchers: Iterable[str]) -> dict[str, LinkedSessions]:
     """The sessions that were started in these launchers' runs, by the launcher's key; usually there are none."""
-    rows = await store.read(
-        "select l.launcher, s.key, s.status, s.reason_code, s.reason_summary from links l"
-        " join sessions s on s.key = l.linked"
+    query = select(
+        LinkedSession,
+        "from links l join sessions s on s.key = l.linked"
         " where l.launcher in (select value from json_each(?)) order by s.key",
-        (listed(launchers),),
+        "s",
+        by="l.launcher",
     )
-    by_session: dict[str, LinkedSessions] = {}
-    for launcher, *session in rows:
-        before = by_session.get(str(launcher), LinkedSessions())
-        by_session[str(launcher)] = LinkedSessions((*before.sessions, LinkedSession(*session)))  # type: ignore[arg-type] # the schema's own types
-    return by_session
+    linked = groups_of(LinkedSession, await store.read(query, (listed(launchers),)))
+    return {launcher: LinkedSessions(sessions) for launcher, sessions in linked.items()}
 
 
 async def announced_sessions(store: Store, launchers: Iterable[str]) -> list[tuple[str, str]]:
@@ -168,10 +163,10 @@ async def announced_sessions(store: Store, launchers: Iterable[str]) -> list[tup
 
 async def has_links(store: Store) -> bool:
     """Whether any session was ever reported as started in a launcher's run."""
-    ((is_linked,),) = await store.read(
+    (row,) = await store.read(
         "select exists (select 1 from links) or exists (select 1 from hooks where launcher_session is not null)"
     )
-    return bool(is_linked)
+    return bool(value_of(bool, row))
 
 
 LINKS: Final = Table(
@@ -228,22 +223,15 @@ class Hook(NamedTuple):
 
 async def last_hooks(store: Store, keys: Iterable[str]) -> dict[str, Hook]:
     """What the hooks of these sessions said last, by session key."""
-    rows = await store.read(
-        "select session_key, at, kind, cast(ancestors as blob), launcher_session, cast(whereabouts as blob)"
-        " from hooks"
-        " where session_key in (select value from json_each(?))",
-        (listed(keys),),
+    query = select(
+        Hook,
+        "from hooks where session_key in (select value from json_each(?))",
+        by="session_key",
+        ancestors="cast(ancestors as blob)",
+        whereabouts="cast(whereabouts as blob)",
     )
-    return {
-        str(key): Hook(
-            as_float(at),
-            kind,  # type: ignore[arg-type] # the schema's own words
-            _ancestors(ancestors),
-            None if launcher is None else str(launcher),
-            _whereabouts(whereabouts),
-        )
-        for key, at, kind, ancestors, launcher, whereabouts in rows
-    }
+    rows = await store.read(query, (listed(keys),))
+    return rows_by_key(Hook, rows, ancestors=_ancestors, whereabouts=_whereabouts)
 
 
 async def declarations(store: Store, keys: Iterable[str]) -> dict[str, HookDeclaration]:
@@ -253,10 +241,10 @@ async def declarations(store: Store, keys: Iterable[str]) -> dict[str, HookDecla
         " where session_key in (select value from json_each(?)) and declared is not null",
         (listed(keys),),
     )
-    return {str(key): _DECLARED.load(str(text)) for key, text in rows}
+    return {key: _DECLARED.load(text) for key, text in rows_of(tuple[str, str], rows)}
 
 
-def _ancestors(stored: Value) -> tuple[RecordedProcess, ...]:
+def _ancestors(stored: bytes) -> tuple[RecordedProcess, ...]:
     """The processes that a hook ran under; empty if that can't be read."""
     try:
         return _ANCESTORS.load(stored_text(stored))
@@ -264,7 +252,7 @@ def _ancestors(stored: Value) -> tuple[RecordedProcess, ...]:
         return ()
 
 
-def _whereabouts(stored: Value) -> Whereabouts | None:
+def _whereabouts(stored: bytes | None) -> Whereabouts | None:
     """Where a hook ran; None if that was not recorded, or can't be read."""
     try:
         return None if stored is None else _WHEREABOUTS.load(stored_text(stored))

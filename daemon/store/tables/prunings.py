@@ -6,9 +6,9 @@ import sqlite3
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.daemon.store.batch import Batch, Job, Write
-from runward.daemon.store.rows import row_of
+from runward.daemon.store.rows import row_of, rows_of, select
 from runward.daemon.store.tables.table import Table
-from runward.daemon.store.transaction import Statement, as_float, as_int
+from runward.daemon.store.transaction import Statement
 
 if TYPE_CHECKING:
     from runward.daemon.store.store import Store
@@ -31,8 +31,8 @@ class Pruning(NamedTuple):
 
 async def owed_prunings(store: Store) -> list[Pruning]:
     """The requests that aren't carried out yet, in order."""
-    rows = await store.read("select event, before from prunings where ended_at is null order by event")
-    return [Pruning(as_int(event), as_float(before)) for event, before in rows]
+    which = "from prunings where ended_at is null order by event"
+    return rows_of(Pruning, await store.read(select(Pruning, which)))
 
 
 def pruning_ended(event: int, now: float) -> Statement:
@@ -132,7 +132,7 @@ def prunable(connection: sqlite3.Connection, before: float, now: float) -> Pruna
 def pruning(connection: sqlite3.Connection, request: str) -> PruningRow | None:
     """The progress of this request; None if it isn't decided yet, or was refused."""
     row = connection.execute(
-        "select p.sessions, p.ended_at from events e join prunings p on p.event = e.seq where e.key = ?",
+        select(PruningRow, "from events e join prunings p on p.event = e.seq where e.key = ?", "p"),
         (request,),
     ).fetchone()
     return row_of(PruningRow, row)
@@ -141,8 +141,10 @@ def pruning(connection: sqlite3.Connection, request: str) -> PruningRow | None:
 def tombstone(connection: sqlite3.Connection, text: str) -> Tombstone | None:
     """What remains of the session whose key or id is `text`."""
     row = connection.execute(
-        "select session_key, session_id, status, attempt, started_at, finished_at, event, hash, pruned_at"
-        " from tombstones where session_key = ?1 or session_id = ?1 order by session_key limit 1",
+        select(
+            Tombstone,
+            "from tombstones where session_key = ?1 or session_id = ?1 order by session_key limit 1",
+        ),
         (text,),
     ).fetchone()
     return row_of(Tombstone, row)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue, stored_json
 from runward.daemon.store.batch import Batch, Job, Write
-from runward.daemon.store.rows import row_of, rows_of
+from runward.daemon.store.rows import row_of, rows_of, select, value_of
 from runward.daemon.store.tables.table import Table
 from runward.handlers.times import iso
 
@@ -94,16 +94,25 @@ _GATE = (
     " and kind = 'gate_verdict' order by updated_at desc, place desc limit 1)"
 )
 
-_SHOWS = (
-    "select h.path, h.topic, h.plays, sum(s.status = 'running'), sum(ifnull(a.passed = 1, 0)), sum(ifnull(a.passed = 0, 0)),"  # noqa: S608 # our own words
-    f" h.created_at from {{shows}} h join plays p on p.show = h.path join sessions s on s.key = p.session_key {_GATE}"  # our own words
-    " group by h.path order by"
+_SHOWS: Final = select(
+    ShowRow,
+    f"from {{shows}} h join plays p on p.show = h.path join sessions s on s.key = p.session_key {_GATE}"
+    " group by h.path order by",
+    "h",
+    running="sum(s.status = 'running')",
+    passed="sum(ifnull(a.passed = 1, 0))",
+    failed="sum(ifnull(a.passed = 0, 0))",
 )
-
-
-_PLAYS = (
-    "select p.name, p.session_key, s.status, s.invocation_id, p.status, p.agent, p.model, p.started_at, p.finished_at,"  # noqa: S608 # our own words
-    f" p.depends_on, p.further, a.passed, a.summary, a.id from plays p join sessions s on s.key = p.session_key {_GATE}"  # our own words
+_PLAYS: Final = select(
+    PlayRow,
+    f"from plays p join sessions s on s.key = p.session_key {_GATE}",
+    "p",
+    session_status="s.status",
+    invocation_id="s.invocation_id",
+    said_status="p.status",
+    gate_passed="a.passed",
+    gate_summary="a.summary",
+    artifact_id="a.id",
 )
 
 
@@ -161,7 +170,7 @@ def plan_of(connection: sqlite3.Connection, path: str) -> str | None:
         " where p.show = ? order by p.created_at desc, p.name desc limit 1",
         (path,),
     ).fetchone()
-    return None if row is None or row[0] is None else str(row[0])
+    return value_of(str, row)
 
 
 RECORD_PLAY: Final = Write(
