@@ -89,6 +89,8 @@ class Batch:
 
     def add(self, rows: Rows) -> None:
         """Add rows from another source, such as a cursor's new state."""
+        # They belong to the transaction of the events that were seen with them: a crash must not store the one without
+        # the other, or the events would be lost, or put twice.
         if rows.rows:
             self.rows.setdefault(rows.write, []).extend(rows.rows)
 

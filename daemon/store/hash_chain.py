@@ -74,8 +74,25 @@ def link(head: Head, event: Event, recorded_at: float, cause: str | None, depth:
     from runward.handlers.model.stored import as_json  # commands that follow the chain do without msgspec
 
     payload = as_json(event)
-    digest = event_hash(head.hash, event.key, event.type, event.version, recorded_at, cause, depth, payload)
-    return Recorded(head.seq + 1, event, payload, recorded_at, cause, depth, digest)
+    digest = event_hash(
+        head.hash,
+        key=event.key,
+        kind=event.type,
+        version=event.version,
+        recorded_at=recorded_at,
+        cause=cause,
+        depth=depth,
+        payload=payload,
+    )
+    return Recorded(
+        seq=head.seq + 1,
+        event=event,
+        payload=payload,
+        recorded_at=recorded_at,
+        cause=cause,
+        depth=depth,
+        hash=digest,
+    )
 
 
 def event_hash(
@@ -127,6 +144,8 @@ def broken_event(connection: sqlite3.Connection, session: str) -> BrokenChain | 
         " where e.key > ?1 || '#' and e.key < ?1 || '$' and e.lane = ?1 order by e.seq",
         (session,),
     )
+    # Each event is checked against the one before it alone, so one session costs no walk over the whole chain. That one
+    # may have been pruned or packed: then the end of its stretch has its hash.
     for *facts, number, digest in rows:
         event = ChainedEvent(*facts)
         before = GENESIS_HEAD if number is None else Head(number, digest)

@@ -164,9 +164,12 @@ def pack(document: Document) -> bytes:
     import msgspec
     import zstandard
 
+    # Arrays in the order of `COLUMNS`, without names: a store has many documents. So their order is their format, and a
+    # change of it needs a new version here.
     tables = [document.rows[table] for table in COLUMNS]
     value = [1, document.evidence_refs, document.verification, list(document.before.items()), tables]
     content = msgspec.msgpack.encode(value)
+    # The dictionary is part of the format: a document that was packed with it can't be read with another one.
     packer = zstandard.ZstdCompressor(level=_LEVEL, dict_data=_dictionary(), write_dict_id=False)
     return packer.compress(content)
 

@@ -28,6 +28,7 @@ class Stretch(NamedTuple):
 
 async def absent(store: Store, events: Mapping[int, str]) -> list[Statement]:
     """Mark these events (numbers and hashes) as removed."""
+    # The stretches around them may touch: only one that ends right before the first, lies between, or comes next.
     rows = await store.read(
         "select last, first, hash from absent_events where last between ?1 - 1 and ?2"
         " union all select * from (select last, first, hash from absent_events where last > ?2 order by last limit 1)",
@@ -48,6 +49,7 @@ async def present(store: Store, events: Iterable[int], before: Mapping[int, str]
     )
     known = set(rows_of(Stretch, rows))
     left = set()
+    # What comes back cuts its stretch in two. The part before it needs a hash to end with, which only the document has.
     for stretch in known:
         first = stretch.first
         for seq in (each for each in numbers if stretch.first <= each <= stretch.last):

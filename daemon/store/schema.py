@@ -201,7 +201,15 @@ def soundness(state: Path) -> Soundness:
         log = (state / f"{STORE}-wal").stat().st_size
     except FileNotFoundError:
         log = 0
-    return Soundness(version, migrations()[-1].number, page_size, pages, free, str(mode), log)
+    return Soundness(
+        version=version,
+        known=migrations()[-1].number,
+        page_size=page_size,
+        pages=pages,
+        free_pages=free,
+        journal_mode=str(mode),
+        log_bytes=log,
+    )
 
 
 def strange_schema(state: Path, version: int) -> str | None:

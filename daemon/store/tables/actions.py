@@ -142,7 +142,7 @@ def _record(batch: Batch, job: Job, effect: RecordAction) -> None:
 
 
 def table() -> Table:
-    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.exchange import RecordAction
 
     return Table(writes=(RECORD_ACTION,), appliers={RecordAction: _record})

@@ -101,6 +101,7 @@ FOLDS: Final[Mapping[type[Effect], tuple[Fold, ...]]] = joined(table.folds for t
 MOVED_BY_STEPS: Final = tuple(sql for table in TABLES for sql in table.moved_by_steps)
 """The times that a step of the wall clock moves."""
 
+# Reversed, because children must go before their parents.
 GO_WITH_SESSION: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_session)
 GO_WITH_EVENT: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_event)
 GO_WITH_CHAIN_RUN: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_chain_run)
@@ -109,6 +110,8 @@ GO_WITH_CHAIN_RUN: Final = tuple(sql for table in reversed(TABLES) for sql in ta
 
 def statements(batch: Batch) -> list[Statement]:
     """The transaction: exact guards, parents before their children. `KeyError` for a write to an unknown table."""
+    # Table by table, and not in the order of the effects: parents come before their children, and a batch costs one
+    # statement for each kind of write.
     statements = [
         Statement(write.sql, rows, write.exact) for write in WRITES if (rows := batch.rows.get(write))
     ]
@@ -126,6 +129,7 @@ def apply(batch: Batch, job: Job, effect: Effect) -> None:
 def add_result(batch: Batch, result: JobResult, token: str) -> None:
     """Complete a job under the token it was claimed with, and apply what it decided."""
     job = result.job
+    # A job that is done keeps its number of tries, so that people see how often it was tried before.
     tries = job.tries if result.state == "done" else job.tries + 1
     batch.row(jobs.FINISH, (result.state, result.run_after, tries, result.error, batch.now, job.id, token))
     for effect in result.effects:

@@ -142,7 +142,7 @@ def _decided(standing: ApprovalStanding | None, effect: DecideApproval) -> Appro
 
 
 def table() -> Table:
-    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.approvals import ApprovalOf, AskApproval, DecideApproval
 
     return Table(

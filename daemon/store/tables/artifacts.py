@@ -263,7 +263,7 @@ def artifacts_called(connection: sqlite3.Connection, text: str) -> list[Artifact
 
 
 def table() -> Table:
-    """What effects make of it. The events are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.outcomes import (
         ArtifactFilesOf,
         LatestOutcomeOf,

@@ -133,7 +133,7 @@ def _end_tree(batch: Batch, job: Job, effect: EndTree) -> None:
 
 
 def table() -> Table:
-    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.requests import CancelRun
     from runward.handlers.model.sessions import CancellationOf, EndTree
 

@@ -446,7 +446,7 @@ def _run(batch: Batch, job: Job, effect: SetChainRun) -> None:
 
 
 def table() -> Table:
-    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.chains import (
         ChainRunOf,
         LeftBy,

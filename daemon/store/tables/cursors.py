@@ -68,6 +68,7 @@ async def _chosen(store: Store, which: str, *values: str | int) -> list[OpenCurs
 
 async def owes_of_root(store: Store, root: str) -> bool:
     """Whether decisions are pending for a session that was seen in this root."""
+    # From the few open jobs to their cursors: the other way round, every session of the root would be looked at.
     rows = await store.read(
         "select 1 from (select lane from jobs where state in ('waiting', 'held')"
         "  union all select lane from jobs where state = 'running') j"
@@ -197,7 +198,7 @@ def open_runs(connection: sqlite3.Connection) -> list[OpenRun]:
 
 
 def table() -> Table:
-    """What effects make of it. The questions are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.sessions import ProcessesOf, RunProcesses
 
     return Table(

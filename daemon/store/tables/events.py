@@ -220,10 +220,7 @@ def add_event(
     """Record an event with a job for each of its handlers, claimed under `token` unless its lane is blocked."""
     # Commands that read events do without these.
     from runward.daemon.store.hash_chain import Head, link
-    from runward.handlers.route import (  # commands that read events do without all handlers
-        duties,
-        in_background,
-    )
+    from runward.handlers.route import duties, in_background
 
     # Numbered before the transaction runs: no other writer can take the number, or the epoch's check refuses us.
     recorded = link(batch.head, event, batch.now, cause, depth)
@@ -259,7 +256,7 @@ def _emit(batch: Batch, job: Job, effect: Emit) -> None:
 
     # What happens after a time is no consequence that could go on for ever at once: its depth begins anew.
     depth = 0 if isinstance(effect.event, AfterTime) else job.depth + 1
-    add_event(batch, effect.event, None, _waits, job.event.key, depth)
+    add_event(batch, effect.event, None, _waits, cause=job.event.key, depth=depth)
 
 
 INSERT_DECISION: Final = Write(
@@ -274,7 +271,7 @@ def _explain(batch: Batch, job: Job, effect: Explain) -> None:
 
 
 def table() -> Table:
-    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.effects import Emit
 
     return Table(writes=(INSERT_EVENT,), appliers={Emit: _emit})

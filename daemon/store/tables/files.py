@@ -90,7 +90,7 @@ def _record_files(batch: Batch, job: Job, effect: RecordFiles) -> None:
 
 
 def table() -> Table:
-    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.contracts import ProducedBy, RecordFiles
 
     return Table(

@@ -143,7 +143,7 @@ def invocations_of(connection: sqlite3.Connection, run: str) -> dict[tuple[int |
 
 
 def table() -> Table:
-    """What effects make of it. The events are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.invocations import EndInvocation, InvocationOf, OpenInvocation
 
     return Table(

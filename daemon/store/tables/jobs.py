@@ -521,7 +521,7 @@ def job_due_next(connection: sqlite3.Connection) -> NextDue | None:
 
 
 def table() -> Table:
-    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.chains import LaneWaits
     from runward.handlers.model.requests import JobStateOf, ReleaseJob
     from runward.handlers.model.schedules import RingNow

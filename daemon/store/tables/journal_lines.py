@@ -120,6 +120,8 @@ def lines_decided(decided: Iterable[tuple[Job, AppendLines]]) -> Iterator[OwedLi
 
 
 def _append(batch: Batch, job: Job, effect: AppendLines) -> None:
+    # The number follows from the job's, and from the rows of this batch: so a line has it before it is stored, and the
+    # outbox can write the line and mark it by this number.
     first, last = job.id * LINES_A_JOB, batch.last(OWE)
     is_further = last is not None and as_int(last[0]) // LINES_A_JOB == job.id
     number = as_int(last[0]) + 1 if last is not None and is_further else first
@@ -165,7 +167,7 @@ def lines_of(connection: sqlite3.Connection, key: str) -> list[LineRow]:
 
 
 def table() -> Table:
-    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.journal import AppendLines, RepairJournal
 
     return Table(

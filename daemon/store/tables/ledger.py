@@ -124,6 +124,7 @@ def _post(batch: Batch, job: Job, effect: Post) -> None:
     from runward.handlers.model.exchange import MINT
 
     batch.row(POST, astuple(effect))
+    # Once for each resource of a batch, behind all of its entries: triggers of the database keep the balances.
     batch.row_once(PROVE, (MINT, effect.resource))
 
 
@@ -149,7 +150,7 @@ async def _resources(store: Store, accounts: Iterable[str]) -> dict[str, tuple[s
 
 
 def table() -> Table:
-    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.exchange.reading import existing_with
     from runward.handlers.model.exchange import BalanceOf, ExistingInExchange, Post, ResourcesOf
 

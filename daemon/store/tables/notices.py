@@ -151,7 +151,7 @@ def notices_by_state(connection: sqlite3.Connection) -> dict[str, JsonValue]:
 
 
 def table() -> Table:
-    """What effects make of it. The events are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.notices import NoticeStateOf, ResendNotice, SendNotice
 
     return Table(

@@ -134,6 +134,7 @@ FORGET_CPU: Final = Write("delete from cpu_use where principal = ? and at < ?", 
 
 
 def _use_cpu(batch: Batch, job: Job, effect: UseCpu) -> None:
+    # What is older than the window of any allocation is never asked for again.
     batch.row(USE_CPU, (effect.principal, effect.at, effect.seconds))
     batch.row(FORGET_CPU, (effect.principal, effect.kept))
 
@@ -150,7 +151,7 @@ async def _cpu_used(
 
 
 def table() -> Table:
-    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.exchange.reading import existing_with
     from runward.handlers.model.exchange import (
         CpuUsedBy,

@@ -151,7 +151,7 @@ def tombstone(connection: sqlite3.Connection, text: str) -> Tombstone | None:
 
 
 def table() -> Table:
-    """What effects make of it. The events are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.requests import PruneSessions
 
     return Table(

@@ -256,7 +256,7 @@ def _record(batch: Batch, job: Job, effect: RecordReceipt) -> None:
 
 
 def signings() -> Table:
-    """What effects make of requests to sign. They are imported here, because commands that read do without them."""
+    """What effects make of requests to sign."""
     from runward.handlers.model.bundle import SignReceipt
 
     return Table(writes=(INSERT_SIGNING,), appliers={SignReceipt: _owe})

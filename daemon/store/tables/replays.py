@@ -192,6 +192,7 @@ async def running_replays(store: Store, places: Iterable[str]) -> list[RunningRe
         problem="r.problem",
     )
     replays = []
+    # Two rows stand side by side: what was shown (rules, and `Grown`), and the session.
     for row in await store.read(query, (listed(places),)):
         begun, facts = row[: 1 + len(Grown._fields)], row[1 + len(Grown._fields) :]
         (replay,) = rows_of(RunningReplay, [facts], state=stored_text, begun=_nothing)
@@ -285,7 +286,7 @@ async def reported(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tu
 
 
 def table() -> Table:
-    """What effects make of it. The questions are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.bundle import BegunReplayOf, Reported, ReportedOf, StretchOf
 
     return Table(

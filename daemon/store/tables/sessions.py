@@ -509,7 +509,7 @@ def _produced(files: tuple[Produced, ...]) -> str | None:
 
 
 def table() -> Table:
-    """What effects make of it. The events are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.invocations import LinkSession
     from runward.handlers.model.sessions import (
         EndAttempt,

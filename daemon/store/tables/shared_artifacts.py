@@ -255,7 +255,7 @@ async def _existing(
 
 
 def table() -> Table:
-    """What effects make of it. The effects are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.exchange.reading import existing_with
     from runward.handlers.model.exchange import (
         ExistingInExchange,

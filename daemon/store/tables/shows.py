@@ -194,7 +194,7 @@ def _record(batch: Batch, job: Job, effect: RecordPlay) -> None:
 
 
 def table() -> Table:
-    """What effects make of it. The events are imported here, because commands that read the table do without them."""
+    """What effects make of it."""
     from runward.handlers.model.shows import RecordPlay
 
     return Table(

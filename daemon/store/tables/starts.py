@@ -124,6 +124,7 @@ async def owed_starts(store: Store) -> OwedStarts:
         # As bytes: a damaged text must make its own start hopeless, not fail the query for all of them.
         "select key, session_key, why, cast(effect as blob) from starts where state = 'owed' order by event, key"
     )
+    # A start that a restore gave up, or that nobody can read, would be owed for ever: the caller settles it.
     owed = OwedStarts([], [])
     for key, session, why, effect in rows_of(tuple[str, str, str | None, bytes], rows):
         if why is not None:
@@ -225,7 +226,7 @@ def _give_up(batch: Batch, job: Job, effect: GiveUpStart) -> None:
 
 
 def table() -> Table:
-    """What effects make of orders to start. They are imported here, because commands that read do without them."""
+    """What effects make of orders to start."""
     from runward.handlers.model.approvals import WorkplaceOf
     from runward.handlers.model.invocations import GiveUpStart, StartRun, WithdrawStart
 

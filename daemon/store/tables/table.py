@@ -1,4 +1,8 @@
-"""Everything that the owner of a table declares, in one place; `all.py` joins them. Commands import it, so it imports little."""
+"""Everything that the owner of a table declares, in one place; `all.py` joins them.
+
+Commands read tables, and start without effects and questions, which msgspec makes. So a module of a table imports them in
+functions: where it declares its `Table`, and where a query gives what handlers take.
+"""
 
 from __future__ import annotations
 

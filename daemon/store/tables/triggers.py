@@ -59,7 +59,7 @@ def _status(batch: Batch, job: Job, effect: SetChainStatus) -> None:
 
 
 def statuses() -> Table:
-    """What effects make of chains' statuses. They are imported here, because commands that read do without them."""
+    """What effects make of chains' statuses."""
     from runward.handlers.model.chains import ChainFires, ChainFiresNow, SetChainStatus
 
     def after(_: ChainFires | None, effect: SetChainStatus) -> ChainFires:
@@ -199,6 +199,8 @@ async def firings_by_events(store: Store, chains: Iterable[str]) -> dict[str, tu
     """When events recently fired these chains, newest first, by chain."""
     from runward.handlers.model.chains import MOST_FIRINGS
 
+    # A bound on firings by events keeps chains that fire each other from running away. It counts these alone: what a person
+    # or a schedule fires, is not limited by it.
     rows = await store.read(
         "select c.value, f.at from json_each(?1) c join firings f on f.id in (select id from firings where chain = c.value"
         " and result = 'firing.fired.event' order by at desc, id desc limit ?2) order by c.value, f.at desc",
