@@ -25,12 +25,10 @@ from runward.daemon.cli.shell.finding import (
 from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.tables import chain_runs, cursors, events, jobs, session_lists, sessions, triggers
-from runward.daemon.store.tables.approvals import approvals_called
+from runward.daemon.store.tables import cursors, events, jobs, session_lists, sessions
 from runward.daemon.store.tables.starts import runs_called, start_called
 from runward.daemon.views import causes
 from runward.daemon.views.causes import Entry
-from runward.daemon.views.chain_runs import asked_run, newest_asked_run
 from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged_called
 from runward.daemon.views.why import (
@@ -102,6 +100,8 @@ def _waiting(state: str, text: str, is_up: bool) -> Story | None:
     files = list_inbox(Path(state))
     if not files:
         return None
+    from runward.daemon.views.chain_runs import asked_run, newest_asked_run
+
     is_last_run = text in [f"{word}{LAST}" for word in _CHAINS]
     asked = newest_asked_run(Path(state)) if is_last_run else asked_run(Path(state), text)
     if asked is not None:
@@ -207,9 +207,11 @@ def _of_chain(connection: sqlite3.Connection, settings: Settings, name: str, is_
         from runward.daemon.cli.chain.runs import find_run  # sessions do without what it imports
 
         return chain_run_story(connection, find_run(connection, LAST), is_up)
+    from runward.daemon.store.tables.triggers import chain_statuses
+
     subject = f"{CHAIN}{name}"
     decided = events.decisions_about(connection, subject)
-    standing = triggers.chain_statuses(connection).get(name)
+    standing = chain_statuses(connection).get(name)
     return Story(
         noun="chain",
         identifier=name,
@@ -237,12 +239,16 @@ def _of_exchange(connection: sqlite3.Connection, text: str) -> Story | None:
 
 
 def _of_approval(connection: sqlite3.Connection, text: str) -> Story | None:
+    from runward.daemon.store.tables.approvals import approvals_called
+
     approvals = approvals_called(connection, text)
     return approval_story(connection, approvals[0]) if len(approvals) == 1 else None
 
 
 def _of_chain_run(connection: sqlite3.Connection, text: str, is_up: bool) -> Story | None:
-    runs = chain_runs.chain_runs_called(connection, text, 2)
+    from runward.daemon.store.tables.chain_runs import chain_runs_called
+
+    runs = chain_runs_called(connection, text, 2)
     if len(runs) != 1:
         return None
     return chain_run_story(connection, runs[0], is_up)

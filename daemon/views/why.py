@@ -3,26 +3,30 @@
 The command imports this each time, so it imports little.
 """
 
+from __future__ import annotations
+
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
-from runward.daemon.store.tables import chain_runs, cursors, journal_lines, problems, sessions
-from runward.daemon.store.tables.approvals import ApprovalRow, approvals_of_run
-from runward.daemon.store.tables.chain_runs import ChainRunRow
+from runward.daemon.store.tables import cursors, journal_lines, problems, sessions
 from runward.daemon.store.tables.events import session_events
 from runward.daemon.store.tables.jobs import JobRow, job_row, jobs_for_events
 from runward.daemon.store.tables.sessions import SessionRow, produced_of, verification_of
-from runward.daemon.store.tables.starts import StartRow
-from runward.daemon.store.tables.triggers import ChainStatusRow
 from runward.daemon.views import causes
 from runward.daemon.views.causes import Entry
-from runward.daemon.views.chain_runs import AskedRun
 from runward.daemon.views.sessions import fix_of_unknown
 from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import NOT_JUDGED
+
+if TYPE_CHECKING:
+    from runward.daemon.store.tables.approvals import ApprovalRow
+    from runward.daemon.store.tables.chain_runs import ChainRunRow
+    from runward.daemon.store.tables.starts import StartRow
+    from runward.daemon.store.tables.triggers import ChainStatusRow
+    from runward.daemon.views.chain_runs import AskedRun
 
 _START = "start `runward daemon`"
 _NOT_OVER = "it is not over"
@@ -98,11 +102,13 @@ def obstacles_of_chain_run(
     connection: sqlite3.Connection, row: ChainRunRow, is_up: bool
 ) -> Iterator[Obstacle]:
     """What keeps a chain run from progressing; which steps did not complete or never ran, and why."""
+    from runward.daemon.store.tables.approvals import approvals_of_run
+    from runward.daemon.store.tables.chain_runs import chain_steps
     from runward.daemon.views.chain_runs import defined_steps, session_id_of
 
     approvals = approvals_of_run(connection, row.id)
     is_open = row.status in ("running", "waiting_approval")
-    tries = {each.step: each for each in chain_runs.chain_steps(connection, row.id)}
+    tries = {each.step: each for each in chain_steps(connection, row.id)}
     for number, defined in enumerate(defined_steps(row)):
         step, name = tries.get(number), f"step {number} ({defined.get('id', f'step{number}')})"
         if step is None:

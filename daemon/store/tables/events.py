@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.config.json_value import stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.rows import rows_of, select, value_of, values_of
-from runward.daemon.store.tables.jobs import add_job
 from runward.daemon.store.tables.table import Table
 from runward.daemon.store.transaction import listed
 
@@ -241,6 +240,8 @@ def add_event(
             recorded.hash,
         ),
     )
+    from runward.daemon.store.tables.jobs import add_job  # what only reads events does without jobs
+
     for duty in duties(event):
         waits = token is None or duty.due > batch.now or in_background(duty.lane) or blocked(duty.lane)
         add_job(batch, recorded, duty, None if waits else token)

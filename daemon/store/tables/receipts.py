@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.config.json_value import stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.rows import row_of, rows_of, select, value_of
-from runward.daemon.store.tables import replays
 from runward.daemon.store.tables.table import Table
 from runward.daemon.store.transaction import listed
 from runward.handlers.model.part import Part, load_parts
@@ -252,6 +251,8 @@ def _record(batch: Batch, job: Job, effect: RecordReceipt) -> None:
         ),
     )
     if order.grown is not None:
+        from runward.daemon.store.tables import replays
+
         batch.row(replays.GONE, (order.key, order.attempt))
 
 

@@ -52,6 +52,62 @@ def test_reading_the_store_imports_nothing_heavy(recorded: Place, arguments: tup
     }
 
 
+@pytest.mark.parametrize(
+    ("arguments", "most"),
+    [
+        (("session", "list"), 79),
+        (("session", "show", "silent"), 99),
+        (("why", "silent"), 92),
+        (("queue",), 70),
+        (("status",), 109),
+    ],
+)
+def test_a_command_that_reads_imports_few_of_our_modules(
+    recorded: Place, arguments: tuple[str, ...], most: int
+) -> None:
+    ours = {each for each in _imported(recorded, *arguments) if each.startswith("runward.")}
+    assert len(ours) <= most, sorted(ours)
+
+
+def test_a_list_does_without_what_finds_secrets_and_what_writes(recorded: Place) -> None:
+    imported = _imported(recorded, "session", "list")
+    assert not imported & {
+        "dataclasses",
+        "hashlib",
+        "signal",
+        "runward.handlers.secrets",
+        "runward.handlers.model.chains",
+        "runward.daemon.store.tables.jobs",
+    }
+
+
+def test_a_daemon_imports_only_what_it_needs_without_runs() -> None:
+    code = "import sys, runward.daemon.host.service\nprint(*sys.modules, sep='\\n')"
+    imported = set(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
+    assert "runward.daemon.host.service" in imported
+    assert not imported & {
+        "apscheduler",
+        "http.client",
+        "jinja2",
+        "pydantic",
+        "pydantic_core",
+        "re2",
+        "starlette",
+        "urllib.request",
+        "uvicorn",
+        "yaml",
+        "runward.daemon.rundir.bundle_verifying",
+        "runward.daemon.rundir.liveness",
+        "runward.handlers.layouts.codex",
+        "runward.handlers.layouts.registry",
+    }
+    assert sum(each.startswith("runward.") for each in imported) <= 303
+
+
 @pytest.mark.prove
 @pytest.mark.parametrize(("arguments", "limit_s"), [(("--version",), 0.1), (("status",), 0.3)])
 def test_the_command_starts_in_time(recorded: Place, arguments: tuple[str, ...], limit_s: float) -> None:
