@@ -16,6 +16,7 @@ from runward.config.settings import Settings
 from runward.daemon.log import Log
 from runward.daemon.store.batch import Job, JobResult
 from runward.daemon.store.store import Store
+from runward.daemon.store.transaction import NOT_STORED
 from runward.daemon.world.clock import Clock
 from runward.handlers.model.effects import Effect
 
@@ -77,6 +78,34 @@ class Part(ABC):
     @abstractmethod
     def pause(self) -> float | None:
         """Seconds until there may be something to do without a wake-up; None if there won't be anything."""
+
+
+@dataclass(slots=True)
+class InPasses(Part):
+    """Goes through what is owed in passes: each reaches everything once, so what is refused holds up nothing behind it."""
+
+    not_marked: ClassVar[str]
+    """What the log says if the store does not mark what was done."""
+    _reached: int = field(default=0, kw_only=True)
+    """The last one that this pass reached."""
+
+    async def carry_out(self) -> bool:
+        """Do the next ones; returns whether there were any that this pass had not reached."""
+        if self._reached == 0:
+            self.trouble = None
+        try:
+            self._reached = await self.carry_on(self._reached)
+        except NOT_STORED as error:
+            self.trouble = str(error)
+            self.log.error(self.not_marked, why=str(error))
+            # What is not marked is done once more, which changes nothing.
+            self._reached = 0
+            return False
+        return self._reached > 0
+
+    @abstractmethod
+    async def carry_on(self, after: int) -> int:
+        """Do and mark the next ones behind this number; returns that of the last one, 0 if there were none."""
 
 
 E = TypeVar("E")

@@ -24,7 +24,7 @@ from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.engine.deciding import FIRST_WAIT, LONGEST_WAIT
-from runward.daemon.engine.part import Part, Slices
+from runward.daemon.engine.part import InPasses, Slices
 from runward.daemon.faults import point
 from runward.daemon.rundir.bundle_parts import PartMissing, PartsPlaced
 from runward.daemon.rundir.call_reading import CannotReadNow
@@ -34,7 +34,7 @@ from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.tables import receipts
 from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.store.tables.replays import NOTHING, LastTold
-from runward.daemon.store.transaction import NOT_STORED, Row, Statement
+from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.orders import MOVED
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name, part_names
@@ -120,11 +120,12 @@ class Made(NamedTuple):
 
 
 @dataclass(slots=True)
-class Bundles(Part):
+class Bundles(InPasses):
     """The bundles that this daemon makes. One task puts them in place."""
 
     wakes_on: ClassVar = (RecordReceipt,)
     concern: ClassVar = "bundles"
+    not_marked: ClassVar = "bundles.not_marked"
 
     files: Files
     go_on: Callable[[int], bool]
@@ -144,8 +145,6 @@ class Bundles(Part):
     _chain: anyio.Lock = field(default_factory=anyio.Lock)
     placing: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while parts get their names: a replay that grows is not written to meanwhile."""
-    _seen: int = 0
-    """The last bundle that this pass reached, so that refused ones don't hold up others."""
 
     def draft(self, asked: DraftOf) -> Draft | NoDraft | Unreadable:
         """Write a bundle without its receipt under temporary names. Runs in a thread."""
@@ -308,40 +307,29 @@ class Bundles(Part):
     def pause(self) -> float | None:
         return PERIOD if self.trouble is not None else None
 
-    async def carry_out(self) -> bool:
-        """Put the next bundles in place; returns whether there were any that this pass had not reached."""
-        if self._seen == 0:
-            self.trouble = None
-        try:
-            unplaced = await receipts.unplaced(self.store, self._seen, BATCH)
-            # The next pass begins behind them: one whose disk refuses it would otherwise be tried forever,
-            # and no other.
-            self._seen = unplaced[-1].seq if unplaced else 0
-            placed: list[Row] = []
-            for bundle in unplaced:
-                await self.give_way()
-                async with self.placing:
-                    # A thread can't be cancelled, and which parts got their names must be known.
-                    with anyio.CancelScope(shield=True):
-                        answer = await anyio.to_thread.run_sync(self._settled, self._place_all, bundle)
-                if isinstance(answer, Unreadable):
-                    self._say_trouble(bundle, answer.why)
-                    continue
-                self._bodies.pop((bundle.key, bundle.attempt), None)
-                self._say(bundle, answer)
-                problem = answer.why_never or answer.problem
-                # Marked after the parts have their names. A crash in between places them again, which changes
-                # nothing.
-                placed.append((self.clock.now(), problem, answer.directory, bundle.seq))
-            if placed:
-                await self.give_way()
-                await self.store.run([Statement(receipts.RECEIPT_PLACED, placed)], "place")
-        except NOT_STORED as error:
-            self.trouble = str(error)
-            self.log.error("bundles.not_marked", why=str(error))
-            self._seen = 0
-            return False
-        return bool(unplaced)
+    async def carry_on(self, after: int) -> int:
+        """Put the next bundles in place."""
+        unplaced = await receipts.unplaced(self.store, after, BATCH)
+        placed: list[Row] = []
+        for bundle in unplaced:
+            await self.give_way()
+            async with self.placing:
+                # A thread can't be cancelled, and which parts got their names must be known.
+                with anyio.CancelScope(shield=True):
+                    answer = await anyio.to_thread.run_sync(self._settled, self._place_all, bundle)
+            if isinstance(answer, Unreadable):
+                self._say_trouble(bundle, answer.why)
+                continue
+            self._bodies.pop((bundle.key, bundle.attempt), None)
+            self._say(bundle, answer)
+            problem = answer.why_never or answer.problem
+            # Marked after the parts have their names. A crash in between places them again, which changes
+            # nothing.
+            placed.append((self.clock.now(), problem, answer.directory, bundle.seq))
+        if placed:
+            await self.give_way()
+            await self.store.run([Statement(receipts.RECEIPT_PLACED, placed)], "place")
+        return unplaced[-1].seq if unplaced else 0
 
     def place_missing(self, bundle: UnplacedBundle) -> Settled | Unreadable:
         """Make the missing parts of a bundle that was in place. Runs in a thread."""
@@ -523,16 +511,15 @@ RESTORED_PERIOD: Final = 60.0
 # the parts were looked for, so a successor continues where a daemon stopped. New bundles never wait for
 # these: `Bundles` places them meanwhile.
 @dataclass(slots=True)
-class RestoredBundles(Part):
+class RestoredBundles(InPasses):
     """The bundles that a restored store had in place. One task looks for their parts."""
 
     concern: ClassVar = "bundles of the restored store"
+    not_marked: ClassVar = "bundles.not_marked"
 
     bundles: Bundles
     busy: Callable[[], bool]
     """Whether verdicts, or their journals, are on their way."""
-    _seen: int = 0
-    """The last bundle that this pass reached, so that refused ones don't hold up others."""
     _slices: Slices = field(init=False)
 
     def __post_init__(self) -> None:
@@ -541,25 +528,17 @@ class RestoredBundles(Part):
     def pause(self) -> float | None:
         return RESTORED_PERIOD if self.trouble is not None else None
 
-    async def carry_out(self) -> bool:
-        """Look for the next ones; returns whether there were any that this pass had not reached."""
-        if self._seen == 0:
-            self.trouble = None
-        try:
-            unplaced = await receipts.unplaced(self.store, self._seen, self._slices.size, was_placed=True)
-            self._seen = unplaced[-1].seq if unplaced else 0
-            if unplaced:
-                await self._slices.begin()
-                looked_for = [row for bundle in unplaced if (row := await self._look_for(bundle)) is not None]
-                if looked_for:
-                    await self.store.run([Statement(receipts.RECEIPT_PLACED, looked_for)], "place")
-                await self._slices.end()
-        except NOT_STORED as error:
-            self.trouble = str(error)
-            self.log.error("bundles.not_marked", why=str(error))
-            self._seen = 0
-            return False
-        return bool(unplaced)
+    async def carry_on(self, after: int) -> int:
+        """Look for the next ones."""
+        unplaced = await receipts.unplaced(self.store, after, self._slices.size, was_placed=True)
+        if not unplaced:
+            return 0
+        await self._slices.begin()
+        looked_for = [row for bundle in unplaced if (row := await self._look_for(bundle)) is not None]
+        if looked_for:
+            await self.store.run([Statement(receipts.RECEIPT_PLACED, looked_for)], "place")
+        await self._slices.end()
+        return unplaced[-1].seq
 
     async def _look_for(self, bundle: UnplacedBundle) -> Row | None:
         """The row that ends the search for its parts; None if it continues later."""

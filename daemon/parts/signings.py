@@ -16,11 +16,11 @@ from runward.config.bundle import Scheme
 from runward.config.json_value import stored_json
 from runward.daemon.configuration.extras import NO_SIGNING
 from runward.daemon.disk.receipt_keys import KeyRefused
-from runward.daemon.engine.part import Part
+from runward.daemon.engine.part import InPasses
 from runward.daemon.faults import point
 from runward.daemon.rundir.opening import Gone, unreadable
 from runward.daemon.store.tables.receipts import SIGNING_SETTLED, OwedSigning, owed_signings
-from runward.daemon.store.transaction import NOT_STORED, Row, Statement
+from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.canonical import FORMS, NotCanonical
 from runward.handlers.bundle.parts import RECEIPT, part_name
@@ -48,16 +48,16 @@ class Signed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Signings(Part):
+class Signings(InPasses):
     """The signatures that this daemon still has to make."""
 
     wakes_on: ClassVar = (SignReceipt,)
     concern: ClassVar = "signatures"
+    not_marked: ClassVar = "receipts.not_marked"
 
     files: Files
     own_key: Callable[[Scheme], SecretKey]
     """Our key of this kind, which is made on first use. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
-    _seen: int = 0
     _waits: bool = False
     """Whether a receipt to sign is still being made."""
 
@@ -66,34 +66,27 @@ class Signings(Part):
             return SOON
         return PERIOD if self.trouble is not None else None
 
-    async def carry_out(self) -> bool:
-        """Sign the next receipts; returns whether there were any that this pass had not reached."""
-        if self._seen == 0:
-            self.trouble, self._waits = None, False
-        try:
-            owed_now = await owed_signings(self.store, self._seen, BATCH)
-            self._seen = owed_now[-1].id if owed_now else 0
-            settled: list[Row] = []
-            for owed in owed_now:
-                # Its receipt may still be recorded: to say now that there is none would be final.
-                if owed.is_coming:
-                    self._waits = True
-                    continue
-                with anyio.CancelScope(shield=True):
-                    answer = await anyio.to_thread.run_sync(self._sign, owed)
-                if isinstance(answer, Unreadable):
-                    self.trouble = f"{owed.key}: {answer.why}"
-                    self.log.warning("receipt.sign_delayed", session=owed.key, why=answer.why)
-                else:
-                    settled.append(self._settled(owed, answer))
-            if settled:
-                await self.store.run([Statement(SIGNING_SETTLED, settled)], "sign")
-        except NOT_STORED as error:
-            self.trouble = str(error)
-            self.log.error("receipts.not_marked", why=str(error))
-            self._seen = 0
-            return False
-        return bool(owed_now)
+    async def carry_on(self, after: int) -> int:
+        """Sign the next receipts."""
+        if after == 0:
+            self._waits = False
+        owed_now = await owed_signings(self.store, after, BATCH)
+        settled: list[Row] = []
+        for owed in owed_now:
+            # Its receipt may still be recorded: to say now that there is none would be final.
+            if owed.is_coming:
+                self._waits = True
+                continue
+            with anyio.CancelScope(shield=True):
+                answer = await anyio.to_thread.run_sync(self._sign, owed)
+            if isinstance(answer, Unreadable):
+                self.trouble = f"{owed.key}: {answer.why}"
+                self.log.warning("receipt.sign_delayed", session=owed.key, why=answer.why)
+            else:
+                settled.append(self._settled(owed, answer))
+        if settled:
+            await self.store.run([Statement(SIGNING_SETTLED, settled)], "sign")
+        return owed_now[-1].id if owed_now else 0
 
     def _settled(self, owed: OwedSigning, answer: Signed | str) -> Row:
         now = self.clock.now()
