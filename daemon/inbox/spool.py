@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, is_text
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.store.ownership import prepare
 from runward.daemon.users import name_of
@@ -146,7 +146,7 @@ def _by_age(inbox: Path) -> list[str]:
         return []
     aged: list[tuple[int, str]] = []
     for name in names:
-        if name.startswith(".") or not name.endswith(SUFFIX) or not _storable(name):
+        if name.startswith(".") or not name.endswith(SUFFIX) or not is_text(name):
             continue
         try:
             # By time, since names are random: what was asked first is taken up first.
@@ -166,14 +166,6 @@ def clear(state: Path, name: str, rejected: bool) -> None:
         path.replace(aside / path.name)
     else:
         path.unlink(missing_ok=True)
-
-
-def _storable(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def dump_request(request: "Request") -> bytes:

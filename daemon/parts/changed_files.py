@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 
 from runward.config.glob_rule import ANY_DEPTH
+from runward.config.json_value import is_text
 from runward.config.own_events import FileChanged
 from runward.config.trigger import FILE_CHANGED
 from runward.daemon.engine.part import Part
@@ -24,7 +25,6 @@ from runward.daemon.launch.worktree import place_of
 from runward.daemon.store.batch import Rows
 from runward.daemon.store.tables import chain_runs, triggers
 from runward.daemon.watch.notifications import WatchedDirectories
-from runward.handlers.layouts.places import is_storable
 from runward.handlers.model.chains import EventOccurred
 
 MOST_FILES: Final = 1000
@@ -122,7 +122,7 @@ def _after_any_depth(pattern: tuple[str, ...], at: int) -> Iterator[int]:
 
 
 def _add(matches: Matching, path: str) -> None:
-    if not is_storable(path):
+    if not is_text(path):
         if len(matches.unnamed) < MOST_UNNAMED:
             matches.unnamed.append(os.fsencode(path).decode(errors="backslashreplace"))
         return

@@ -4,12 +4,12 @@ import os
 import unicodedata
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
 from runward.config.contract import Contract
 from runward.config.glob_rule import path_matches
+from runward.config.json_value import is_text
 from runward.daemon.rundir.opening import (
     LISTED,
     opened,
@@ -207,10 +207,9 @@ def _names(start: int, parts: list[str], most: int) -> list[tuple[str, bool]]:
     ):
         for _, entry in zip(range(most), entries, strict=False):
             is_directory = entry.is_dir(follow_symlinks=False)
-            if is_directory or entry.is_file(follow_symlinks=False):
-                with suppress(UnicodeEncodeError):  # no text of the store could name it
-                    entry.name.encode()
-                    names.append((entry.name, is_directory))
+            # Another name no text of the store could have.
+            if is_text(entry.name) and (is_directory or entry.is_file(follow_symlinks=False)):
+                names.append((entry.name, is_directory))
     return sorted(names)
 
 

@@ -5,6 +5,7 @@ import stat
 from itertools import islice
 from typing import Final
 
+from runward.config.json_value import is_text
 from runward.daemon.rundir.opening import DIRECTORY, LISTED, opened, unreadable
 from runward.daemon.rundir.run_directories import document_at
 from runward.handlers.layouts.show import META, PLAN, VERDICT
@@ -50,7 +51,7 @@ def is_text_of_play(name: str) -> bool:
 
 
 def _is_file(directory: int, name: str) -> bool:
-    if any("\ud800" <= each <= "\udfff" for each in name):
+    if not is_text(name):
         return False  # bytes that are not UTF-8: no address can have them
     try:
         return stat.S_ISREG(os.lstat(name, dir_fd=directory).st_mode)

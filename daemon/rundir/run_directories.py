@@ -10,6 +10,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from runward.config.json_value import is_text
 from runward.daemon.disk.durable import write_whole
 from runward.daemon.processes.ending_runs import RunPlace
 from runward.daemon.rundir.changes import MOST_ENTRIES
@@ -96,7 +97,7 @@ def list_root(root: str) -> Listing | Unreadable | Gone:
                 name = entry.name
                 if name.startswith(".") or not entry.is_dir(follow_symlinks=False):
                     continue
-                if not _storable(name):
+                if not is_text(name):
                     unusable.append(name.encode("utf-8", "backslashreplace").decode())
                     continue
                 try:
@@ -115,14 +116,6 @@ def directory_signature(root: str, directory: str) -> Signature | None:
     except OSError:
         return None
     return signature(status) if stat.S_ISDIR(status.st_mode) else None
-
-
-def _storable(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def look(

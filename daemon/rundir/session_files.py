@@ -13,6 +13,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
+from runward.config.json_value import is_text
 from runward.daemon.rundir.opening import (
     ABSENT,
     LINK,
@@ -26,7 +27,7 @@ from runward.daemon.rundir.opening import (
 from runward.daemon.rundir.run_directories import RACY, document_at, signature
 from runward.daemon.rundir.session_logs import MOST_BYTES, UNREAD, CannotUnpack, Cursor, Growing
 from runward.handlers.foreign_json import NotJson, read_json
-from runward.handlers.layouts.places import PACKED, is_glob, is_storable
+from runward.handlers.layouts.places import PACKED, is_glob
 from runward.handlers.layouts.transcript import LogLine
 from runward.handlers.model.sessions import Complaint, Document, Signature
 
@@ -324,7 +325,7 @@ class SessionFiles:
         with opened(".", LISTED, directory) as listing, os.scandir(listing) as entries:
             every = islice(entries, MOST_ENTRIES)
             wanted = (entry.name for entry in every if fnmatch.fnmatchcase(entry.name, last))
-            names = sorted(islice((name for name in wanted if is_storable(name)), MOST_FILES))
+            names = sorted(islice((name for name in wanted if is_text(name)), MOST_FILES))
         self._listed[pattern] = current
         self._settle(pattern, status.st_mtime)
         return names

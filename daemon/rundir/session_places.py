@@ -5,6 +5,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from runward.config.json_value import is_text
 from runward.config.run_schema import SCHEMA
 from runward.daemon.rundir.opening import (
     ABSENT,
@@ -35,7 +36,6 @@ from runward.handlers.layouts.places import (
     MixedShape,
     Shape,
     directory_shape,
-    is_storable,
     unpacked_name,
 )
 from runward.handlers.model.files import Unreadable
@@ -317,7 +317,7 @@ class _Listing:
         layout = recognise_place(within, shape)
         told_by = directory_shape(layout) if isinstance(layout, DirectoryLayout) else shape.directories()
         self._add(place, directory_signature(within, told_by)[0])
-        if layout == native.LAYOUT and is_storable(place):
+        if layout == native.LAYOUT and is_text(place):
             self.native.append(place)
         return layout is not None
 
@@ -340,7 +340,7 @@ class _Listing:
                     self.unlisted.append(name)
 
     def _add(self, place: str, place_signature: Signature) -> None:
-        if is_storable(place):
+        if is_text(place):
             self.places[place] = place_signature
         else:
             self.unusable.append(place.encode("utf-8", "backslashreplace").decode())

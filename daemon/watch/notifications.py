@@ -18,11 +18,11 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
+from runward.config.json_value import is_text
 from runward.daemon.watch.directories import Directories, Overflow
 from runward.daemon.watch.hints import ITSELF, Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts.native import is_untelling
-from runward.handlers.layouts.places import is_storable
 
 
 @dataclass(slots=True)
@@ -344,7 +344,7 @@ class Translator:
 
 def _may_be_a_place(name: str) -> bool:
     """Names that begin with a dot are ignored; those that are not UTF-8 are left to the scan."""
-    return not name.startswith(".") and is_storable(name)
+    return not name.startswith(".") and is_text(name)
 
 
 class _Held:

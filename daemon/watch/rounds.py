@@ -152,6 +152,14 @@ CLOCK_STEP: Final = 1.0
 """Seconds by which wall time and monotonic time must drift apart in a beat to count as a step."""
 
 
+def _in_turn(targets: list[Target], position: int, most: int) -> tuple[list[Target], int]:
+    """The next of these from a position on, at most so many, and the position after them; behind the last comes the first."""
+    # The list changes between turns, so the position may be behind its end.
+    start = position % len(targets) if targets else position
+    asked = [*targets[start:], *targets[:start]][:most]
+    return asked, start + len(asked)
+
+
 Unchanged: TypeAlias = Callable[[WatchedRoot, Sequence[str]], Awaitable[frozenset[str]]]
 """Returns which of these places of a root are unchanged, so that another look would find nothing new."""
 
@@ -427,13 +435,9 @@ class Rounds:
     def check_writers(self) -> None:
         """Hint at some of the running foreign sessions each time: only a look finds out who writes one."""
         everyone = [(root.name, place) for root in self._judged() if root.shape for place in root.open]
-        if not everyone:
-            return
-        # Likewise: sessions have ended since the last turn.
-        self._written %= len(everyone)
-        asked = [*everyone[self._written :], *everyone[: self._written]][:WRITERS_ASKED]
-        self._written += len(asked)
-        self.hints.add(asked, Why.PROCESS)
+        asked, self._written = _in_turn(everyone, self._written, WRITERS_ASKED)
+        if asked:
+            self.hints.add(asked, Why.PROCESS)
 
     async def check_processes(self, doubted: bool = False) -> int:
         """Hint at every running session whose recorded processes have ended."""
@@ -475,13 +479,9 @@ class Rounds:
         open_ones = [
             (root.name, each) for root in self._judged() if root.name in self.flat for each in root.open
         ]
-        if not open_ones:
-            return
-        # The list changes between beats, so the position may be behind its end.
-        self._looked %= len(open_ones)
-        asked = [*open_ones[self._looked :], *open_ones[: self._looked]][:FLAT_LOOKED]
-        self._looked += len(asked)
-        self.hints.add(asked, Why.AGAIN)
+        asked, self._looked = _in_turn(open_ones, self._looked, FLAT_LOOKED)
+        if asked:
+            self.hints.add(asked, Why.AGAIN)
 
     async def _look_blindly(self) -> None:
         """If roots aren't watched at all, check whether a directory appeared in one; the same for the inbox."""

@@ -8,6 +8,7 @@ from fnmatch import translate
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
+from runward.config.json_value import is_text
 from runward.handlers.layouts import native
 from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout
 
@@ -58,7 +59,7 @@ class LogShape(NamedTuple):
         """A place that can be listed and stored. None if it is hidden, too deep, or not text."""
         if place.startswith(".") or "/." in place or place.count("/") > LEVELS:
             return None
-        return place if is_storable(place) else None
+        return place if is_text(place) else None
 
 
 class DirectoryShape(NamedTuple):
@@ -71,7 +72,7 @@ class DirectoryShape(NamedTuple):
     def place_of(self, path: str) -> str | None:
         """The place that a path belongs to: a session's directory, for the directory itself and for its `files`."""
         place, _, rest = path.partition("/")
-        if place.startswith(".") or not place or not is_storable(place):
+        if place.startswith(".") or not place or not is_text(place):
             return None
         return place if not rest or _telling(self.files).fullmatch(rest) else None
 
@@ -96,7 +97,7 @@ class MixedShape(NamedTuple):
         that of a log. A directory's own path is not evidence; its files are.
         """
         parts = path.split("/")
-        if "" in parts or any(part.startswith(".") for part in parts) or not is_storable(path):
+        if "" in parts or any(part.startswith(".") for part in parts) or not is_text(path):
             return None
         telling = _telling(self.directories().files)
         for level in range(1, min(len(parts), LEVELS + 1)):
@@ -154,15 +155,6 @@ def is_glob(path: str) -> bool:
     """Whether the last part of a wanted path makes it stand for several files."""
     last = path.rpartition("/")[2]
     return "*" in last or "?" in last or "[" in last
-
-
-def is_storable(path: str) -> bool:
-    """Whether a path is text: a name of other bytes can't be stored."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @cache
