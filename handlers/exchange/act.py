@@ -31,7 +31,7 @@ from runward.handlers.exchange.reading import (
     Unable,
 )
 from runward.handlers.model.asking import Asking, Given, NotYet, ask
-from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
+from runward.handlers.model.effects import Deciding, Emit, Explain
 from runward.handlers.model.exchange import (
     ActionRequested,
     ActionTaken,
@@ -100,8 +100,7 @@ def carry_out(event: IntentMade | ActionRequested, given: Given) -> Deciding:
         # CPU time is charged whatever the result is.
         rules = yield from accounts.rules()
         accounts.effects.append(UseCpu(event.principal, given.at, cpu_s, given.at - rules.cpu_window))
-    scrip = yield from _scrip_after(accounts, event.principal)
-    return (*accounts.all_effects, *_recorded(event, given, decided, scrip))
+    return (yield from _recorded(accounts, event, given, decided))
 
 
 def _scrip_after(accounts: Accounts, who: str | None) -> Asking[int | None]:
@@ -143,8 +142,7 @@ def _without_code(event: IntentMade | ActionRequested, given: Given, why: str) -
     accounts = accounts_of(event.key, given)
     accounts.why_no_code = why
     decided = yield from worked_out(accounts, event)
-    scrip = yield from _scrip_after(accounts, event.principal)
-    return (*accounts.all_effects, *_recorded(event, given, decided, scrip))
+    return (yield from _recorded(accounts, event, given, decided))
 
 
 def _with_code(event: IntentMade | ActionRequested, given: Given) -> Asking[tuple[Acted, bool] | Unable]:
@@ -292,9 +290,11 @@ _ACTIONS: Final[dict[str, Callable[[Accounts, str, Intent], Asking[ActionResult]
 
 
 def _recorded(
-    event: IntentMade | ActionRequested, given: Given, decided: Decided, scrip: int | None
-) -> Effects:
+    accounts: Accounts, event: IntentMade | ActionRequested, given: Given, decided: Decided
+) -> Deciding:
+    """Everything that the action changes, and its result."""
     intent, result = decided
+    scrip = yield from _scrip_after(accounts, event.principal)
     line = event if isinstance(event, IntentMade) else None
     written: JsonValue = shown(intent) if intent is not None else event.text[:_SHOWN_TEXT]
     outcome_json = result_to_json(result)
@@ -337,7 +337,7 @@ def _recorded(
     )
     # The bundle of a run waits until all its intents are counted.
     counted = () if line is None else (CountIntent(line.session_key),)
-    return (record, *counted, Emit(taken))
+    return (*accounts.all_effects, record, *counted, Emit(taken))
 
 
 MEMORY: Final = "_memory"

@@ -98,41 +98,37 @@ def _open(event: AttemptStarted, event_hash: str) -> Deciding:
 
 def _declared(event: AttemptStarted, event_hash: str, declaration: SessionDeclaration) -> Deciding:
     """Open the session under the contract in force for it."""
-    if event.origin == "history":  # what ended before the root was first seen gets no contract
-        return _opening(event, event_hash, declaration, NO_CONTRACT, None)
-    # It is an agent inside a launched run. The run's contract covers what both leave, so the agent gets none of its
-    # own.
-    if declaration.launcher is not None:
-        return _opening(event, event_hash, declaration, NO_CONTRACT, None)
-    basis: ContractBasis
+    declared, basis = yield from _in_force(event, declaration)
+    if declared.playbook != declaration.playbook:
+        declaration = replace(declaration, playbook=declared.playbook)
+    if declared.snapshot.contract is None:
+        basis = None
+    return _opening(event, event_hash, declaration, declared, basis)
+
+
+def _in_force(
+    event: AttemptStarted, declaration: SessionDeclaration
+) -> Asking[tuple[DeclaredNow, ContractBasis | None]]:
+    """What is declared for the session, and what that rests on."""
+    nothing = DeclaredNow(NO_CONTRACT, declaration.playbook, None)
+    # If the session was over when it was first seen, what is declared now may be younger than its work.
+    by_look: ContractBasis = "late" if event.seen_over else "first_look"
+    # What ended before the root was first seen gets no contract. Nor does an agent inside a launched run: the run's
+    # contract covers what both leave.
+    if event.origin == "history" or declaration.launcher is not None:
+        return nothing, None
     # The launcher's record comes before the run's own files, which the run can replace.
     launch = (yield from ask(LaunchOf(event.session_key))) if declaration.layout == LAYOUT else None
     if launch is not None:
         text = launch.contract_json
         kept = NO_CONTRACT if text is None else Snapshot(stored_contract(text), text, None)
-        return _opening(event, event_hash, declaration, kept, None if text is None else "launcher")
+        return nothing._replace(snapshot=kept), "launcher"
     if declaration.has_snapshot:  # somebody wrote run.json by hand
-        snapshot = snapshot_from_run(declaration.contract)
-        basis = "late" if event.seen_over else "first_look"
-        return _opening(event, event_hash, declaration, snapshot, basis if snapshot.contract else None)
-    declared = None if declaration.layout == LAYOUT else (yield from _told_to_hook(event))
-    if declared is not None:
-        basis = "hook"
-    else:
-        declared = yield from declared_now(declaration)
-        # If the session was over when it was first seen, what is declared now may be younger than its work.
-        basis = "late" if event.seen_over else "first_look"
-    if declared.playbook != declaration.playbook:
-        declaration = replace(declaration, playbook=declared.playbook)
-    known_basis = basis if declared.snapshot.contract is not None else None
-    return _opening(
-        event=event,
-        event_hash=event_hash,
-        declaration=declaration,
-        snapshot=declared.snapshot,
-        basis=known_basis,
-        rule=declared.rule,
-    )
+        return nothing._replace(snapshot=snapshot_from_run(declaration.contract)), by_look
+    told = None if declaration.layout == LAYOUT else (yield from _told_to_hook(event))
+    if told is not None:
+        return told, "hook"
+    return (yield from declared_now(declaration)), by_look
 
 
 def _told_to_hook(event: AttemptStarted) -> Asking[DeclaredNow | None]:
@@ -152,11 +148,10 @@ def _opening(
     event: AttemptStarted,
     event_hash: str,
     declaration: SessionDeclaration,
-    snapshot: Snapshot,
+    declared: DeclaredNow,
     basis: ContractBasis | None,
-    rule: str | None = None,
 ) -> Effects:
-    contract, contract_json, problem = snapshot
+    (contract, contract_json, problem), rule = declared.snapshot, declared.rule
     known: dict[str, JsonValue] = {"contract_basis": basis, "contract_problem": problem}
     if rule is not None:
         known |= {"contract_rule": rule, "playbook": declaration.playbook}
