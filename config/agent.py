@@ -4,16 +4,13 @@ Profiles belong primarily to the agents' own tools: keys that Runward doesn't kn
 like a misspelled key of Runward's causes a warning.
 """
 
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, NamedTuple
 
 from runward.config.contract import ExpectedArtifact, declaration_schema, declared_artifacts
-from runward.config.document import Document, Mark, name_from_file
+from runward.config.document import AGENT_SUFFIX, Document, Mark, name_from_file
 from runward.config.json_value import JsonValue
 from runward.config.keys import Key, known_keys, optional, read_keys, shared_table_schema, text
 from runward.config.problem import SLIP, Complaint, Parsed, Problem, nearest, unknown_key
-
-AGENT_SUFFIX: Final = ".md"
-"""What the files of agent profiles end with."""
 
 
 def read_frontmatter(text: str, name: str) -> Parsed[Document]:

@@ -26,8 +26,6 @@ from runward.config.shape import Complain
 from runward.config.step import Callables, Step, step_schema, steps_of, steps_schema
 from runward.config.trigger import Surroundings, Trigger, item_schema, read_trigger, trigger_schema
 
-CHAIN_SUFFIX: Final = ".yaml"
-
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 

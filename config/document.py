@@ -17,6 +17,11 @@ from runward.config.problem import (
     quoted,
 )
 
+PLAYBOOK_SUFFIX: Final = ".playbook.yaml"
+AGENT_SUFFIX: Final = ".md"
+CHAIN_SUFFIX: Final = ".yaml"
+# Not in the modules of these documents: commands that only list names import none of those.
+
 T = TypeVar("T")
 
 

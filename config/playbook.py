@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Final, NamedTuple
 
 from runward.config.contract import ExpectedArtifact, declaration_schema, declared_artifacts
-from runward.config.document import Document, name_from_file
+from runward.config.document import PLAYBOOK_SUFFIX, Document, name_from_file
 from runward.config.duration import DURATION_FIX, DURATION_PATTERN, DurationError, parse_duration
 from runward.config.json_value import JsonValue
 from runward.config.keys import Key, known_keys, optional, read_keys, shared_table_schema, text
@@ -22,9 +22,6 @@ from runward.config.problem import (
 )
 from runward.config.shape import Complain
 from runward.config.template import TemplateError, names_used, parse_template
-
-PLAYBOOK_SUFFIX: Final = ".playbook.yaml"
-"""What the files of playbooks end with."""
 
 FOREIGN_KEYS: Final = ("model", "prompt", "description")
 """Keys of ADR-0029's playbooks and of the tools that share them: those tools read them, they are ignored here."""

@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 import click
 
+from runward.config.document import PLAYBOOK_SUFFIX
 from runward.config.json_value import JsonValue
-from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, fill_command
+from runward.config.playbook import Playbook, fill_command
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import BY_STATUS, NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.session.watching import line_text, line_value

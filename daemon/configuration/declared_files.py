@@ -9,6 +9,7 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from runward.config.document import AGENT_SUFFIX, CHAIN_SUFFIX, PLAYBOOK_SUFFIX, read_json
 from runward.config.problem import Parsed, Problem, has_errors
 from runward.daemon.configuration.settings import text_of
 
@@ -89,7 +90,7 @@ def declared(settings: Settings, playbook: str | None, agent: str | None) -> Dec
         playbook = _as_file(playbook, (".yaml", ".yml"))
         book, problems = find_playbook(settings, playbook)
     if agent is not None:
-        profile, problems_of_agent = find_agent(settings, _as_file(agent, (".md",)))
+        profile, problems_of_agent = find_agent(settings, _as_file(agent, (AGENT_SUFFIX,)))
         problems += problems_of_agent
     elif playbook is not None and book is not None and book.agent is not None:
         try:
@@ -144,7 +145,6 @@ def _schema(path: str) -> str | Problem:
     import jsonschema_rs
 
     from runward.config.artifact_rules import MAX_SCHEMA
-    from runward.config.document import read_json
 
     text = text_of(path)
     if isinstance(text, Problem):
@@ -168,14 +168,18 @@ def _schema(path: str) -> str | Problem:
 
 def playbook_file(settings: Settings, name: str) -> str:
     """Where the playbook of this name is. Raises `NotFound`."""
-    from runward.config.playbook import PLAYBOOK_SUFFIX
-
     return _find(name, settings.playbooks, [f"{name}{PLAYBOOK_SUFFIX}"], PLAYBOOK_SUFFIX, "playbook")
 
 
 def agent_file(settings: Settings, name: str) -> str:
     """Where the agent profile of this name is. Raises `NotFound`."""
-    return _find(name, settings.agents, [f"{name}.md", f"{name}/{name}.md"], ".md", "agent")
+    return _find(
+        name,
+        settings.agents,
+        [f"{name}{AGENT_SUFFIX}", f"{name}/{name}{AGENT_SUFFIX}"],
+        AGENT_SUFFIX,
+        "agent",
+    )
 
 
 def only_a_name(name: str) -> str:
@@ -183,17 +187,13 @@ def only_a_name(name: str) -> str:
 
     Raises `NotFound`.
     """
-    from runward.config.playbook import PLAYBOOK_SUFFIX
-
-    if "/" in name or name.endswith((PLAYBOOK_SUFFIX, ".md")):
+    if "/" in name or name.endswith((PLAYBOOK_SUFFIX, AGENT_SUFFIX)):
         raise NotFound(f"{name!r} is a file; only the name of a playbook or an agent is allowed here")
     return name
 
 
 def playbook_names(settings: Settings) -> tuple[str, ...]:
     """The names of all playbooks in the directories of the settings."""
-    from runward.config.playbook import PLAYBOOK_SUFFIX
-
     return _names(settings.playbooks, PLAYBOOK_SUFFIX)
 
 
@@ -209,8 +209,6 @@ def named_chain(settings: Settings, name: str, parse: Callable[[str, str], Parse
 
     Raises `NotFound`.
     """
-    from runward.config.chain import CHAIN_SUFFIX
-
     path = _find(name, settings.chains, [f"{name}{CHAIN_SUFFIX}"], CHAIN_SUFFIX, "chain")
     text = text_of(path)
     return Parsed(None, (text,)) if isinstance(text, Problem) else parse(text, path)
@@ -244,18 +242,18 @@ def machines_zone() -> str:
 
 def chain_names(settings: Settings) -> tuple[str, ...]:
     """The names of all chains in the directories of the settings, by their files."""
-    from runward.config.chain import CHAIN_SUFFIX
-
     return _names(settings.chains, CHAIN_SUFFIX)
 
 
 def agent_names(settings: Settings) -> tuple[str, ...]:
     """The names of all agent profiles in the directories of the settings: `NAME.md` or `NAME/NAME.md`."""
-    names = set(_names(settings.agents, ".md"))
+    names = set(_names(settings.agents, AGENT_SUFFIX))
     for directory in settings.agents:
         if os.path.isdir(directory):
             names.update(
-                each for each in os.listdir(directory) if os.path.isfile(f"{directory}/{each}/{each}.md")
+                each
+                for each in os.listdir(directory)
+                if os.path.isfile(f"{directory}/{each}/{each}{AGENT_SUFFIX}")
             )
     return tuple(sorted(names))
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from runward.config.document import AGENT_SUFFIX
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.configuration.agent_homes import homes_there
@@ -56,7 +57,9 @@ def look_into(directories: Iterable[str]) -> Look:
         try:
             with os.scandir(directory) as entries:
                 for entry in entries:
-                    within = f"{entry.path}/{entry.name}.md" if _is_directory(entry) else entry.path
+                    within = (
+                        f"{entry.path}/{entry.name}{AGENT_SUFFIX}" if _is_directory(entry) else entry.path
+                    )
                     look[within] = _signature(within)
         except OSError as error:
             look[directory] = (error.errno or 0, 0)

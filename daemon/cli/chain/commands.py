@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from runward.config.chain import CHAIN_SUFFIX, Chain
+from runward.config.chain import Chain
+from runward.config.document import CHAIN_SUFFIX
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.cli.chain.runs import answer, chain_run, print_approvals, runs
