@@ -83,7 +83,7 @@ def bundle_json(bundle: SessionBundle | None, settings: Settings, report: Callab
         return None
     row = bundle.row
     return {
-        **fields(bundle, "state", "attempt", "directory"),
+        **fields(bundle, "state attempt directory"),
         "parts": []
         if row is None
         else [
@@ -136,14 +136,14 @@ def _signature(
     if bundle.state != "written":
         return None
     try:
-        fields = receipt_fields(bundle.directory, bundle.attempt)
-        if fields is None:
+        receipt = receipt_fields(bundle.directory, bundle.attempt)
+        if receipt is None:
             return None
-        is_signed = fields.get("signature") is not None
+        is_signed = receipt.get("signature") is not None
         if not is_signed:
-            return signature_state(fields, ())
+            return signature_state(receipt, ())
         return signature_state(
-            fields, own_keys_that_count(settings.state_dir, report).union(settings.bundle.authorized_keys)
+            receipt, own_keys_that_count(settings.state_dir, report).union(settings.bundle.authorized_keys)
         )
     except (NoLibrary, OSError):
         return None

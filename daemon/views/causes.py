@@ -312,7 +312,7 @@ def _event(event: EventRow) -> Entry:
         at=event.at,
         event=event.key,
         summary=f"{event.type}: {sentence(event.type, payload)}",
-        detail={**fields(event, "type", "recorded_at", "cause", "hash"), "payload": payload},
+        detail={**fields(event, "type recorded_at cause hash"), "payload": payload},
         notes=tuple(note for note in (noted, caused) if note is not None),
     )
 
@@ -342,7 +342,7 @@ def _decision(event: EventRow, decision: DecisionRow) -> Entry:
         at=decision.at,
         event=event.key,
         summary=f"{decision.handler} {decision.verdict}: {decision.summary}",
-        detail={**fields(decision, "verdict", "handler"), "known": known},
+        detail={**fields(decision, "verdict handler"), "known": known},
         notes=tuple(notes),
     )
 
@@ -381,7 +381,7 @@ def _order(event: EventRow, order: CancellationRow) -> Entry:
         event.recorded_at if order.at is None else order.at,
         event.key,
         f"{done}{order.outcome}" if order.outcome is not None else "the run has not been asked to end yet",
-        fields(order, "attempt", "told", "outcome"),
+        fields(order, "attempt told outcome"),
     )
 
 
@@ -394,7 +394,7 @@ def _status(event: EventRow, change: StatusChange) -> Entry:
         event=event.key,
         summary=f"{change.status}{before}: {change.reason_code}, {change.reason_summary}",
         detail={
-            **fields(change, "status", "replaced", "reason_code", "reason_summary", "source"),
+            **fields(change, "status replaced reason_code reason_summary source"),
             "evidence_refs": references,
         },
         notes=tuple(f"evidence: {each['kind']} {each['id']} ({each['label']})" for each in references),
@@ -412,7 +412,7 @@ def _line(event: EventRow, line: LineRow) -> Entry:
         event.recorded_at,
         event.key,
         f"{line.name}: {place}",
-        fields(line, "name", "state", "offset", "length", "why"),
+        fields(line, "name state offset length why"),
     )
 
 
@@ -425,7 +425,7 @@ def _job(event: EventRow, job: JobRow) -> Entry:
         f"job {job.id} ({job.handler}) is {job.state}{error}",
         {
             "job": job.id,
-            **fields(job, "handler", "state", "tries", "error"),
+            **fields(job, "handler state tries error"),
             "due_at": iso(job.run_after) if job.run_after else None,
             "blocked_by": job.blocked_by,
         },

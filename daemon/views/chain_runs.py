@@ -197,10 +197,10 @@ def invocation_summary(row: InvocationRow) -> dict[str, JsonValue]:
     """An invocation as it appears in lists."""
     return {
         "invocation_id": row.id,
-        **fields(row, "skill", "status", "reason_code", "chain", "chain_run_id", "step_index"),
+        **fields(row, "skill status reason_code chain chain_run_id step_index"),
         "try": row.attempt,
         "session_id": session_id_of(row),
-        **fields(row, "session_key", "created_at", "ended_at"),
+        **fields(row, "session_key created_at ended_at"),
     }
 
 
@@ -212,7 +212,7 @@ def metadata_of(row: InvocationRow, steps: Sequence[ChainStepRow]) -> JsonValue:
         {
             "step_index": each.step,
             "try": each.attempt,
-            **fields(each, "status", "reason_code"),
+            **fields(each, "status reason_code"),
             "outcome": _loaded(each.outcome),
         }
         for each in steps

@@ -83,7 +83,7 @@ def _add(lines: list[str], trigger: Trigger, number: int, level: int, held: Sequ
 
 def held_as_json(held: Sequence[HeldRow]) -> list[JsonValue]:
     """What a composite has seen and not used yet."""
-    return [{**fields(each, "event", "event_id", "at"), "items": list(each.items)} for each in held]
+    return [{**fields(each, "event event_id at"), "items": list(each.items)} for each in held]
 
 
 class DeclaredSchedule(NamedTuple):
@@ -251,9 +251,7 @@ def chain_summary(name: str, parsed: Parsed[Chain], known: KnownChains) -> dict[
         "name": called,
         "status": known.status(called),
         "next_due": iso(due),
-        "last_run": None
-        if last is None
-        else {"chain_run_id": last.id, **fields(last, "status", "created_at")},
+        "last_run": None if last is None else {"chain_run_id": last.id, **fields(last, "status created_at")},
         "trigger": None if chain is None else chain.definition.get("trigger"),
         "file": None if chain is None else chain.file,
         "problems": [each.render() for each in parsed.problems],

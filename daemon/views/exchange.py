@@ -99,7 +99,7 @@ def shown_principal(
     resources: dict[str, JsonValue] = {name: amount / MILLIONTHS for name, amount in row.resources.items()}
     used = cpu_used(connection, row.id, time.time() - window)
     return {
-        **fields(row, "id", "is_agent", "scrip"),
+        **fields(row, "id is_agent scrip"),
         "resources": resources,
         "disk": {"used": row.disk_used, "quota": row.disk_quota},
         "cpu": {"used_s": round(used, 6), "per_window_s": row.cpu_seconds, "window_s": window},
@@ -148,7 +148,7 @@ def action_as_json(row: ActionRow) -> dict[str, JsonValue]:
         "id": intent.get("id") if isinstance(intent, dict) else None,
         "intent": without_content(intent),
         "result": shown_result(row),
-        **fields(row, "scrip_after", "sandbox", "hash", "session_key"),
+        **fields(row, "scrip_after sandbox hash session_key"),
         "principal_id": row.principal,
         "action": row.key,
     }

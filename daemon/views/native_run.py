@@ -68,14 +68,14 @@ class InspectedSession(NamedTuple):
         """The object that `inspect --json` prints of it."""
         standing = self.standing
         return {
-            **fields(self, "layout", "session_id"),
+            **fields(self, "layout session_id"),
             "state": standing.state,
             "evidence": standing.evidence,
             "idle_s": None if self.idle_s is None else round(self.idle_s, 3),
             "reason_code": standing.reason_code,
             "started_at": iso(self.started_at),
             "finished_at": iso(standing.ended_at),
-            **fields(self, "agent", "model", "cwd", "path", "parent_session_id", "attempt"),
+            **fields(self, "agent model cwd path parent_session_id attempt"),
             "activity": standing.activity,
             "counts": dict(self.counts._asdict()),
             "usage": None if self.usage is None else dict(self.usage._asdict()),

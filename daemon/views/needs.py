@@ -58,7 +58,7 @@ class Need(NamedTuple):
 
     def as_json(self) -> JsonValue:
         """The need as `status --json` prints it."""
-        return {**fields(self, "kind", "level", "subject", "text", "fix"), "count": self.number}
+        return {**fields(self, "kind level subject text fix"), "count": self.number}
 
 
 def needs(status: Mapping[str, JsonValue], state: str) -> Iterator[Need]:

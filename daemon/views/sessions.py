@@ -73,7 +73,7 @@ def details_of(
     outcomes: Sequence[JsonValue],
 ) -> dict[str, JsonValue]:
     """A session with its contract, its verification, its outcomes and its timeline."""
-    changes: list[JsonValue] = [fields(each, "at", "status", "reason_code", "source") for each in history]
+    changes: list[JsonValue] = [fields(each, "at status reason_code source") for each in history]
     launched = launched_command(row)
     summary = row.as_json(kept)
     words: list[JsonValue] | None = None if launched.words is None else [*launched.words]
@@ -143,7 +143,7 @@ def session_as_json(
     outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
     bundle = shown_bundle(connection, settings, row)
     complaints: list[JsonValue] = [
-        fields(each, "path", "line", "message", "fix") for each in problems(connection, row.path)
+        fields(each, "path line message fix") for each in problems(connection, row.path)
     ]
     details = details_of(row, history, kept, [each.as_json() for each in outcomes])
     session = {**details, "bundle": bundle_json(bundle, settings, report), "problems": complaints}

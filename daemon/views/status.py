@@ -311,7 +311,7 @@ def _queue(connection: sqlite3.Connection, now: float) -> JsonValue:
     figures = jobs.queue_figures(connection, now)
     oldest = figures.oldest_waiting
     return {
-        **fields(figures, "waiting", "running", "held"),
+        **fields(figures, "waiting running held"),
         "oldest_waiting_s": None if oldest is None else round(max(0.0, now - oldest), 3),
     }
 
@@ -352,9 +352,9 @@ def _named(rows: Sequence[SessionRow], settings: Settings) -> list[JsonValue]:
 
     named: list[JsonValue] = [
         {
-            **fields(row, "session_id", "key", "status"),
+            **fields(row, "session_id key status"),
             "reason": {"code": row.reason_code, "summary": row.reason_summary},
-            **fields(row, "started_at", "finished_at", "layout", "playbook", "agent"),
+            **fields(row, "started_at finished_at layout playbook agent"),
             "prompt": about_of(row).prompt,
         }
         for row in rows
@@ -373,7 +373,7 @@ def _approval(row: approvals.ApprovalRow) -> JsonValue:
         "chain": row.chain,
         "step": row.step_id(),
         "command": shlex.join(map(str, json.loads(row.shown)["argv"])),
-        **fields(row, "asked_at", "expires_at"),
+        **fields(row, "asked_at expires_at"),
     }
 
 

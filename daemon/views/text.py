@@ -68,9 +68,9 @@ def tokens(usage: JsonValue) -> str | None:
     return f"{usage['input_tokens']} in, {usage['output_tokens']} out" if isinstance(usage, dict) else None
 
 
-def fields(row: tuple[Any, ...], *names: str) -> dict[str, JsonValue]:
-    """These fields of a row under their own names, as `--json` prints them: a time (`at`, `created_at`) as text."""
-    values = {name: getattr(row, name) for name in names}
+def fields(row: tuple[Any, ...], names: str) -> dict[str, JsonValue]:
+    """These fields of a row (`"id status"`) under their own names, as `--json` prints them: times (`at`, `created_at`) as text."""
+    values = {name: getattr(row, name) for name in names.split()}
     return {
         name: iso(value) if name == "at" or name.endswith("_at") else value for name, value in values.items()
     }
