@@ -34,7 +34,7 @@ def notices(kind: str, subject: str, title: str, text: str, at: float) -> Asking
 
 
 def notice_id(kind: str, subject: str, recipient: str) -> str:
-    """The id of a recipient's notice, the same for each try."""
+    """The id of a recipient's notice."""
     # The id is the same for each try, so a notice is stored once however often its cause is decided.
     named = f"{kind}\n{subject}\n{recipient}"
     return f"nt_{hashlib.sha256(named.encode(errors='replace')).hexdigest()[:12]}"

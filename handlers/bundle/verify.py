@@ -216,7 +216,7 @@ def _file(receipt: ReadReceipt, part: str, file_facts: FileFacts) -> Iterator[Bu
 
 
 def record_problems(receipt: ReadReceipt, recorded: Recorded) -> Iterator[BundleProblem]:
-    """Whether a receipt is the one that the store recorded: one that was made again is right only in itself."""
+    """Whether a receipt is the one that the store recorded."""
     if receipt.fields is None:
         return  # it was reported that it cannot be read
     stated = receipt.fields.get("receipt_hash")

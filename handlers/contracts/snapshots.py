@@ -89,7 +89,7 @@ def declared_now(declaration: SessionDeclaration) -> Asking[DeclaredNow]:
 def _ruled(declaration: SessionDeclaration) -> Asking[Ruled]:
     """What the session's contract is made from: what it names, or what the settings' rules name.
 
-    A playbook that another tool's session names takes precedence over any rule. Its agent counts if it has a profile.
+    The agent of another tool's session counts if it has a profile.
     """
     if declaration.layout == NATIVE:
         return Ruled(declaration.playbook, declaration.agent)

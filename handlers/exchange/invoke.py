@@ -106,8 +106,7 @@ def invoked(
 def _frame(artifact: SharedArtifact, caller: str, outer: Frame | None, *, delegates: bool) -> Frame:
     """On whose behalf an artifact's code runs: the caller's, if the caller owns it or the intent delegates to it.
 
-    Code that the owner did not write acts for nobody, and neither does what it invokes. It reads only what the one who
-    wrote it may read as well: otherwise it could carry off what its owner may read.
+    Code that the owner did not write acts for nobody, and neither does what it invokes.
     """
     delegates = delegates and artifact.acts
     is_lent = delegates or (

@@ -381,8 +381,7 @@ class Turns:
             self.answered, self.replied = False, True
 
     def compact(self) -> None:
-        """The history was summed up, which cost a reply. If the turn was asked for something, that is not an
-        answer."""
+        """The history was summed up."""
         self.asked = False
         if self.turn == "open":
             # To sum up the history cost a reply, which was not the answer that is owed.
@@ -390,7 +389,7 @@ class Turns:
             self.answered = self.replied = False
 
     def call(self) -> None:
-        """The model called a tool: what it said before was not its last word. The turn's start record may be lost."""
+        """The model called a tool: what it said before was not its last word."""
         self.owes = self.answered = False
         if self.guessed:
             self._reopen()

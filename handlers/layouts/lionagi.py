@@ -318,9 +318,9 @@ def _run(content: dict[str, JsonValue]) -> Run:
 
 
 def _seen_run(state: State, run: Run) -> State:
-    """Take in `run.json`. If a run's directory is used again after an end, the next attempt has begun."""
+    """Take in `run.json`."""
     attempt, before = state.attempt or 1, state.run
-    # The same directory may be used again after an end: then the word or the start differs.
+    # The same directory may be used again after an end: then the word or the start differs, and the next attempt has begun.
     if before and before.status in _ENDS and (run.status not in _ENDS or run.started_at != before.started_at):
         attempt += 1
     complaints = state.in_documents
@@ -340,7 +340,7 @@ def _missed(state: State, branch: Branch | None, complaint: Complaint) -> State:
 
 
 def _seen_branch(state: State, branch: Branch, content: dict[str, JsonValue]) -> State:
-    """A branch's file that has grown contains the text that was streamed before it was written."""
+    """Take in a branch's file."""
     messages = [object_in(each) for each in list_in(object_in(content.get("messages")).get("collections"))]
     kept = tally_of_messages(messages)
     # The file now contains what was streamed before it was written, so that must not count twice.

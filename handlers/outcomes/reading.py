@@ -125,7 +125,7 @@ _KEY: Final = '"outcome_kind"'
 def outcome_in(message: str, source: str) -> ReadOutcome | InvalidOutcome | None:
     """The outcome in an agent's last message: a JSON object, alone or in one fenced block. Complaints about it use the name `source`.
 
-    None if the message contains no JSON object of a registered kind: most messages are not outcomes.
+    None if the message contains no JSON object of a registered kind.
     """
     text = _json_in(message)
     # Most last messages are not outcomes, and need not be parsed.

@@ -198,10 +198,7 @@ class _Look:
         self._rule = rule
 
     def miss(self, grew: bool) -> bool:
-        """Note which processes are missing here. Whether the log grew after they were first missed.
-
-        A process may write its last lines and end before it is missed: so only a time of writing after that counts.
-        """
+        """Note which processes are missing here. Whether the log grew after they were first missed."""
         absence, known = self._writer.absence, self.followed
         if absence is None:
             self.after = self.after._replace(absent=(), absent_since=None)
@@ -311,7 +308,7 @@ class _Look:
         return standing, standing.again_in
 
     def _tell_of_data(self) -> None:
-        """Report that the data of a running attempt changed. What reports its start and its end reads the data, too."""
+        """Report that the data of a running attempt changed."""
         known, data = self.followed, self._told.data
         if data is None or data == known.data:
             return
