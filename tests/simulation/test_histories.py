@@ -16,7 +16,7 @@ from tests.simulation.simulation import IN_CI, SEEDS, run
 from tests.simulation.tally import Tally
 
 FEW: Final = 6
-"""Histories of `make test`; CI plays the others of its half afterwards."""
+"""Histories of `make test`; CI plays the others of its share afterwards."""
 COMPARED: Final = (1, 2)
 """Those of them that the comparison of bytes plays: the laws are checked in whatever is played."""
 
