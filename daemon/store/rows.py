@@ -84,10 +84,10 @@ def rows_by_key(row: type[R], rows: Iterable[tuple[Any, ...]], /, **read: Read) 
 def groups_of(row: type[R], rows: Iterable[tuple[Any, ...]], /, **read: Read) -> dict[str, tuple[R, ...]]:
     """The rows of each text that stands before their columns, in order."""
     values = [*rows]
-    groups: dict[str, tuple[R, ...]] = {}
+    groups: dict[str, list[R]] = {}
     for each, made in zip(values, rows_of(row, (each[1:] for each in values), **read), strict=True):
-        groups[each[0]] = (*groups.get(each[0], ()), made)
-    return groups
+        groups.setdefault(each[0], []).append(made)
+    return {key: tuple(group) for key, group in groups.items()}
 
 
 def rows_by_attempt(
