@@ -36,6 +36,7 @@ ADOPTED: Final = "insert or replace into adopted_lines (id, content) values (?, 
 """The text in place of a line, which says the same."""
 
 _SETTLE: Final = (
+    # Two bounds that move one after the other: what lies below the first was marked at least one whole period ago.
     "update daemon set settled = settling, "
     " settling = max(settling, (select coalesce(max(id), 0) from journal_lines)),"
     " settling_at = ?1 where id = 1"
@@ -100,6 +101,7 @@ async def uncompared(store: Store) -> dict[Journal, str]:
     sessions: dict[Journal, str] = {}
     last: Row = ("", "")
     while True:
+        # In pages, by the key: after a crash of a machine with many runs this list is long, and no read may take long.
         rows = await store.read(
             "select directory, name, session_key from uncompared where (directory, name) > (?, ?)"
             " order by directory, name limit 5000",
@@ -188,6 +190,7 @@ _WRITTEN: Final = (
     ' where l.directory glob ? and l."offset" is not null and l.content is not null group by 1, 2'
 )
 _LIST_GONE: Final = "insert or ignore into uncompared (directory, name, session_key) values (?, ?, ?)"
+# The journals of native runs lie in the runs' own directories, which a restored state directory doesn't bring back.
 _PACKED: Final = "select document from packed where session_key not glob 'native:*'"
 
 

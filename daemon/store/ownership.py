@@ -68,6 +68,8 @@ def how_to_start_daemon(state: str) -> str:
 
 def hold(state: Path) -> Ownership:
     """Take the state directory's lock. Raises `StateDirectoryHeld`."""
+    # Not inherited: a launched run would keep the lock when its daemon is gone. And never unlinked: with a new file of
+    # that name, two daemons could each have a lock.
     descriptor = os.open(state / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         _take(descriptor)

@@ -263,6 +263,7 @@ def show(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Docum
 
 def _stand(connection: sqlite3.Connection, table: str, rows: Iterable[Sequence[Value]]) -> None:
     names = ", ".join(f'"{name}"' for name in COLUMNS[table])
+    # A connection may show other sessions later: what it showed before must not be among them.
     connection.execute(f"drop table if exists temp.{table}")
     connection.execute(f"create temp table {table} ({_FURTHER.get(table, '')}{names})")
     connection.executemany(insert(table, "temp"), rows)

@@ -83,6 +83,8 @@ def migrate(path: Path, *, keep: bool = True) -> int:
         connection.execute("pragma synchronous = full")
         if version and keep:
             _keep(connection, path, version)
+        # Each step is one transaction, and its number is part of it: a program that is killed in between goes on from
+        # there.
         for step in () if is_new else due:
             connection.executescript(
                 f"begin immediate;\n{step.sql}\npragma user_version = {step.number};\ncommit;"
@@ -142,6 +144,7 @@ def difference(connection: sqlite3.Connection, version: int, kinds: Sequence[str
     )
     there, missing = _names(there_now - made), _names(made - there_now)
     changed = sorted(there & missing)
+    # A row that differs is there in both, under the same name: it is neither missing nor somebody else's.
     differences = [
         *(f"{name} differs from what Runward creates" for name in changed),
         *(f"{name} is not Runward's" for name in sorted(there - missing)),
@@ -225,6 +228,7 @@ def quick_check(state: Path, within: float) -> list[str] | None:
     """
     give_up = time.monotonic() + within
     with _reading(state) as connection:
+        # SQLite has no limit of time of its own: it asks this after so many steps, and stops when the answer is yes.
         connection.set_progress_handler(lambda: time.monotonic() > give_up, _INSTRUCTIONS)
         try:
             rows = connection.execute("pragma quick_check(10)").fetchall()

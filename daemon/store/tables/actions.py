@@ -88,6 +88,7 @@ def action(connection: sqlite3.Connection, key: str) -> ActionRow | None:
 
 def held_job(connection: sqlite3.Connection, key: str) -> int | None:
     """The job for this intent, if it is held because Runward failed at it."""
+    # An intent has one job: whoever waits for its result would wait for ever if that is held.
     row = connection.execute(
         "select j.id from events e join jobs j on j.id between 32 * e.seq and 32 * e.seq + 31"
         " where e.key = ? and j.handler = 'exchange/act' and j.state = 'held'",
@@ -113,6 +114,8 @@ def as_json(text: str) -> JsonValue:
     return value
 
 
+# An action has the number of the event that its intent made: so lists are in the order in which lines were read,
+# however long the actions took.
 RECORD_ACTION: Final = Write(
     "insert into actions (key, seq, at, principal, session_key, line, action_type, artifact_id, intent, result,"
     " is_success, error_code, scrip_after, sandbox) values (?1, (select seq from events where key = ?1), ?2, ?3, ?4, ?5, ?6, ?7,"

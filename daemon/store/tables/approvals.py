@@ -91,6 +91,7 @@ def _approvals(connection: sqlite3.Connection, which: str, value: str | int) -> 
         "a",
         chain="r.chain",
         definition="r.definition",
+        # What expired, or changed meanwhile, is asked again under another id: people see that they were asked before.
         asked_before="(select count(*) from approvals b"
         " where b.run = a.run and b.step = a.step and b.asked_at < a.asked_at)",
         run_status="r.status",
@@ -155,6 +156,7 @@ def table() -> Table:
             DecideApproval: (Fold(lambda effect: ApprovalOf(effect.id), _decided),),
         },
         answers={ApprovalOf: answers_by(approval_standings, lambda asked: asked.id)},
+        # A deadline is a duration for a person, and not a date: it moves when somebody sets the clock.
         moved_by_steps=(
             "update approvals set expires_at = expires_at + ? where status = 'asked' and expires_at is not null",
         ),

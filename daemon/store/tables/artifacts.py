@@ -28,6 +28,8 @@ LINK: Final = Write(
     "update artifacts set invocation_id = ? where session_key = ? and invocation_id is null", exact=False
 )
 
+# An outcome of the same kind and name takes the place of the earlier one, and keeps its id and its first time: what
+# refers to it stays valid. Its file is hashed again.
 RECORD: Final = Write(
     "insert into artifacts (id, session_key, kind, name, content, summary, passed, file_path, is_known, place, created_at,"
     " updated_at, is_provisional, names_file, invocation_id) values (?, ?2, ?, ?, ?, ?, ?, ?, ?, ?, ?11, ?11, ?12, ?13,"

@@ -101,6 +101,8 @@ async def orders_for(store: Store, keys: Iterable[str]) -> dict[tuple[str, int],
     """
     from runward.handlers.model.sessions import Cancellation
 
+    # `told` is null while an order is open, and stays null if nobody can know: both may have ended the run. Only 0 says
+    # that its process never got it.
     asked = columns(Cancellation, is_owed="carried_out_at is null")
     rows = await store.read(
         f"select session_key, attempt, {asked} from cancellations"  # noqa: S608 # our own words

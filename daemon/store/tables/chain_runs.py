@@ -259,6 +259,7 @@ async def left(store: Store, asked: Iterable[tuple[str, int]]) -> dict[tuple[str
 
     attempts = [*asked]
     keys = listed({key for key, _ in attempts})
+    # Read together for all sessions of the batch, and bounded: an agent may leave as much as it likes.
     outcomes = groups_of(
         tuple[dict[str, JsonValue], bool], await store.read(OUTCOMES, (keys, MOST_OUTCOMES, False))
     )
@@ -338,6 +339,7 @@ async def slots(store: Store) -> SlotsStanding:
     """Which steps run, and the first of those that wait for a slot."""
     from runward.handlers.model.chains import WAITS_FOR_SLOT, SlotsStanding, Waiter
 
+    # Both conditions on the status: the first is that of the index, which SQLite uses only if its own words stand here.
     running = await store.read(
         "select run, step from chain_steps where status in ('running', 'waiting') and status = 'running'"
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from runward.daemon.store.store import Store
     from runward.handlers.model.sessions import RunProcesses
 
+# Its session stays: a place is that of the session which was first seen there.
 UPSERT: Final = Write(
     "insert into cursors (key, root, directory, session_key, phase, state, activity) values (?, ?, ?, ?, ?, ?, ?)"
     " on conflict (key) do update set root = excluded.root, directory = excluded.directory,"

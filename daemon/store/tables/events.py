@@ -107,6 +107,7 @@ def lanes_after(connection: sqlite3.Connection, seq: int) -> frozenset[str] | No
 
     None if it is not known: the store is older than that, events in between were pruned or packed, or there are too many.
     """
+    # A restored store may be older than what a page saw last, so its newest number may be smaller.
     if not 0 <= newest_event(connection) - seq <= MOST_EVENTS:
         return None
     if (

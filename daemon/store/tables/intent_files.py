@@ -123,6 +123,7 @@ async def lines_known(store: Store, run: str) -> int:
     return value_of(int, rows[0]) or 0
 
 
+# A run whose file is not read to its end waits for one intent at least: nobody knows yet how many follow.
 async def _taken(store: Store, keys: Iterable[str]) -> dict[str, ActionsTaken]:
     rows = await store.read(
         "select f.session_key, f.done, case"  # noqa: S608 # our own words

@@ -38,6 +38,7 @@ FINISH: Final = Write(
     " where id = ? and token = ? and state = 'running'"
 )
 
+# A timer that a person releases waits for its time all the same.
 RELEASE: Final = Write(
     f"update jobs set state = ?, run_after = case when lane glob '{TIMERS}*' then run_after else 0 end, tries = 0,"  # noqa: S608 # our own words
     " error = ?, updated_at = ? where id = ? and state = 'held'",
@@ -56,6 +57,7 @@ TAKE_BACK: Final = (
 
 CLAIM: Final = "update jobs set state = 'running', token = ?, epoch = ? where id = ? and state = 'waiting'"
 
+# Of the jobs that the world refused: it may be well again. Timers are left out, because they wait for a time.
 RETRY_NOW: Final = (
     "update jobs set run_after = ? where state in ('waiting', 'held') and state = 'waiting' and run_after > ?"  # noqa: S608 # our own words
     f" and tries > 0 and lane not glob '{TIMERS}*'"
@@ -482,6 +484,7 @@ def queue_figures(connection: sqlite3.Connection, now: float) -> QueueFigures:
         "select state, count(*) from jobs where state in ('waiting', 'held') group by state"
         " union all select 'running', count(*) from jobs where state = 'running'"
     )
+    # The running ones are counted apart, because each of the two indexes has only some states.
     counts = dict(rows_of(tuple[str, int], rows))
     oldest = connection.execute(
         "select min(iif(j.error is null, max(e.recorded_at, j.run_after), e.recorded_at))"

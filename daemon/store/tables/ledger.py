@@ -48,6 +48,7 @@ def latest_entries(
     connection: sqlite3.Connection, account: str | None, before: int, limit: int
 ) -> list[LedgerRow]:
     """The newest `limit` entries before the number `before`, oldest first. Each side of an account has its own index."""
+    # With one condition for both sides SQLite would read all entries from the newest on, until it has enough.
     sides = ("",) if account is None else ("giver = :account and", "taker = :account and")
     newest = "order by seq desc limit :limit"
     parts = [select(LedgerRow, f"from ledger_entries where {side} seq < :before {newest}") for side in sides]
@@ -62,6 +63,7 @@ def wrong_balances(connection: sqlite3.Connection) -> Iterator[str]:
     """Errors in the ledger: balances that differ from the entries, negative balances, sums that aren't zero."""
     from runward.handlers.model.exchange import MINT
 
+    # From both sides: a balance without entries is as wrong as entries without a balance.
     rows = connection.execute(
         "with sides (account, resource, amount) as (select taker, resource, amount from ledger_entries"
         " union all select giver, resource, -amount from ledger_entries),"

@@ -31,6 +31,7 @@ RESEND: Final = Write(
     exact=False,
 )
 
+# Both only while it is pending: what was settled meanwhile stays as it is.
 SETTLE: Final = (
     "update notices set state = ?, settled_at = ?, tries = ?, error = ? where id = ? and state = 'pending'"
 )

@@ -131,6 +131,7 @@ def _signature(text: bytes | None) -> Signature | None:
 PLACES: Final = Table(writes=(UPSERT_PLACE, FORGET_PLACE))
 
 
+# A session has one launcher: the first that is found stays.
 INSERT_LINK: Final = Write(
     "insert into links (linked, launcher) values (?, ?) on conflict (linked) do nothing", exact=False
 )

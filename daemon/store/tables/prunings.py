@@ -63,6 +63,8 @@ PROGRESS: Final = (
 )
 """The files, with how many of their lines have their result: a run in several places may have it from any of them."""
 
+# Every way in which something may still refer to a session is named here. One that is forgotten would lose what is
+# owed: a new table with work that is open needs its condition.
 NOTHING_OWED: Final = (
     "s.status <> 'running'"  # noqa: S608 # our own words
     " and not exists (select 1 from uncompared u where u.session_key = s.key)"

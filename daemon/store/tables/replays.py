@@ -70,6 +70,7 @@ def told_actions(
         read_at="e.payload ->> 'at'",
         attempt="e.payload ->> 'attempt'",
     )
+    # One query for each line: the contents of all actions together may be larger than the memory.
     for line in range(last.line + 1, count + 1):
         taken = row_of(TakenAction, connection.execute(query, (line, f"{run}#intent/{line}")).fetchone())
         if taken is None:
@@ -91,6 +92,8 @@ def told_actions_in(state: Path, session_key: str, count: int, last: LastTold = 
 
 
 LOG_UP_TO: Final = (
+    # What the next attempt recorded stands for ever. What was remembered at the last look is valid only when the run is
+    # over: until then its log grows.
     "case when n.key is not null then n.payload ->> 'log_before'"
     "  when c.phase <> 'over' or not json_valid(c.state) then null"
     "  when s.layout = 'native' then"

@@ -106,6 +106,8 @@ def sessions(
         return session_rows(connection, chosen)
     matching: list[SessionRow] = []
     for start in range(0, len(chosen), _AT_ONCE):
+        # A directory stands in the first event alone, which is not indexed by it: so it is looked up for those that
+        # match otherwise.
         cwds = working_directories(connection, chosen[start : start + _AT_ONCE])
         rows = session_rows(connection, list(cwds))
         matching += [row for row in (row._replace(cwd=cwds[row.key]) for row in rows) if wanted.has(row)]

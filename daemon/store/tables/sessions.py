@@ -166,6 +166,7 @@ STATE: Final = tuple(name for name in STORED if name not in ("key", "root", "pat
 
 def session_rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
     """The sessions with these keys, newest first."""
+    # Before the query: from then on this connection finds the rows of packed sessions in their tables.
     packed = packed_document.show(connection, keys)
     query = select(
         SessionRow,
@@ -329,6 +330,7 @@ END_ATTEMPT: Final = Write(
     " where session_key = ? and attempt = ? and ended_by is null"
 )
 
+# Never changed: it says what was concluded when, and from what.
 INSERT_HISTORY: Final = Write(
     "insert into status_history (session_key, attempt, at, replaced, status, reason_code,"
     " reason_summary, evidence_refs, source) values (?, ?, ?, ?, ?, ?, ?, ?, ?)"

@@ -42,6 +42,7 @@ def _described(which: str) -> str:
     """The query for artifacts with their size instead of their content and code."""
     from runward.handlers.model.exchange import SharedArtifact
 
+    # As blobs: of a text, SQLite would count characters.
     size = "length(cast(x.content as blob)) + length(cast(c.content as blob))"
     return select(SharedArtifact, f"{_FROM} {which}", "a", content="''", code="''", bare_size=size)
 
@@ -181,6 +182,7 @@ KEEP_VERSION: Final = Write(
 
 def _keep_artifact(batch: Batch, job: Job, effect: KeepArtifact) -> None:
     artifact = effect.artifact
+    # Contents are kept by their hash, once for all versions and artifacts that have them.
     content, code = _hash(artifact.content), _hash(artifact.code)
     batch.row(KEEP_CONTENT, (content, artifact.content))
     batch.row(KEEP_CONTENT, (code, artifact.code))

@@ -282,6 +282,7 @@ def launches() -> Table:
     )
 
 
+# Owed only once, and only if the order made one: a run is removed by what was ordered, not by what lies on the disk.
 INSERT_WORKTREE: Final = Write(
     "insert into worktrees (session_key, event, name, repo) select s.session_key, ?2, s.name, s.effect ->> '$.worktree[0]'"
     " from starts s where s.session_key = ?1 and s.effect ->> '$.worktree[0]' is not null"

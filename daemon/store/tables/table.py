@@ -65,6 +65,7 @@ def answers_by(
 
     async def answer(store: Store, asked: Sequence[Any], jobs: Sequence[Job]) -> dict[Any, object]:
         answers = await query(store, [key(each) for each in asked])
+        # Every question gets an answer: a handler that waited for one that never comes would hold up its lane.
         return {each: answers.get(key(each), absent) for each in asked}
 
     return answer

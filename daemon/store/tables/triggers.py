@@ -135,6 +135,7 @@ def held_table() -> Table:
         return tuple(each for each in held if each.key not in effect.keys)
 
     return Table(
+        # Deleted before inserted: one batch may release an event and hold it again.
         writes=(RELEASE_EVENT, HOLD_EVENT),
         appliers={HoldEvent: _hold, ReleaseEvents: _release},
         folds={
@@ -302,4 +303,5 @@ async def known_files(store: Store) -> dict[str, dict[str, str]]:
     return {glob: dict(files.get(glob, ())) for glob in dict.fromkeys([*globs, *files])}
 
 
+# Deleted before inserted: a glob may be watched anew by the same look that ended the earlier watch.
 WATCHED_FILES: Final = Table(writes=(UNWATCH, UNWATCH_FILES, WATCH, FILE_GONE, KEEP_FILE))
