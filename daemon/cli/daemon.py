@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from runward.daemon.host.signals import Signals
 
 
-_Told = TypeVar("_Told")
+Answer = TypeVar("Answer")
 _PERIOD: Final = 0.05
 """Seconds between two checks for the result."""
 
@@ -230,9 +230,9 @@ def reload(settings: Settings, timeout: float) -> None:
     """
     state = settings.state_dir
     pid = _daemon_of(state)
-    before = _settings_told(state, pid)  # before the signal: the daemon may answer it at once
+    before = _settings_report(state, pid)  # before the signal: the daemon may answer it at once
     _signal(pid, signal.SIGHUP)
-    after = _wait(lambda: _news(before, _settings_told(state, pid)), timeout)
+    after = _wait(lambda: _news(before, _settings_report(state, pid)), timeout)
     if after is None:
         fail(f"daemon {pid} has not reported the result yet; `runward status` will show it", TIMED_OUT)
     if after.get("refused_at") is None:
@@ -266,7 +266,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
         fail(f"daemon {pid} belongs to another user: run this as that user", NOT_SO)
 
 
-def _settings_told(state: str, pid: int) -> dict[str, JsonValue]:
+def _settings_report(state: str, pid: int) -> dict[str, JsonValue]:
     """The daemon's report on its settings; if it ends meanwhile, the program ends."""
     if holder(Path(state)) is None:
         fail(f"daemon {pid} has ended", NOT_FOUND)
@@ -280,7 +280,7 @@ def _news(before: dict[str, JsonValue], after: dict[str, JsonValue]) -> dict[str
     return after if after and any(before.get(each) != after.get(each) for each in times) else None
 
 
-def _wait(ask: Callable[[], _Told | None], patience: float) -> _Told | None:
+def _wait(ask: Callable[[], Answer | None], patience: float) -> Answer | None:
     end = time.monotonic() + patience
     while (answer := ask()) is None and time.monotonic() < end:
         time.sleep(_PERIOD)

@@ -190,7 +190,7 @@ def print_rebuilt(state: str, as_json: bool) -> int:
 
 
 def _rebuilt_lines(rebuilt: "Rebuilt") -> list[str]:
-    lines = [_said(each) for each in rebuilt.differences[:_SHOWN]]
+    lines = [_difference_line(each) for each in rebuilt.differences[:_SHOWN]]
     differing = len(rebuilt.differences) + rebuilt.further
     if differing > _SHOWN:
         lines.append(f"{differing - _SHOWN} more differences (--json lists them)")
@@ -207,7 +207,7 @@ def _rebuilt_lines(rebuilt: "Rebuilt") -> list[str]:
     return lines
 
 
-def _said(each: "Difference") -> str:
+def _difference_line(each: "Difference") -> str:
     live, folded = (_cut(json.dumps(value, ensure_ascii=False)) for value in (each.live, each.folded))
     return safe(f"{each.session}: {each.field}: the store says {live}, the journal {folded}")
 

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
@@ -112,7 +111,7 @@ def run_and_end(
         return
 
     try:
-        sys.exit(watch(settings.state_dir, asked, follow, as_json))
+        sys.exit(watch(settings, asked, follow, as_json))
     except KeyboardInterrupt:
         note(f"it continues: `runward session show {asked.session_id}` says what became of it")
         raise
@@ -162,10 +161,11 @@ class Standing(NamedTuple):
     session: SessionRow | None = None
 
 
-def watch(state: str, asked: Asked, follow: bool, as_json: bool) -> int:
+def watch(settings: Settings, asked: Asked, follow: bool, as_json: bool) -> int:
     """Wait until the run is over, or can't be, and say so; returns the exit code."""
+    state = settings.state_dir
     followed: Followed | None = None
-    away = AwayTime(Path(state))
+    away = AwayTime(settings)
     while True:
         with reading.reading(state) as connection:
             standing = _standing(connection, asked)

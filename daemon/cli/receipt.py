@@ -335,17 +335,19 @@ def _wait(settings: Settings, request: str, patience: float) -> SigningRow:
     return wait_for(settings, patience, settled, lambda: "it is not signed yet; the request is kept")
 
 
-def _say(row: SessionRow, bundle: SessionBundle, came: SigningRow, scheme: Scheme, as_json: bool) -> int:
-    if as_json and scheme == "nostr" and came.signature is not None:
-        print_json(_event(bundle, came.signature))
+def _say(
+    row: SessionRow, bundle: SessionBundle, signing_row: SigningRow, scheme: Scheme, as_json: bool
+) -> int:
+    if as_json and scheme == "nostr" and signing_row.signature is not None:
+        print_json(_event(bundle, signing_row.signature))
     elif as_json:
         answer: dict[str, JsonValue] = {"session": row.key, "attempt": bundle.attempt}
-        print_json({**answer, "signature": came.signature, "problem": came.problem})
-    elif came.signature is not None:
-        click.echo(f"the receipt of session {safe(row.session_id)} is signed: {safe(came.signature)}")
-    if came.problem is not None:
-        note(f"the receipt of session {safe(row.session_id)} is not signed: {safe(came.problem)}")
-    return GOOD if came.problem is None else NOT_SO
+        print_json({**answer, "signature": signing_row.signature, "problem": signing_row.problem})
+    elif signing_row.signature is not None:
+        click.echo(f"the receipt of session {safe(row.session_id)} is signed: {safe(signing_row.signature)}")
+    if signing_row.problem is not None:
+        note(f"the receipt of session {safe(row.session_id)} is not signed: {safe(signing_row.problem)}")
+    return GOOD if signing_row.problem is None else NOT_SO
 
 
 def _event(bundle: SessionBundle, signature: str) -> JsonValue:

@@ -12,7 +12,7 @@ import click
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.context import pass_settings, store_to_read
+from runward.daemon.cli.shell.context import is_daemon_up, pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import (
     LAST,
     find_job,
@@ -24,7 +24,6 @@ from runward.daemon.cli.shell.finding import (
 )
 from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
-from runward.daemon.store.ownership import holder
 from runward.daemon.store.tables import cursors, events, jobs, session_lists, sessions
 from runward.daemon.store.tables.starts import runs_called, start_called
 from runward.daemon.views import causes
@@ -85,7 +84,7 @@ def why(settings: Settings, identifier: str, verbose: bool, as_json: bool) -> No
 def story_of(settings: Settings, identifier: str) -> Story:
     """What there is to say about what `identifier` names; exits 2 or 3 where that is not one thing."""
     with store_to_read(settings) as connection:
-        is_up = holder(Path(settings.state_dir)) is not None
+        is_up = is_daemon_up(settings)
         # The inbox first (the store's transaction begins with its first query): a request that is taken up meanwhile
         # is then in the store, and not in neither.
         return _waiting(settings.state_dir, identifier, is_up) or _story(

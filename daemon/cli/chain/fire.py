@@ -6,7 +6,6 @@ import sqlite3
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
@@ -111,7 +110,7 @@ def fire(
 
 def _over(settings: Settings, request: str, run: str) -> Standing:
     """The result of the run."""
-    away = AwayTime(Path(settings.state_dir))
+    away = AwayTime(settings)
     while True:
         with store_to_read(settings) as connection:
             standing = _standing(connection, request, run)

@@ -21,7 +21,7 @@ from runward.daemon.cli.shell.asking import (
     note_without_daemon,
     once_taken_up,
 )
-from runward.daemon.cli.shell.context import pass_settings, store_to_read
+from runward.daemon.cli.shell.context import is_daemon_up, pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import (
     LAST,
     Noun,
@@ -42,7 +42,6 @@ from runward.daemon.cli.terminal.output import (
     print_one,
     safe,
 )
-from runward.daemon.store.ownership import holder
 from runward.daemon.store.tables import chain_runs
 from runward.daemon.store.tables.approvals import (
     ApprovalRow,
@@ -131,7 +130,7 @@ def show_run(settings: Settings, identifier: str, as_json: bool) -> None:
         if as_json:
             print_json(asked_as_json(asked))
         else:
-            echo(asked_lines(asked, is_up=holder(state) is not None))
+            echo(asked_lines(asked, is_up=is_daemon_up(settings)))
         return
     with store_to_read(settings) as connection:
         row = find_run(connection, identifier)
@@ -328,7 +327,7 @@ def answer(
     request = ask_daemon(settings, answer_request(row, decision, note_given, without))
     decided = once_taken_up(settings, lambda connection: _decided(connection, row.id, request))
     # None also means that no daemon runs; then the answer waits in the inbox, which is no failure.
-    if decided is None and holder(Path(settings.state_dir)) is not None:
+    if decided is None and is_daemon_up(settings):
         fail("the daemon has not decided yet; the answer is kept", TIMED_OUT)
     status = decided or "asked"
     if as_json:

@@ -6,7 +6,6 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
@@ -18,11 +17,10 @@ from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.asking import PATIENCE_S, ask_daemon, new_request, wait_for
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import is_daemon_up, settings_in_force, store_to_read
 from runward.daemon.cli.terminal import options
 from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import complain, fail, note, print_json, safe
-from runward.daemon.store.ownership import holder
 from runward.daemon.store.tables.actions import action, held_job
 from runward.daemon.store.tables.principals import agent_of
 from runward.daemon.views.exchange import result_of
@@ -45,7 +43,6 @@ class Acting:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._state = Path(settings.state_dir)
 
     def check(self, principal: str) -> None:
         """Exits 1 if the command runs inside a run whose agent is another."""
@@ -60,7 +57,7 @@ class Acting:
 
     def refuse_without_daemon(self) -> None:
         """Exits 75 if nobody would answer; nothing was sent then."""
-        if holder(self._state) is None:
+        if not is_daemon_up(self._settings):
             fail("no daemon is running, so nothing was sent: start it, or add --no-wait", TRY_AGAIN)
 
     def send(self, principal: str, intent: JsonValue) -> str:

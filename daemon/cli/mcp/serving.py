@@ -147,7 +147,7 @@ def server_of(tools_for: ToolsFor, introduction: str) -> Server[dict[str, Any]]:
         named = {each.name: each for each in tools_for(context.request)}
         tool = named.get(params.name)
         if tool is None:
-            return _said(f"there is no tool {params.name!r}; there are: {', '.join(named)}")
+            return _error_result(f"there is no tool {params.name!r}; there are: {', '.join(named)}")
         return await _called(tool, params.arguments or {})
 
     return Server(
@@ -174,21 +174,21 @@ async def _called(tool: Tool, arguments: dict[str, JsonValue]) -> types.CallTool
         tool.check(arguments)
         answer = await tool.call(arguments)
     except Refused as refused:
-        return _said(str(refused))
+        return _error_result(str(refused))
     except Failed as failed:
-        return _said(failed.message)
+        return _error_result(failed.message)
     except (StoreRefused, StateDirectoryUnsafe, StoreUnreadable) as error:
-        return _said(str(error))
+        return _error_result(str(error))
     except OSError as error:
-        return _said(f"the machine refused: {error}")
+        return _error_result(f"the machine refused: {error}")
     except Exception as error:  # noqa: BLE001  # the last one to hear of it
         message = f"a bug in Runward: {type(error).__name__}: {error}"
         to_stderr(f"runward: {message}")
-        return _said(message)
+        return _error_result(message)
     return _result(answer)
 
 
-def _said(message: str) -> types.CallToolResult:
+def _error_result(message: str) -> types.CallToolResult:
     shown = text_without_secrets(message)
     return types.CallToolResult(content=[types.TextContent(text=shown)], is_error=True)
 

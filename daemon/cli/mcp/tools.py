@@ -19,7 +19,7 @@ from runward.config.settings import Settings
 from runward.daemon.cli.exchange.acting import TOO_LONG, action_request, result_so_far
 from runward.daemon.cli.mcp.serving import Answer, Refused, Tool, count_of, flag, flag_of, text, text_of
 from runward.daemon.cli.shell.asking import PATIENCE_S
-from runward.daemon.cli.shell.context import store_to_read
+from runward.daemon.cli.shell.context import is_daemon_up, store_to_read
 from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.terminal.options import MomentError, parse_moment
 from runward.daemon.cli.terminal.output import note
@@ -30,7 +30,6 @@ from runward.daemon.rundir.acting_inside import ResultsOfRun, append_intent
 from runward.daemon.rundir.artifacts import contract_facts
 from runward.daemon.rundir.opening import NotRegular
 from runward.daemon.rundir.outcomes import write_outcome
-from runward.daemon.store.ownership import holder
 from runward.daemon.store.tables.principals import principals
 from runward.daemon.store.tables.session_lists import Wanted
 from runward.daemon.store.tables.shared_artifacts import shared_artifacts
@@ -249,7 +248,7 @@ class ByInbox:
         return await _awaited(lambda: self._result(key), where, self._patience_s)
 
     def _send(self, intent: JsonValue) -> str:
-        if holder(self._state) is None:
+        if not is_daemon_up(self._settings):
             raise NoResult("no daemon is running, so nothing was sent: start it and try again")
         event = action_request(self._principal, intent)
         try:

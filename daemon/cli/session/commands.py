@@ -4,7 +4,6 @@ import sqlite3
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -24,7 +23,7 @@ from runward.daemon.cli.shell.asking import (
     note_without_daemon,
     wait_for,
 )
-from runward.daemon.cli.shell.context import pass_settings, settings_in_force, store_to_read
+from runward.daemon.cli.shell.context import is_daemon_up, pass_settings, settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import find_session, recorded_session, refuse_pruned
 from runward.daemon.cli.terminal.options import (
     Length,
@@ -34,7 +33,6 @@ from runward.daemon.cli.terminal.options import (
     patience_options,
 )
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
-from runward.daemon.store.ownership import holder
 from runward.daemon.store.tables import sessions
 from runward.daemon.store.tables.artifacts import Wanted, artifacts
 from runward.daemon.store.tables.files import kept_files
@@ -456,7 +454,7 @@ def _ask_to_mark(settings: Settings, row: SessionRow) -> str:
 
 def mark_shown(settings: Settings, row: SessionRow) -> None:
     """A failure was shown in full: its reader has seen it. Without a daemon, nothing is recorded."""
-    if holder(Path(settings.state_dir)) is None:
+    if not is_daemon_up(settings):
         return
     try:
         _ask_to_mark(settings, row)

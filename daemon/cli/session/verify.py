@@ -86,7 +86,7 @@ class Record(NamedTuple):
     def as_lines(self) -> list[str]:
         """The same for people, one line per journal."""
         rows = [
-            ("  JOURNAL", safe(each.name), counted(each.lines, "line", "lines"), *_journal_said(each))
+            ("  JOURNAL", safe(each.name), counted(each.lines, "line", "lines"), *_journal_state(each))
             for each in self.journals
         ]
         lines = align(rows) if rows else []
@@ -123,7 +123,7 @@ def _check(directory: str, name: str, rows: Sequence[StandingLines], strangers: 
     return JournalCheck(name, lines, not altered and not strangers, altered, problem if strangers else None)
 
 
-def _journal_said(journal: JournalCheck) -> tuple[str, str]:
+def _journal_state(journal: JournalCheck) -> tuple[str, str]:
     """The state of a journal, and what is wrong with it."""
     problems = [f"the line at {line.offset} is {line.state}" for line in journal.altered[:5]]
     if len(journal.altered) > len(problems):
@@ -320,7 +320,7 @@ def _lines(changes: Found) -> list[str]:
             safe(each.entry.id),
             safe(each.entry.path),
             coloured(_COLOURS.get(each.state, "warning"), each.state),
-            _said(each),
+            _difference(each),
         )
         for each in changes.artifacts
     ]
@@ -330,7 +330,7 @@ def _lines(changes: Found) -> list[str]:
 _COLOURS: Final = {"same": "ok", "missing": "", "new": "warning", "gone": "failed"}
 
 
-def _said(compared: Compared) -> str:
+def _difference(compared: Compared) -> str:
     """What is different, or what was compared."""
     then, now = compared.then, compared.now
     if then is None or now is None:

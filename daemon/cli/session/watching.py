@@ -6,7 +6,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import click
@@ -15,6 +14,7 @@ from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import BY_STATUS, NOT_FOUND, TIMED_OUT, TRY_AGAIN
+from runward.daemon.cli.shell.context import is_daemon_up
 from runward.daemon.cli.shell.finding import find_session, refuse_pruned
 from runward.daemon.cli.terminal import live
 from runward.daemon.cli.terminal.output import (
@@ -30,7 +30,6 @@ from runward.daemon.cli.terminal.output import (
 from runward.daemon.rundir.growing import MAXIMUM_LINE, Line, Tail, ends_with
 from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading
-from runward.daemon.store.ownership import holder
 from runward.daemon.store.tables import journal_lines, sessions
 from runward.daemon.store.tables.files import kept_files
 from runward.daemon.store.tables.sessions import SessionRow
@@ -145,13 +144,13 @@ def line_text(line: Line) -> str:
             f"{_short(line.content.decode())}  {click.style(f'(line {line.number}: no object)', fg='yellow')}"
         )
     at = parse_time(value.get("ts"))
-    when = local(at) if at is not None else _short(_said(value.get("ts")))
-    role, event, path = (_short(_said(value.get(key))) for key in _FIRST[1:])
-    rest = [f"{safe(key)}={_short(_said(each))}" for key, each in value.items() if key not in _FIRST]
+    when = local(at) if at is not None else _short(_as_text(value.get("ts")))
+    role, event, path = (_short(_as_text(value.get(key))) for key in _FIRST[1:])
+    rest = [f"{safe(key)}={_short(_as_text(each))}" for key, each in value.items() if key not in _FIRST]
     return "  ".join(word for word in (when, f"{role:<8}", event, path, " ".join(rest)) if word)
 
 
-def _said(value: JsonValue) -> str:
+def _as_text(value: JsonValue) -> str:
     if isinstance(value, str):
         return value
 
@@ -249,7 +248,7 @@ def wait_until_over(settings: Settings, row: SessionRow, patience: float | None,
     name = safe(row.session_id)
     while True:
         # Checked before the look: a daemon that judges and ends has judged.
-        is_up = holder(Path(settings.state_dir)) is not None
+        is_up = is_daemon_up(settings)
         with reading.reading(settings.state_dir) as connection:
             if _say_if_over(connection, row, as_json):
                 return

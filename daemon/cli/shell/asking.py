@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import TIMED_OUT, TRY_AGAIN, WRONG_USAGE
+from runward.daemon.cli.shell.context import is_daemon_up
 from runward.daemon.cli.terminal.output import fail, note
 from runward.daemon.store import reading
-from runward.daemon.store.ownership import holder
 
 if TYPE_CHECKING:
     from runward.handlers.model.events import Request
@@ -59,19 +59,19 @@ def ask_daemon(
 
 def need_daemon(settings: Settings, instead: str = "leave out --wait") -> None:
     """Exits 75 if nobody would answer; nothing was requested then."""
-    if holder(Path(settings.state_dir)) is None:
+    if not is_daemon_up(settings):
         fail(f"no daemon is running, so nothing was requested: start it, or {instead}", TRY_AGAIN)
 
 
 def note_without_daemon(settings: Settings, later: str = "it will be done when one starts") -> None:
     """Say what happens later, if no daemon runs."""
-    if holder(Path(settings.state_dir)) is None:
+    if not is_daemon_up(settings):
         note(f"no daemon is running: {later}")
 
 
 def note_if_late(settings: Settings, what: str = "processed it") -> None:
     """Say that a running daemon has not answered yet."""
-    if holder(Path(settings.state_dir)) is not None:
+    if is_daemon_up(settings):
         note(f"the daemon has not {what} yet: `runward status` says why")
 
 
@@ -85,7 +85,7 @@ def wait_for(
     until = time.monotonic() + patience
     while True:
         # Checked before the look: a daemon that answers and ends has answered.
-        is_up = holder(Path(settings.state_dir)) is not None
+        is_up = is_daemon_up(settings)
         with reading.reading(settings.state_dir) as connection:
             answered = answer(connection)
         if answered is not None:
@@ -100,7 +100,7 @@ def wait_for(
 def once_taken_up(settings: Settings, answer: Callable[[sqlite3.Connection], Answer | None]) -> Answer | None:
     """What `answer` finds in the store, once it isn't None. None if no daemon runs, or it takes longer than `PATIENCE_S`."""
     until = time.monotonic() + PATIENCE_S
-    while holder(Path(settings.state_dir)) is not None:
+    while is_daemon_up(settings):
         # A transaction for each look: one that stayed open would always see the store as it was at its beginning.
         with reading.reading(settings.state_dir) as connection:
             answered = answer(connection)
@@ -114,13 +114,13 @@ def once_taken_up(settings: Settings, answer: Callable[[sqlite3.Connection], Ans
 class AwayTime:
     """How long no daemon has run while a command waits for something that only a daemon does."""
 
-    def __init__(self, state: Path) -> None:
-        self._state = state
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._seen = time.monotonic()
 
     def check(self) -> None:
         """Exits 75 once no daemon has run for `_AWAY_S`."""
-        if holder(self._state) is not None:
+        if is_daemon_up(self._settings):
             self._seen = time.monotonic()
         elif time.monotonic() - self._seen > _AWAY_S:
             fail("the daemon ended; the request is kept, and continues when one starts", TRY_AGAIN)

@@ -73,6 +73,11 @@ def _settings_of_daemon(config: str | None) -> Settings | None:
     return None if state is None else settings_in_report(report_of(state, holder(Path(state))))
 
 
+def is_daemon_up(settings: Settings) -> bool:
+    """Whether a daemon works over the state directory now."""
+    return holder(Path(settings.state_dir)) is not None
+
+
 @contextmanager
 def store_to_read(settings: Settings) -> Iterator[sqlite3.Connection]:
     """The store as it is now, whether the daemon is up or down; empty, with a note, before the first daemon.

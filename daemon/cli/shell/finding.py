@@ -2,14 +2,13 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from runward.config.problem import counted, nearest
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_USAGE
+from runward.daemon.cli.shell.context import is_daemon_up
 from runward.daemon.cli.terminal.output import fail, safe
-from runward.daemon.store.ownership import holder
 from runward.daemon.store.tables import session_lists, sessions
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.text import local
@@ -87,7 +86,7 @@ def recorded_session(connection: sqlite3.Connection, settings: Settings, text: s
 
 def how_to_judge(settings: Settings) -> str:
     """How to get a run judged that is not judged yet."""
-    is_up = holder(Path(settings.state_dir)) is not None
+    is_up = is_daemon_up(settings)
     return "the daemon has not processed it yet, so try again" if is_up else "start `runward daemon`"
 
 
