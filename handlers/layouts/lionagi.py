@@ -320,7 +320,8 @@ def _run(content: dict[str, JsonValue]) -> Run:
 def _seen_run(state: State, run: Run) -> State:
     """Take in `run.json`."""
     attempt, before = state.attempt or 1, state.run
-    # The same directory may be used again after an end: then the word or the start differs, and the next attempt has begun.
+    # The same directory may be used again after an end: then the word or the start differs, and the next attempt has
+    # begun.
     if before and before.status in _ENDS and (run.status not in _ENDS or run.started_at != before.started_at):
         attempt += 1
     complaints = state.in_documents
