@@ -4,6 +4,7 @@ import contextlib
 import gc
 import os
 import signal
+from collections.abc import Generator
 from importlib import import_module
 from pathlib import Path
 
@@ -17,9 +18,6 @@ settings.register_profile("long", settings.get_profile("fixed"), max_examples=20
 settings.register_profile("explore", settings.get_profile("long"), derandomize=False)
 settings.load_profile("fixed")
 
-# What is collected stays until the end: to look for garbage in it again and again took two fifths of the time.
-gc.disable()
-
 
 def pytest_configure() -> None:
     """Take signals as a person's shell hands them on, also where nohup or a job runner has them ignored."""
@@ -28,13 +26,24 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect without looking for garbage: what is collected stays until the end, and to look took two fifths of the time."""
+    gc.disable()
+    try:
+        _compile_a_share(session.config)
+        return (yield)
+    finally:
+        gc.freeze()  # from here on, only what the tests themselves make is searched for garbage
+        gc.enable()
+
+
+def _compile_a_share(config: pytest.Config) -> None:
     """Have the workers share the compiling of the tests, where none are compiled yet.
 
     Each worker collects every test. In the same order, all would compile the same file at the same time, so each
     begins with another share of the files, and finds those of the others compiled when it comes to them.
     """
-    config = session.config
     given: dict[str, str | int] = getattr(config, "workerinput", {})
     if not given or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
@@ -50,12 +59,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Count what has a target of its own among the proofs, so that `make test` leaves out one mark."""
     if item.get_closest_marker("sweep") or item.get_closest_marker("agents"):
         item.add_marker("prove")
-
-
-def pytest_collection_finish() -> None:
-    """From here on, only what the tests themselves make is searched for garbage."""
-    gc.freeze()
-    gc.enable()
 
 
 @pytest.fixture(scope="session")
