@@ -32,7 +32,7 @@ from runward.daemon.parts.actions_with_code import ActionsWithCode
 from runward.daemon.parts.answering import InForce
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.reading import STORE
-from runward.daemon.store.schema import migrate, refuse_strange
+from runward.daemon.store.schema import forget_empty, migrate, refuse_strange
 from runward.daemon.store.store import Checkpointer, Store, connect
 from runward.daemon.store.tables.replays import told_actions_in
 from runward.daemon.store.transaction import EpochRefused, fix_of_trouble, malformed_is_told
@@ -120,6 +120,7 @@ async def _serve(
         systemd.extend(MIGRATION)
         with malformed_is_told():
             refuse_strange(state / STORE, migrate(state / STORE))
+            forget_empty()
         declarer = Declarer(settings, math.inf if once else PATIENCE, CheckedChains(state))
         listener = None if once else stack.enter_context(_listener(state, declarer, log))
         studio = StudioSocket(state, lambda: declarer.settings, log)
@@ -138,7 +139,10 @@ async def _serve(
             supervisor = Supervisor(state, settings, world, store, log)
             supervisor.assembly.verdicts.tell = sinks.add
             checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
+            give_memory_back = giver_back()
             _collect_rarely()
+            # What only the start needed: the schema was compared, and modules were compiled and read.
+            give_memory_back()
             async with anyio.create_task_group() as tasks:
                 obedience = Obedience(
                     supervisor=supervisor,
@@ -162,7 +166,7 @@ async def _serve(
                 tasks.start_soon(room.run)
                 if not once:
                     tasks.start_soon(DeclarationCheck(declarer, log).run)
-                tasks.start_soon(Upkeep(store, checkpointer, giver_back(), log).run)
+                tasks.start_soon(Upkeep(store, checkpointer, give_memory_back, log).run)
                 if systemd.is_asked() and not once:
                     tasks.start_soon(Watchdog(store, inotify.seen, supervisor, log).run)
                 await (supervisor.once(waits) if once else supervisor.run())
