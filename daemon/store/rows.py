@@ -115,6 +115,10 @@ def value_of(kind: type[V], values: tuple[Any, ...] | None) -> V | None:
     return None if values is None or values[0] is None else values_of(kind, [values])[0]
 
 
+def elsewhere(_: None) -> None:
+    """The way to read a field whose value stands in other columns of the row."""
+
+
 class _Plans(dict[tuple[type, ...], tuple[tuple[tuple[int, Read], ...], tuple[object, ...]]]):
     """What is changed in a row of which the values have these types, and the defaults of the fields behind them.
 

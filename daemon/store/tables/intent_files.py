@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from runward.daemon.rundir.intents import IntentCursor
 from runward.daemon.store.batch import Batch, Job, Write
-from runward.daemon.store.rows import columns, rows_by_key, rows_of, select, value_of
+from runward.daemon.store.rows import columns, elsewhere, rows_by_key, rows_of, select, value_of
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.prunings import PROGRESS
 from runward.daemon.store.tables.table import Table, answers_by
@@ -79,12 +79,8 @@ async def _chosen(store: Store, which: str, *values: str) -> list[IntentFile]:
     )
     rows, width = await store.read(query, values), len(IntentCursor._fields)
     cursors = rows_of(IntentCursor, (row[:width] for row in rows))
-    files = rows_of(IntentFile, (row[width:] for row in rows), cursor=_in_columns_of_its_own)
+    files = rows_of(IntentFile, (row[width:] for row in rows), cursor=elsewhere)
     return [file._replace(cursor=cursor) for file, cursor in zip(files, cursors, strict=True)]
-
-
-def _in_columns_of_its_own(_: None) -> None:
-    """What is read of the cursor in its place."""
 
 
 async def first_place(store: Store, session_key: str, names: Iterable[RunName]) -> str | None:

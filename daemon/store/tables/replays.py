@@ -13,7 +13,7 @@ from runward.config.root import NATIVE
 from runward.daemon.store.batch import Write
 from runward.daemon.store.reading import STORE, open_to_read
 from runward.daemon.store.remembered_fields import ABOUT, FOLLOWED_ATTEMPT, FOLLOWED_LINES
-from runward.daemon.store.rows import columns, groups_of, row_of, rows_of, select, value_of
+from runward.daemon.store.rows import columns, elsewhere, groups_of, row_of, rows_of, select, value_of
 from runward.daemon.store.tables.prunings import PROGRESS
 from runward.daemon.store.tables.table import Table, answers_by
 from runward.daemon.store.transaction import Row, listed, stored_text
@@ -198,13 +198,9 @@ async def running_replays(store: Store, places: Iterable[str]) -> list[RunningRe
     # Two rows stand side by side: what was shown (rules, and `Grown`), and the session.
     for row in await store.read(query, (listed(places),)):
         begun, facts = row[: 1 + len(Grown._fields)], row[1 + len(Grown._fields) :]
-        (replay,) = rows_of(RunningReplay, [facts], state=stored_text, begun=_nothing)
+        (replay,) = rows_of(RunningReplay, [facts], state=stored_text, begun=elsewhere)
         replays.append(replay if begun[0] is None else replay._replace(begun=_begun(begun)))
     return replays
-
-
-def _nothing(_: None) -> None:
-    """What was shown of a replay is in columns of its own."""
 
 
 async def replay_lengths(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], int]:
