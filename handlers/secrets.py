@@ -456,7 +456,13 @@ class Secrets:
 
     def without(self, text: str) -> str:
         """The text, with `[redacted]` for everything that looks like a secret. It is unchanged if nothing does."""
-        hints = self._find(text)
+        try:
+            hints = self._find(text)
+        except UnicodeEncodeError:
+            # Half a character, as in the name of a file that is not UTF-8: RE2 reads no such text, and a log never raises.
+            readable = text.encode(errors="backslashreplace").decode()
+            cleaned = self.without(readable)
+            return text if cleaned == readable else cleaned
         if not hints:
             return text
         for rule in dict.fromkeys(rule for hint in sorted(hints) for rule in self._rules[hint]):

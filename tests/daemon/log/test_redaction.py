@@ -111,3 +111,10 @@ def test_what_only_its_place_calls_a_secret_is_found_in_a_line_without_any_other
     line = render({**event, "event": "odd"})
     assert b"xyzzy" not in line
     assert REDACTED.encode() in line
+
+
+def test_half_a_character_beside_a_secret_raises_nothing() -> None:
+    line = render({"why": "no file /x/\udcff", "said": "password=hunter2-x \udcff", "event": "odd"})
+    told = json.loads(line)
+    assert told["why"] == "no file /x/\udcff"
+    assert told["said"] == f"password={REDACTED} \\udcff"
