@@ -29,7 +29,7 @@ demo: setup ## run real commands, judge them, show the verdicts
 screenshots: setup ## take a picture of every page of the Studio, in build/screenshots
 	@$(BIN)/python -m tests.demo.screenshots
 
-test: setup ## run the tests a person runs (about six minutes on two cores; the goal is four)
+test: setup ## run the tests a person runs (about four and a half minutes on two cores; the goal is four)
 	@$(PYTEST) -m "not prove"
 
 prove: check ## run every test, and the checkers

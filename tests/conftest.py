@@ -63,7 +63,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """The daemon runs on asyncio: aiosqlite and the alarm need it."""
+    """The daemon runs on asyncio: aiosqlite needs it."""
     return "asyncio"
 
 

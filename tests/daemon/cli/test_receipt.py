@@ -203,6 +203,7 @@ def test_the_daemon_signs_each_receipt_where_the_settings_say_so(place: Place, s
     assert place.call("receipt", "verify", "one", "--require-signature").code == 1
 
 
+@pytest.mark.longest
 def test_a_receipt_waits_while_the_key_that_signs_it_cannot_be_used(place: Place) -> None:
     settings = place.directory / "runward.toml"
     settings.write_text(f'{settings.read_text()}\n[bundle]\nsign = "ed25519"\n')

@@ -135,6 +135,7 @@ def test_waiting_without_a_daemon_asks_for_nothing_and_exits_75(recorded: Place)
     assert not list((recorded.state / "inbox").glob("*.json"))
 
 
+@pytest.mark.longest
 def test_a_session_that_names_no_process_is_refused_and_the_reason_told(
     recorded: Place, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_status_shows_the_settings_of_the_daemon_and_that_the_file_changed(place
         assert "all is well" in place.call("status").out
 
 
+@pytest.mark.longest
 def test_a_valid_change_is_applied_by_itself_and_the_log_says_which_keys_it_changed(place: Place) -> None:
     _write(place, SETTINGS + 'retention = "30d"\n')
     with place.daemon():
@@ -88,6 +89,7 @@ def test_a_valid_change_is_applied_by_itself_and_the_log_says_which_keys_it_chan
         _in_force(place, "retention_s", 2 * 86400)
 
 
+@pytest.mark.longest
 def test_a_first_settings_file_is_shown_and_applied_by_itself(place: Place) -> None:
     (place.directory / "runward.toml").unlink()
     place.environment["RUNWARD_STATE_DIR"] = str(place.state)
@@ -117,6 +119,7 @@ def test_a_new_drop_in_is_a_change(place: Place) -> None:
             assert _told(place)["changed"] == [str(place.directory / "runward.toml.d/more.toml")]
 
 
+@pytest.mark.longest
 def test_an_invalid_change_is_shown_until_the_file_is_repaired(place: Place) -> None:
     (place.directory / "playbooks/wrong.playbook.yaml").unlink()
     with place.daemon():
