@@ -1,10 +1,11 @@
 """`runward studio`: a logged-in browser, at the daemon's Studio or at one that this command serves."""
 
 import sys
+import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 import click
@@ -47,7 +48,7 @@ def studio(context: click.Context, only_print: bool, logout: bool) -> None:
             log_out_all(state)
             click.echo("every browser is logged out; `runward studio` logs in again")
             return
-        report = report_of(settings.state_dir, holder(state))
+        report = _report(state)
         served_at = _served_at(report)
         if served_at is None:
             _serve(settings, state, only_print)
@@ -55,6 +56,21 @@ def studio(context: click.Context, only_print: bool, logout: bool) -> None:
         _open(_links(state, served_at, in_force), only_print)
     except KeyUnusable as error:
         fail(str(error), NOT_SO)
+
+
+_STARTS_WITHIN_S: Final = 10.0
+
+
+def _report(state: Path) -> Mapping[str, JsonValue]:
+    """The report of the daemon; empty if none runs. One that has only just begun is waited for."""
+    # It takes the lock first and reports when it is ready. In between, this command would think that it serves no Studio.
+    patience = time.monotonic() + _STARTS_WITHIN_S
+    while True:
+        pid = holder(state)
+        report = report_of(str(state), pid)
+        if report or not pid or time.monotonic() > patience:
+            return report
+        time.sleep(0.05)
 
 
 def _served_at(report: Mapping[str, JsonValue]) -> int | None:

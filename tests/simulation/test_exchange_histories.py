@@ -23,7 +23,7 @@ from runward.handlers.layouts.native import RunName
 from runward.handlers.model.asking import Asking
 
 FEW: Final = 1
-SOME: Final = (*range(FEW, 16), 23, 25)
+SOME: Final = (*range(FEW, 16), 23, 25, 61)
 """The histories in which everything of `MET` happens, all together."""
 
 MANY: Final = 32

@@ -27,7 +27,7 @@ from runward.daemon.processes.ending_runs import EndOrdered
 from runward.daemon.rundir import journal_reading, journals
 from runward.daemon.rundir.session_files import NOTHING_READ
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import cancellations, jobs, journal_lines, receipts, starts
+from runward.daemon.store.tables import cancellations, jobs, journal_lines, receipts
 from runward.daemon.watch import following, places
 from runward.daemon.watch.remembered import load_remembered
 from runward.daemon.watch.roots import WatchedRoot
@@ -158,7 +158,7 @@ def without_knowing_who_was_told(patch: pytest.MonkeyPatch) -> None:
     async def nothing(store: Store, keys: Any) -> dict[Any, Any]:
         return {}
 
-    patch.setattr(starts, "orders_for", nothing)
+    patch.setattr(cancellations, "orders_for", nothing)
 
 
 def without_comparing(patch: pytest.MonkeyPatch) -> None:
@@ -344,7 +344,7 @@ LIKELY: Final[dict[Mutation, int]] = {
     without_the_journals_epoch: 4,
     without_history: 4,
     without_grace: 6,
-    without_adopting_lines: 221,
+    without_adopting_lines: 139,
     without_the_restores_epoch: 3,
     without_looking_where_a_launched_run_lies: 13,
     without_ids_of_notices_that_stay: 8,

@@ -14,6 +14,8 @@ from tests.daemon.cli.calling import Place, sockets_of
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
+from runward.daemon.cli import studio
+from runward.daemon.views.daemon_report import report_of
 from runward.daemon.web import child_server
 
 
@@ -90,6 +92,17 @@ def test_a_person_logs_in_and_sees_what_failed(served: tuple[Place, subprocess.P
     status, page = browser.get(f"{base_of(link)}/sessions/native:runs/silent")
     assert (status, "Expected artifacts" in page) == (200, True)
     assert Browser().get(f"{base_of(link)}/sessions")[0] == 401
+
+
+def test_a_daemon_that_has_only_just_begun_is_waited_for(
+    served: tuple[Place, subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, _ = served
+    nothing: list[dict[str, JsonValue]] = [{}, {}]
+    monkeypatch.setattr(studio, "report_of", lambda *given: nothing.pop() if nothing else report_of(*given))
+    link = link_of(place)
+    assert nothing == []
+    assert place.call("status", "--json").object()["studio"] == {"address": base_of(link)}
 
 
 def test_without_the_table_the_daemon_listens_on_nothing(place: Place) -> None:

@@ -175,8 +175,7 @@ def without_turns(patch: pytest.MonkeyPatch) -> None:
 
 def without_the_time_to_begin(patch: pytest.MonkeyPatch) -> None:
     """A step waits for its slot or its turn as long as it takes."""
-    for module in (advancing, firing):
-        patch.setattr(module, "begin_within", lambda *unused: ())
+    patch.setattr(advancing, "begin_within", lambda *unused: ())
 
 
 def without_an_end_by_failure(patch: pytest.MonkeyPatch) -> None:
