@@ -109,7 +109,7 @@ def daemon(context: click.Context, once: bool, no_wait: bool, check: bool, quiet
             quiet=quiet,
         )
     except _refusals() as error:
-        # For cron, this is no failure: the daemon that runs does what was wanted.
+        # For cron, this is not a failure: the daemon that runs does the work.
         if once and isinstance(error, StateDirectoryHeld):
             _ask_for_scan(settings)
             return

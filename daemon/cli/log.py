@@ -18,9 +18,9 @@ import click
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN
+from runward.daemon.cli.session.finding import find_session
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.terminal import live
 from runward.daemon.cli.terminal.options import Moment, filter_option, json_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_json_line

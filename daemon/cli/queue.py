@@ -13,7 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import counted
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
-from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.asking import (
     ask_daemon,
@@ -23,7 +23,7 @@ from runward.daemon.cli.shell.asking import (
     wait_for,
 )
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.shell.finding import find_job
+from runward.daemon.cli.shell.finding import LAST, refuse_unknown
 from runward.daemon.cli.terminal.options import json_option, patience_options
 from runward.daemon.cli.terminal.output import (
     Columns,
@@ -35,7 +35,14 @@ from runward.daemon.cli.terminal.output import (
     safe,
 )
 from runward.daemon.store.tables import events
-from runward.daemon.store.tables.jobs import JobRow, job_row, jobs_for_events, jobs_in_state, open_jobs
+from runward.daemon.store.tables.jobs import (
+    JobRow,
+    job_row,
+    jobs_for_events,
+    jobs_in_state,
+    newest_job,
+    open_jobs,
+)
 from runward.daemon.views.text import ago, local
 
 if TYPE_CHECKING:
@@ -315,3 +322,18 @@ def _say(
         what = f"job {job.id} ({safe(job.handler)} of {safe(job.lane)})"
         error = f": {safe(job.error)}" if job.error and future is None and job.state == "held" else ""
         click.echo(f"{what} {future}" if future is not None else f"{what} is {coloured(job.state)}{error}")
+
+
+def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> JobRow:
+    """The job of this number; exits 3 if there is none. `@last` is the newest, or the newest held one."""
+    if text == LAST:
+        newest = newest_job(connection, held)
+        if newest is None:
+            fail("no job is held" if held else "there is no job yet", NOT_FOUND)
+        text = str(newest)
+    number = text.removeprefix("job:")
+    # SQLite has 64 bits for a number: Python would refuse to pass a longer one on.
+    job = job_row(connection, int(number)) if number.isdecimal() and len(number) < 19 else None
+    if job is None:
+        refuse_unknown("job", text, [str(each.id) for each in open_jobs(connection)])
+    return job

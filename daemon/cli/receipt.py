@@ -14,6 +14,7 @@ from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.receipt_verify import answer_of, bundle_place, print_answer, print_chain
+from runward.daemon.cli.session.finding import find_session
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.asking import (
     ask_daemon,
@@ -23,7 +24,6 @@ from runward.daemon.cli.shell.asking import (
     wait_for,
 )
 from runward.daemon.cli.shell.context import own_settings, pass_settings, store_to_read
-from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.terminal.options import (
     NamedPath,
     attempt_option,

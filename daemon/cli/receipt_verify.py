@@ -53,7 +53,7 @@ def is_key(text: str) -> bool:
 
 
 def _of_session(context: click.Context, text: str, attempt: int | None) -> BundlePlace:
-    from runward.daemon.cli.shell.finding import find_session
+    from runward.daemon.cli.session.finding import find_session
     from runward.daemon.views.receipts import receipt_place
 
     settings = settings_in_force(context)

@@ -72,7 +72,7 @@ def replay_source(context: click.Context, target: str, attempt: int | None) -> R
 
 
 def _of_session(context: click.Context, text: str, attempt: int | None) -> ReplaySource:
-    from runward.daemon.cli.shell.finding import find_session
+    from runward.daemon.cli.session.finding import find_session
     from runward.daemon.views.bundles import session_bundle
     from runward.daemon.views.replay import order_on_demand
 

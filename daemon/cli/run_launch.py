@@ -156,7 +156,7 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
     """Options up to `--` or the first word that isn't one; the rest is the command. Raises Refusal."""
     options: dict[str, str] = {}
     rest = list(arguments)
-    # It ends at the first word that is no option: those behind it are the command's own.
+    # The options end at the first other word: what follows belongs to the command.
     while rest and rest[0].startswith("-") and rest[0] != "-":
         word = rest.pop(0)
         if word == "--":

@@ -11,17 +11,10 @@ import click
 
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.session.finding import find_session, session_called, session_names
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import is_daemon_up, pass_settings, store_to_read
-from runward.daemon.cli.shell.finding import (
-    LAST,
-    find_job,
-    find_session,
-    refuse_ambiguous,
-    refuse_unknown,
-    session_called,
-    session_names,
-)
+from runward.daemon.cli.shell.finding import LAST, refuse_ambiguous, refuse_unknown
 from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 from runward.daemon.store.tables import cursors, events, jobs, session_lists, sessions
@@ -172,6 +165,8 @@ def _is_session_id(connection: sqlite3.Connection, text: str) -> bool:
 
 
 def _of_job(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
+    from runward.daemon.cli.queue import find_job  # sessions do without the commands of the queue
+
     job = find_job(connection, text)
     error = f": {job.error}" if job.error else ""
     return Story(

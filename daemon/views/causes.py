@@ -26,7 +26,6 @@ from runward.daemon.store.tables.jobs import JobRow, jobs_for_events
 from runward.daemon.store.tables.journal_lines import LineRow
 from runward.daemon.store.tables.sessions import StatusChange
 from runward.daemon.views.text import duration, fields, local
-from runward.handlers.exchange.intent import line_without_content, without_content
 from runward.handlers.subjects import of_job, of_start
 from runward.handlers.times import iso
 
@@ -319,11 +318,18 @@ def _event(event: EventRow) -> Entry:
 
 def _without_content(kind: str, payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """What an event says, without what others pay for in the exchange."""
+    if kind not in ("ActionTaken", "IntentMade", "ActionRequested"):
+        return payload
+    from runward.handlers.exchange.intent import (  # most do without actions
+        line_without_content,
+        without_content,
+    )
+
     text, line = payload.get("text"), payload.get("told")
     if kind == "ActionTaken" and isinstance(line, dict):
         bare = {name: without_content(line.get(name)) for name in ("intent", "result")}
         return {**payload, "told": {**line, **bare}}
-    if kind in ("IntentMade", "ActionRequested") and isinstance(text, str):
+    if kind != "ActionTaken" and isinstance(text, str):
         return {**payload, "text": line_without_content(text)}
     return payload
 

@@ -87,7 +87,7 @@ class Files:
         """Why nothing can be said about a path now: another directory is in its root's place; else None."""
         for root, below, identity in self._roots:
             if path.startswith(below) or path == root:
-                # A root that can't be reached is no other one: whoever reads there meets that error itself.
+                # A root that can't be reached is not another root. Reading there fails with that error.
                 standing = run_directories.identity(root)
                 if standing is not None and standing != identity:
                     return f"the directory at {root} is not the one that is known"

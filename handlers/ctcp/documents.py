@@ -242,7 +242,7 @@ def key_lines(content: bytes | bytearray) -> Mapping[str, KeyLine]:
             if open_key:
                 bullets.append((bullet[1] or "").strip())
             continue
-        # An agent may write one line of many megabytes: it is no key, and not worth an expression's time.
+        # An agent may write one line of many megabytes: that is not a key, and not worth an expression's time.
         key = _KEY.match(line) if len(line) < 1 << 20 else None
         name = "" if key is None else key[1].rstrip(" \t").lower()
         if key is None or len(name) > _LONGEST_KEY:

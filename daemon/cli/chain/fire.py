@@ -203,7 +203,7 @@ def _valid(outcome: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonVal
 
 def recorded_outcomes(settings: Settings, sessions: Sequence[str]) -> Sequence[Known | None]:
     """What these sessions left, with their outcomes of registered kinds; None for `-`."""
-    from runward.daemon.cli.shell.finding import recorded_session
+    from runward.daemon.cli.session.finding import recorded_session
     from runward.daemon.store.tables.sessions import exit_code_of
 
     outcomes_known: list[Known | None] = []

@@ -326,7 +326,7 @@ def answer(
         fail(why, NOT_SO)
     request = ask_daemon(settings, answer_request(row, decision, note_given, without))
     decided = once_taken_up(settings, lambda connection: _decided(connection, row.id, request))
-    # None also means that no daemon runs; then the answer waits in the inbox, which is no failure.
+    # None also means that no daemon runs. Then the answer waits in the inbox, and nothing failed.
     if decided is None and is_daemon_up(settings):
         fail("the daemon has not decided yet; the answer is kept", TIMED_OUT)
     status = decided or "asked"

@@ -18,9 +18,9 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exchange.acting import TOO_LONG, action_request, result_so_far
 from runward.daemon.cli.mcp.serving import Answer, Refused, Tool, count_of, flag, flag_of, text, text_of
+from runward.daemon.cli.session.finding import find_session
 from runward.daemon.cli.shell.asking import PATIENCE_S
 from runward.daemon.cli.shell.context import is_daemon_up, store_to_read
-from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.terminal.options import MomentError, parse_moment
 from runward.daemon.cli.terminal.output import note
 from runward.daemon.cli.why import story_of

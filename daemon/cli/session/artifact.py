@@ -13,6 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_SO, WRONG_USAGE
+from runward.daemon.cli.session.finding import find_session
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.asking import (
     ask_daemon,
@@ -22,7 +23,7 @@ from runward.daemon.cli.shell.asking import (
     once_taken_up,
 )
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.shell.finding import Noun, find_called, find_session
+from runward.daemon.cli.shell.finding import Noun, find_called
 from runward.daemon.cli.terminal.options import (
     NamedPath,
     filter_option,

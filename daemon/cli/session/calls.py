@@ -13,9 +13,9 @@ from runward.config.problem import counted
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
+from runward.daemon.cli.session.finding import recorded_session
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.shell.finding import recorded_session
 from runward.daemon.cli.terminal.options import Moment, NamedPath, json_option
 from runward.daemon.cli.terminal.output import fail, print_json, safe
 from runward.daemon.rundir.bundle_parts import (
@@ -266,7 +266,7 @@ def export(settings: Settings, since: float | None, identifier: str | None, file
             rows = list(reversed(session_lists.sessions(connection, session_lists.Wanted(since=since), None)))
         rows = [row for row in rows if row.status != "running"]
         try:
-            # Atomic: whoever trains with the file never finds half of it.
+            # Atomic: a training that reads the file never finds half of it.
             with click.open_file(file, "w", encoding="utf-8", atomic=file != "-") as output:
                 for row in rows:
                     read = replay_of(connection, settings, row)

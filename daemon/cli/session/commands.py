@@ -14,6 +14,7 @@ from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
+from runward.daemon.cli.session.finding import find_session, recorded_session, refuse_pruned
 from runward.daemon.cli.session.listing import list_sessions
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.asking import (
@@ -24,7 +25,6 @@ from runward.daemon.cli.shell.asking import (
     wait_for,
 )
 from runward.daemon.cli.shell.context import is_daemon_up, pass_settings, settings_in_force, store_to_read
-from runward.daemon.cli.shell.finding import find_session, recorded_session, refuse_pruned
 from runward.daemon.cli.terminal.options import (
     Length,
     NamedPath,

@@ -8,9 +8,9 @@ from typing import Final
 import click
 
 from runward.config.settings import Settings
+from runward.daemon.cli.session.finding import how_to_judge
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.shell.finding import how_to_judge
 from runward.daemon.cli.terminal.options import Moment, NamedPath, filter_option, json_option
 from runward.daemon.cli.terminal.output import (
     coloured,

@@ -14,8 +14,8 @@ from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import BY_STATUS, NOT_FOUND, TIMED_OUT, TRY_AGAIN
+from runward.daemon.cli.session.finding import find_session, refuse_pruned
 from runward.daemon.cli.shell.context import is_daemon_up
-from runward.daemon.cli.shell.finding import find_session, refuse_pruned
 from runward.daemon.cli.terminal import live
 from runward.daemon.cli.terminal.output import (
     STDOUT,

@@ -12,16 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import click
 
 from runward.config.settings import Settings
-from runward.daemon.configuration.declared_files import (
-    NotFound,
-    agent_names,
-    chain_names,
-    find_playbook,
-    playbook_names,
-)
 from runward.daemon.configuration.settings import load_settings, working_directory
 from runward.daemon.store import reading
-from runward.daemon.store.tables import session_lists
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -115,7 +107,9 @@ def sessions(context: click.Context, parameter: click.Parameter, incomplete: str
     """Session ids that begin so, the newest first, with their status."""
 
     def beginning(store: sqlite3.Connection) -> Words:
-        rows = session_lists.sessions_beginning(store, incomplete, _OFFERED)
+        from runward.daemon.store.tables.session_lists import sessions_beginning
+
+        rows = sessions_beginning(store, incomplete, _OFFERED)
         return [
             (session_id if session_id.startswith(incomplete) else key, status)
             for key, session_id, status in rows
@@ -133,9 +127,33 @@ def jobs(store: sqlite3.Connection) -> Words:
     return ((str(job.id), f"{job.state} {job.handler}") for job in rows)
 
 
-playbooks: Final = _or_file(_from_settings(playbook_names))
-chains: Final = _or_file(_from_settings(chain_names))
-agents: Final = _or_file(_from_settings(agent_names))
+@_or_file
+@_from_settings
+def playbooks(settings: Settings) -> Words:
+    """The names of playbooks."""
+    from runward.daemon.configuration.declared_files import playbook_names
+
+    return playbook_names(settings)
+
+
+@_or_file
+@_from_settings
+def chains(settings: Settings) -> Words:
+    """The names of chains."""
+    from runward.daemon.configuration.declared_files import chain_names
+
+    return chain_names(settings)
+
+
+@_or_file
+@_from_settings
+def agents(settings: Settings) -> Words:
+    """The names of agent profiles."""
+    from runward.daemon.configuration.declared_files import agent_names
+
+    return agent_names(settings)
+
+
 roots: Final = _from_settings(lambda settings: [root.name for root in settings.roots])
 
 
@@ -266,6 +284,8 @@ events: Final = _always(
 
 def values(context: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """The values that the named playbook's command takes and that aren't given yet, each with its `=`."""
+    from runward.daemon.configuration.declared_files import NotFound, find_playbook
+
     settings, name = _settings(context), context.params.get("playbook")
     if settings is None or not isinstance(name, str) or "/" in name:
         return []

@@ -88,7 +88,7 @@ def action(connection: sqlite3.Connection, key: str) -> ActionRow | None:
 
 def held_job(connection: sqlite3.Connection, key: str) -> int | None:
     """The job for this intent, if it is held because Runward failed at it."""
-    # An intent has one job: whoever waits for its result would wait for ever if that is held.
+    # An intent has one job. If that is held, nobody may wait for its result for ever.
     row = connection.execute(
         "select j.id from events e join jobs j on j.id between 32 * e.seq and 32 * e.seq + 31"
         " where e.key = ? and j.handler = 'exchange/act' and j.state = 'held'",

@@ -256,7 +256,7 @@ def _waits(lane: str) -> bool:
 def _emit(batch: Batch, job: Job, effect: Emit) -> None:
     from runward.handlers.model.events import AfterTime
 
-    # What happens after a time is no consequence that could go on for ever at once: its depth begins anew.
+    # Events that wait for a time can't form an endless loop at once, so their depth begins at 0 again.
     depth = 0 if isinstance(effect.event, AfterTime) else job.depth + 1
     add_event(batch, effect.event, None, _waits, cause=job.event.key, depth=depth)
 

@@ -67,7 +67,7 @@ def chain(connection: sqlite3.Connection) -> Iterator[BundleRow]:
 
 def _bundles(connection: sqlite3.Connection, which: str, *values: str | int) -> Iterator[BundleRow]:
     query = select(BundleRow, f"from receipts {which}", by=_SIGNED)
-    # One after another: whoever verifies the chain reads every receipt, and there may be a hundred thousand.
+    # One after another: verifying the chain reads every receipt, and there may be a hundred thousand.
     for signed, *recorded in connection.execute(query, values):
         (bundle,) = rows_of(BundleRow, [tuple(recorded)])
         if signed is not None:

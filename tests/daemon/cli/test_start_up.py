@@ -57,9 +57,9 @@ def test_reading_the_store_imports_nothing_heavy(recorded: Place, arguments: tup
     [
         (("session", "list"), 79),
         (("session", "show", "silent"), 99),
-        (("why", "silent"), 92),
-        (("queue",), 70),
-        (("status",), 109),
+        (("why", "silent"), 89),
+        (("queue",), 53),
+        (("status",), 92),
     ],
 )
 def test_a_command_that_reads_imports_few_of_our_modules(
