@@ -207,7 +207,6 @@ ROUTES: Final = (
     _route(PrincipalCreateRequested, "exchange/create", act.create_as_asked),
     _route(MintRequested, "exchange/mint", act.mint_units),
 )
-
 """The lines may be in any order. A duty keeps its number, and a new one of an event that has duties gets the next."""
 
 # Two routes of an event with one number would give their jobs one id.

@@ -175,7 +175,6 @@ def define_schedule(event: ScheduleChanged, given: Given) -> Deciding:
         gone = SetSchedule(event.chain, given.at, ScheduleStanding(None, given.at))
         return gone, Explain(subject, "decided", "it no longer has a schedule")
     # A schedule with unchanged text continues with its counts. One with changed text begins again.
-    # A schedule with unchanged text continues with its counts. One with changed text begins again.
     if standing is None or standing.words != scheduled.words:
         standing = ScheduleStanding(scheduled.words, given.at)
     due = scheduled.schedule.times.next_after(given.at, standing.since)

@@ -15,7 +15,6 @@ from statistics import median
 from typing import Final
 
 from runward.config.root import NATIVE, Root
-from runward.daemon.disk.durable import sync_directory
 from runward.daemon.disk.file_systems import IN_MEMORY, Mount, limit_of, mount_of, mounts, space_of
 from runward.daemon.doctor.findings import Ended, Finding, Installation, Patience, end_of
 from runward.daemon.host.report import read_report
@@ -171,7 +170,9 @@ def _write(scratch: Path, number: int) -> None:
         os.write(new, _PAGE + b"%d" % number)
         os.fsync(new)
     (scratch / "new").rename(scratch / "file")
-    sync_directory(scratch)
+    # Not `sync_directory`: it accepts a file system that can't do it, and people must know of that one.
+    with held(os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as directory:
+        os.fsync(directory)
 
 
 _WATCHED_S: Final = 0.25

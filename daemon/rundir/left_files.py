@@ -270,8 +270,7 @@ class _Reading:
         if isinstance(answer, Unreadable):
             yield from (LeftFile(_visible(name), "unreadable") for name in names)
             return
-        hashed = answer.files if answer.exists else (FileHash("absent"),) * len(names)
-        for name, each in zip(names, hashed, strict=True):
+        for name, each in zip(names, answer.for_each(len(names)), strict=True):
             if each.state == "too_large":
                 yield LeftFile(_visible(name), "unreadable")  # through a link, so its identity is not bound
             else:

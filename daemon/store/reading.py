@@ -7,14 +7,18 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Literal
 
+from runward.daemon.store.rows import value_of
 from runward.daemon.users import name_of
 
 STORE: Final = "runward.db"
 
 LAST: Final = (1 << 63) - 1
 """A number after which nothing comes."""
+
+MOST_SEARCHED: Final = 50_000
+"""Chain runs, invocations or sessions that one search of a page looks at."""
 
 _MIGRATIONS: Final = os.path.join(os.path.dirname(__file__), "migrations")
 
@@ -153,15 +157,6 @@ def epoch(connection: sqlite3.Connection) -> int:
     (number,) = connection.execute("select epoch from daemon").fetchone()
     assert isinstance(number, int)
     return number
-
-
-import sqlite3
-from typing import Final, Literal
-
-from runward.daemon.store.rows import value_of
-
-MOST_SEARCHED: Final = 50_000
-"""Chain runs, invocations or sessions that one search of a page looks at."""
 
 
 def search_end(

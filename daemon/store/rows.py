@@ -120,7 +120,7 @@ def elsewhere(_: None) -> None:
 
 
 class _Plans(dict[tuple[type, ...], tuple[tuple[tuple[int, Read], ...], tuple[object, ...]]]):
-    """What is changed in a row of which the values have these types, and the defaults of the fields behind them.
+    """What is changed in a row whose values have these types, and the defaults of the fields after them.
 
     Most rows of a query have the same few types. So a row costs one look, and not one for each of its fields.
     """
@@ -170,7 +170,7 @@ def _fields(row: type[tuple[Any, ...]]) -> tuple[tuple[str, ...], Mapping[str, o
 
 
 def _alternatives(hint: object) -> list[object]:
-    """The types of which a field may be. A literal is a text."""
+    """The types that a field may have. A literal is a text."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         return [part for each in get_args(hint) for part in _alternatives(each)]

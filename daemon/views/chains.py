@@ -195,9 +195,10 @@ class ChainFile(NamedTuple):
         return self.file if self.parsed.value is None else self.parsed.value.name
 
 
-def chain_files(settings: Settings) -> Iterator[ChainFile]:
-    """All chains in the directories of the settings."""
-    names = chain_names(settings)
+def chain_files(settings: Settings, names: Sequence[str] | None = None) -> Iterator[ChainFile]:
+    """All chains in the directories of the settings, or those with these names."""
+    if names is None:
+        names = chain_names(settings)
     # Once for all of them: it lists the directories of playbooks.
     given = callables(settings) if names else None
     for name in names:

@@ -186,11 +186,12 @@ def _why_no_code_runs(sandbox: str, degraded: JsonValue) -> str | None:
 def _all_chains(settings: Settings) -> "list[Parsed[Chain]] | None":
     """What the files of the chains say; None if a directory can't be listed."""
     try:
-        if not chain_names(settings):
+        names = chain_names(settings)
+        if not names:
             return []
         from runward.daemon.views.chains import chain_files  # many have no chains
 
-        return [each.parsed for each in chain_files(settings)]
+        return [each.parsed for each in chain_files(settings, names)]
     except OSError:
         return None
 

@@ -89,16 +89,16 @@ def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, gi
         outcome, result = None if left.outcome is None else dict(left.outcome), left.result
         why = left.why if status != "completed" else None
     over = current._replace(status=status, reason=code, outcome=outcome, result=result)
-    explained = (SetStep(run.id, given.at, over, why, value=True), *explained, *cleared)
+    effects = (SetStep(run.id, given.at, over, why, value=True), *explained, *cleared)
     # The run ended while this step's processes still lived. Nothing follows from the step, but it kept its slot until
     # now.
     if run.status != "running":
-        return (*explained, *(yield from let_go(run.id, 1, given)))
+        return (*effects, *(yield from let_go(run.id, 1, given)))
     # A step that waits for its next try holds no slot.
     again = _again(position, over)
     if again:
-        return (*explained, *again, *(yield from let_go(run.id, 1, given)))
-    return (*explained, *(yield from onward(position.with_step(over))))
+        return (*effects, *again, *(yield from let_go(run.id, 1, given)))
+    return (*effects, *(yield from onward(position.with_step(over))))
 
 
 class _Verdict(NamedTuple):

@@ -29,6 +29,7 @@ from runward.handlers.chains.stepping import given_to
 from runward.handlers.invocations import COMPLETED, completed, of_chain_run
 from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.chains import (
+    BY_EVENT,
     MOST_FIRINGS,
     ChainFired,
     ChainFireRequested,
@@ -150,7 +151,6 @@ def begin_in_turn(event: ChainRunTurn, given: Given) -> Deciding:
 MOST_DEEP: Final = 8
 """How many chain runs may fire one another in a row."""
 
-BY_EVENT: Final = "firing.fired.event"
 SCHEDULED: Final = "schedule"
 
 

@@ -135,21 +135,20 @@ def hashed(
     # The paths are resolved again, below the same boundary: the run may have put a link there since it named them.
     question = HashesOf(artifacts_path, boundary(artifacts_path, directory), paths)
     answer = yield from ask_readable(question, f"the artifacts of {session_key}")
-    # If their root has vanished, so have all files.
-    return answer.files if answer.exists else (FileHash("absent"),) * len(paths)
+    return answer.for_each(len(paths))
 
 
-def _record(verified: Produced, hashed: FileHash) -> RecordedFile:
-    problem = PROBLEMS.get(hashed.state)
-    seen: Produced | FileHash = verified if problem is not None else hashed
-    if problem is None and (hashed.size, hashed.modified_ns) != (verified.size, verified.modified_ns):
+def _record(verified: Produced, now: FileHash) -> RecordedFile:
+    problem = PROBLEMS.get(now.state)
+    seen: Produced | FileHash = verified if problem is not None else now
+    if problem is None and (now.size, now.modified_ns) != (verified.size, verified.modified_ns):
         problem = "changed"
     return RecordedFile(
         id=verified.id,
         path=verified.path,
         size=seen.size,
         modified_ns=seen.modified_ns,
-        sha256=hashed.sha256,
+        sha256=now.sha256,
         problem=problem,
     )
 

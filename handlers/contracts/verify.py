@@ -255,7 +255,6 @@ def describe(fact: FileFact) -> str:
 
 def dump_verification(verification: Verification) -> str:
     """The verification object as the store keeps it, as JSON text: with the `rules`, if the contract has some."""
-
     kept = verification_as_json(verification)
     if verification.rules:
         kept[RULES] = rules_as_json(verification)

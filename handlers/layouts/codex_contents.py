@@ -428,14 +428,15 @@ class CodexCalls(WithoutDocuments):
             return Unusable(place, "an output without call_id")
         self._state.returned = True
         content, problem = value_in(payload.get("output", msgspec.Raw()))
-        failed = _says_failed(content) or call in self._state.failed
+        exit_code = exit_code_in(content)
+        refused = isinstance(content, dict) and content.get("success") is False
         return answered(
             place,
             at,
             call,
             content,
-            failed=failed,
-            exit_code=exit_code_in(content),
+            failed=bool(exit_code) or refused or call in self._state.failed,
+            exit_code=exit_code,
             tokens=self._state.reported.pop(call, None),
             problem=problem,
         )

@@ -10,6 +10,7 @@ from runward.handlers.model.files import (
     HashState,
     Unreadable,  # noqa: F401 - in the types of answers
 )
+from runward.handlers.subjects import BACKGROUND
 
 LeftState: TypeAlias = HashState | Literal["link", "many", "not_listed", "commit"]
 """`link`: a link, which is bound by its target and not followed. `many`: all files beyond those that are shown one by
@@ -80,7 +81,7 @@ Decision: TypeAlias = Literal["approved", "denied", "expired", "changed"]
 
 def lane_of(run: str) -> str:
     """The lane that reads whole files of a chain run's steps: in the background, when no verdict is on its way."""
-    return f"files:{run}"
+    return f"{BACKGROUND}{run}"
 
 
 class ApprovalWanted(Event, frozen=True):
@@ -152,8 +153,8 @@ class ApprovalStanding(NamedTuple):
     status: Literal["asked", "approved", "denied", "expired", "changed"]
     shown_hash: str
     expires_at: float | None
-    shown: JsonValue = None
-    asked_at: float | None = None
+    shown: JsonValue
+    asked_at: float
 
 
 class AskApproval(Effect, frozen=True):

@@ -83,11 +83,11 @@ class ChainRunStanding(NamedTuple):
     reason_summary: str
     deadline: float | None
     steps: Mapping[int, StepStanding]
+    created_at: float
     said_by: str = ""
     depth: int = 1
     turn: str | None = None
     """Runs of a chain with the same value begin one after the other."""
-    created_at: float = 0.0
     cause: JsonValue = None
     """What `chain` says about the event that fired it: `event`, `event_id`, `due_at` and `events`."""
 
@@ -245,6 +245,10 @@ class ChainRunCancelRequested(_OfChainRun, Request, frozen=True):
     """Whether the run itself was only asked for so far."""
 
 
+BY_EVENT: Final = "firing.fired.event"
+"""The result of a firing by an event, and not by a schedule or a person."""
+
+
 class ChainFired(_OfChain, Event, frozen=True):
     """A chain was fired: by an event that passed its filter, by a schedule, or by a person.
 
@@ -261,7 +265,7 @@ class ChainFired(_OfChain, Event, frozen=True):
     definition: JsonValue
     said_by: str = ""
     by_run: str | None = None
-    result: str = "firing.fired.event"
+    result: str = BY_EVENT
     due_at: float | None = None
     events: list[JsonValue] = field(default_factory=list)
     """All events that fired it together, if its trigger is a composite. The last one is this event."""
@@ -289,7 +293,7 @@ class TriggerMatched(_OfChain, AfterTime, Event, frozen=True):
     items: tuple[int, ...]
     said_by: str = ""
     by_run: str | None = None
-    result: str = "firing.fired.event"
+    result: str = BY_EVENT
     due_at: float | None = None
 
     @property

@@ -44,6 +44,10 @@ class RootHashes(NamedTuple):
     exists: bool
     files: tuple[FileHash, ...] = ()
 
+    def for_each(self, count: int) -> tuple[FileHash, ...]:
+        """The result for each of so many paths. If the root has vanished, so have all files."""
+        return self.files if self.exists else (FileHash("absent"),) * count
+
 
 FileProblem: TypeAlias = Literal[
     "gone",

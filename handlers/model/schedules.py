@@ -6,7 +6,7 @@ from runward.config.schedule import Schedule
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import AfterTime, Event
-from runward.handlers.subjects import SCHEDULE
+from runward.handlers.subjects import SCHEDULE, TIMERS
 
 
 class TimerSet(Event, frozen=True):
@@ -27,7 +27,7 @@ class TimerSet(Event, frozen=True):
 
     @property
     def lane(self) -> str:
-        return f"timer:{self.key}"
+        return f"{TIMERS}{self.key}"
 
 
 class TimerRang(AfterTime, Event, frozen=True):

@@ -70,6 +70,7 @@ from runward.handlers.notices import notices
 from runward.handlers.outcomes.recording import NO_OUTCOMES, Recorded, announced, named, recorded
 from runward.handlers.sessions import late
 from runward.handlers.sessions.opened import held_to_launch, is_as_launched
+from runward.handlers.subjects import TIMERS
 
 DEADLINE_MARGIN: Final = 5.0
 """Seconds after timeout and grace that the launcher may take to end its run."""
@@ -80,7 +81,7 @@ NEXT_CHECK: Final = 60.0
 
 def deadline_lane(session_key: str) -> str:
     """The lane of the deadlines of a session's launches."""
-    return f"timer:{session_key}"
+    return f"{TIMERS}{session_key}"
 
 
 def deadline_due(event: RunLaunched) -> float | None:
@@ -249,12 +250,12 @@ def _contract_of(event: AttemptEnded, session: Session) -> Contract | None:
 
 
 def _reads_outcomes(session: Session, contract: Contract | None) -> bool:
-    # Another tool's session has outcomes only where its layout or its contract says so.
+    if session.layout == native.LAYOUT:
+        return True
     from runward.handlers.layouts.registry import outcome_files
 
-    if session.layout == native.LAYOUT or outcome_files(session.layout):
-        return True
-    return contract is not None and reads_outcomes(contract)
+    # Another tool's session has outcomes only where its layout or its contract says so.
+    return bool(outcome_files(session.layout)) or (contract is not None and reads_outcomes(contract))
 
 
 def _held_to_contract(

@@ -240,8 +240,7 @@ def _hashes(
         answer = file_hashes(root, within, [entry.path for entry in asked], go_on)
     if isinstance(answer, Unreadable):
         fail(f"{root} can't be read: {answer.why}; try again", TRY_AGAIN)
-    files = answer.files if answer.exists else (FileHash("absent"),) * len(asked)
-    return {entry.id: file for entry, file in zip(asked, files, strict=True)}
+    return {entry.id: file for entry, file in zip(asked, answer.for_each(len(asked)), strict=True)}
 
 
 @contextmanager

@@ -101,11 +101,10 @@ FOLDS: Final[Mapping[type[Effect], tuple[Fold, ...]]] = joined(table.folds for t
 MOVED_BY_STEPS: Final = tuple(sql for table in TABLES for sql in table.moved_by_steps)
 """The times that a step of the wall clock moves."""
 
-# Reversed, because children must go before their parents.
 GO_WITH_SESSION: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_session)
 GO_WITH_EVENT: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_event)
 GO_WITH_CHAIN_RUN: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_chain_run)
-"""The rows that pruning deletes, children before their parents."""
+"""The rows that pruning deletes. Children go before their parents, so the order is reversed."""
 
 
 def statements(batch: Batch) -> list[Statement]:

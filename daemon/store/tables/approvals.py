@@ -119,7 +119,7 @@ async def approval_standings(store: Store, ids: Iterable[str]) -> dict[str, Appr
 
 
 ASK: Final = Write(
-    "insert into approvals (id, run, step, asked_at, expires_at, shown, shown_hash, status) values (?, ?, ?, ?, ?, ?, ?, 'asked')"
+    "insert into approvals (id, run, step, asked_at, expires_at, shown, shown_hash, status) values (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -131,7 +131,7 @@ DECIDE: Final = Write(
 def _ask(batch: Batch, job: Job, effect: AskApproval) -> None:
     asked = effect.asked
     facts = (asked.id, asked.run, asked.step, asked.asked_at, asked.expires_at)
-    batch.row(ASK, (*facts, stored_json(asked.shown).decode(), asked.shown_hash))
+    batch.row(ASK, (*facts, stored_json(asked.shown).decode(), asked.shown_hash, asked.status))
 
 
 def _decide(batch: Batch, job: Job, effect: DecideApproval) -> None:

@@ -202,9 +202,7 @@ def newest_artifacts(
     if len(rows) > wanted.limit:
         last = rows[wanted.limit - 1]
         return Newest(shown, (last.created_at, last.id))
-    end = connection.execute(
-        f"select created_at, id {looked_at} limit 1 offset :most - 1", values
-    ).fetchone()  # our own words
+    end = connection.execute(f"select created_at, id {looked_at} limit 1 offset :most - 1", values).fetchone()
     return Newest(shown, end and (end[0], end[1]), end is not None)
 
 

@@ -374,7 +374,7 @@ async def offered(store: Store) -> frozenset[str]:
 OPEN: Final = Write(
     "insert into chain_runs (id, chain, event, fired_by, definition, trigger_event, status, reason_code, reason_summary,"
     " current_step, created_at, updated_at, deadline, said_by, depth, turn, cause)"
-    " values (?, ?, ?, ?, ?, ?, 'running', 'chain.running.started', 'it was fired', 0, ?, ?, ?, ?, ?, ?, ?)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?)"
 )
 STEP: Final = Write(
     "insert into chain_steps (run, step, attempt, status, reason_code, reason_summary, value, session_key, outcome,"
@@ -419,6 +419,9 @@ def _open(batch: Batch, job: Job, effect: OpenChainRun) -> None:
             run.fired_by,
             stored_json(run.definition).decode(),
             stored_json(run.trigger).decode(),
+            run.status,
+            run.reason_code,
+            run.reason_summary,
             run.created_at,
             run.created_at,
             run.deadline,

@@ -81,10 +81,10 @@ async def owes_of_root(store: Store, root: str) -> bool:
 
 async def processes_of(store: Store, keys: Iterable[str]) -> dict[str, RunProcesses]:
     """The processes that the files of these sessions' runs name, as remembered from the last look."""
-    places = {key.partition(":")[2]: key for key in keys}
     from runward.handlers.model.sessions import RunProcesses
     from runward.handlers.sessions.observe import NEVER_SEEN, read_watched
 
+    places = {key.partition(":")[2]: key for key in keys}
     by_session = {}
     for place, text in (await remembered(store, places)).items() if places else ():
         watched = read_watched(text) or NEVER_SEEN  # no known process in its files

@@ -141,7 +141,7 @@ def event_of(connection: sqlite3.Connection, request: str) -> int | None:
 
 
 def decisions_on(connection: sqlite3.Connection, request: str) -> list[Decided]:
-    """What was decided about a request and about what it led to, in order; only among the newest `LATELY` decisions."""
+    """What was decided about a request and about what it led to, in order; only among the newest `LATEST_DECISIONS`."""
     # Only what was recorded after the request can follow from it: of the other decisions, no event is looked up.
     rows = connection.execute(
         select(
@@ -220,6 +220,7 @@ def add_event(
     """Record an event with a job for each of its handlers, claimed under `token` unless its lane is blocked."""
     # Commands that read events do without these.
     from runward.daemon.store.hash_chain import Head, link
+    from runward.daemon.store.tables.jobs import add_job
     from runward.handlers.route import duties, in_background
 
     # Numbered before the transaction runs: no other writer can take the number, or the epoch's check refuses us.
@@ -241,8 +242,6 @@ def add_event(
             recorded.hash,
         ),
     )
-    from runward.daemon.store.tables.jobs import add_job  # what only reads events does without jobs
-
     for duty in duties(event):
         waits = token is None or duty.due > batch.now or in_background(duty.lane) or blocked(duty.lane)
         add_job(batch, recorded, duty, None if waits else token)

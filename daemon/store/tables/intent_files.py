@@ -86,7 +86,7 @@ async def _chosen(store: Store, which: str, *values: str) -> list[IntentFile]:
 async def first_place(store: Store, session_key: str, names: Iterable[RunName]) -> str | None:
     """The session where a run with one of these names was first seen, if that is another one.
 
-    If several runs claimed a name, it is the one of which most lines were read: so none is read twice.
+    If several runs claimed a name, it is the run whose file was read furthest, so no line is read twice.
     """
     places: list[tuple[int, str]] = []
     for name in names:

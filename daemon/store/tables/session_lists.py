@@ -1,6 +1,6 @@
 """The lists of sessions that commands ask for: those that match, that run, or that failed and nobody has seen.
 
-Their rows, and how programs see them, stand in `sessions.py`; with these queries it would be two modules long.
+Their rows, and how programs see them, are in `sessions.py`.
 """
 
 import json
@@ -78,7 +78,6 @@ def sessions(
     part = ("" if wanted.since is None else " and started_at >= :since") + (
         "" if at is None else " and started_at <= :at and (started_at < :at or key > :key)"
     )
-    # What runs is in an open directory, and all others need not be looked at.
     is_open = ""
     # Few are open, and they have an index: the list of what runs must not read all sessions there are.
     if wanted.statuses == ("running",):

@@ -127,9 +127,7 @@ def some_artifacts(
     shown = _artifacts_of(rows)
     if len(read) > limit:
         return SomeArtifacts(shown, ids[-1])
-    end = connection.execute(
-        f"select id {looked_at} limit 1 offset :most - 1", values
-    ).fetchone()  # our own words
+    end = connection.execute(f"select id {looked_at} limit 1 offset :most - 1", values).fetchone()
     return SomeArtifacts(shown, end and str(end[0]), end is not None)
 
 

@@ -348,7 +348,7 @@ class World:
         asked = self.approvals.get(approval)
         if asked is None:
             return None
-        return asked.row._replace(status=asked.status, asked_at=None)
+        return asked.row._replace(status=asked.status)
 
     # what is ordered
 

@@ -117,7 +117,7 @@ def test_only_so_many_events_are_held_and_the_oldest_one_goes_with_a_reason() ->
 def test_the_depth_of_a_run_is_that_of_the_deepest_run_behind_its_events() -> None:
     def standing(run: str, depth: int) -> ChainRunStanding:
         return ChainRunStanding(
-            run, "x", "completed", {}, {}, "", "chain.completed.ok", "", None, {}, depth=depth
+            run, "x", "completed", {}, {}, "", "chain.completed.ok", "", None, {}, 0.0, depth=depth
         )
 
     runs = {ChainRunOf("cr_a"): standing("cr_a", 5), ChainRunOf("cr_b"): standing("cr_b", 2)}

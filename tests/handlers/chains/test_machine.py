@@ -199,7 +199,7 @@ def stands(
     deadline: float | None = None,
 ) -> ChainRunStanding:
     return ChainRunStanding(
-        RUN, "pr", status, definition, {"pr": 7}, "request", code, "it was fired", deadline, steps
+        RUN, "pr", status, definition, {"pr": 7}, "request", code, "it was fired", deadline, steps, 0.0
     )
 
 
@@ -631,7 +631,7 @@ def test_a_person_approves_what_an_approval_can_not_cover_in_words_or_not_at_all
     }
     waits = StepStanding(1, "waiting_approval", None, None, 1, None)
     answers = {
-        ApprovalOf("ap_0"): ApprovalStanding("ap_0", RUN, 1, "asked", "0" * 64, None, shown),
+        ApprovalOf("ap_0"): ApprovalStanding("ap_0", RUN, 1, "asked", "0" * 64, None, shown, 0.0),
         ChainRunOf(RUN): stands({1: waits}, "waiting_approval"),
     }
     event = ApprovalRequested("request", 1.0, "ap_0", RUN, "approved", "", "ada", without=without)
