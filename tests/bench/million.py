@@ -22,12 +22,11 @@ from tests.bench.fixtures import finish, make, run_name
 from tests.bench.product import daemon
 from tests.bench.scratch import Scratch, scratch
 from tests.bench.studio import PAGES, SETTINGS, Visitor
-from tests.daemon.in_process import StillClock, ToldProcesses
+from tests.daemon.in_process import SILENT, StillClock, ToldProcesses
 from tests.daemon.in_process import daemon as daemon_in_process
 
 from runward.daemon.engine.queue import Queue
 from runward.daemon.host.upkeep import Upkeep
-from runward.daemon.log import log_into
 from runward.daemon.parts.retention import ClockTrust, Packer, Pruner
 from runward.daemon.store.store import Checkpointer, Store, connect
 from runward.daemon.store.transaction import Statement
@@ -47,7 +46,6 @@ _COMMAND: Final = Goal("at most", 2.0)
 _START: Final = Goal("at most", 2.0)
 _WAIT: Final = Goal("at most", 100.0)
 _MEDIAN, _SLOWEST = Goal("at most", 1.5), Goal("at most", 3.0)
-_SILENT = log_into(lambda line: None)
 
 
 class Later(SystemClock):
@@ -126,7 +124,7 @@ async def _pack(place: Scratch) -> int:
     clock = Later()
     queue = Queue(store, clock, SystemRandomness())
     await queue.start()
-    packer = Packer(store, clock, _SILENT, queue, lambda: False)
+    packer = Packer(store, clock, SILENT, queue, lambda: False)
     await packer.drain()
     await store.close()
     return packer.packed
@@ -221,7 +219,7 @@ async def _prune_half(name: str, place: Scratch, sessions: int) -> Figure:
         pruner = Pruner(
             running.store,
             SystemClock(),
-            _SILENT,
+            SILENT,
             supervisor.assembly.pruner.files,
             supervisor.assembly.queue,
             lambda: supervisor.assembly.worker.busy,
@@ -233,7 +231,7 @@ async def _prune_half(name: str, place: Scratch, sessions: int) -> Figure:
         begin = time.perf_counter()
         task = asyncio.create_task(pruner.drain())
         checkpointer = Checkpointer(running.state / "runward.db")
-        upkeep = asyncio.create_task(Upkeep(running.store, checkpointer, lambda: None, _SILENT).run())
+        upkeep = asyncio.create_task(Upkeep(running.store, checkpointer, lambda: None, SILENT).run())
         index = 500_000
         while not task.done():
             await asyncio.sleep(0.05)

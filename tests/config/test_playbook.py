@@ -102,6 +102,15 @@ def test_what_is_left_out_has_its_default(text: str, playbook: Playbook) -> None
                 "1:10: timeout: must be a duration (write a number with its unit, as in 30s, 5min, 1h30m or 2d)"
             ],
         ),
+        *(
+            (
+                f"timeout: {value}\n",
+                [
+                    "1:10: timeout: must be a duration (write a number with its unit, as in 30s, 5min, 1h30m or 2d)"
+                ],
+            )
+            for value in ("1.5", "true", "[30s]")
+        ),
         (
             "timeout: '90'\n",
             [

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.config.contract import contract_from_json, declaration_schema
+from runward.config.duration import DURATION_PATTERN
 from runward.config.json_value import JsonValue
 from runward.config.playbook import read_playbook
 from runward.config.schema import DIALECT, SCHEMAS, schema
@@ -45,6 +46,16 @@ def test_every_field_of_a_schema_is_described(name: str) -> None:
     found = dict(fields(schema(name), name))
     assert len(found) >= 3
     assert [field for field, shape in found.items() if not shape.get("description")] == []
+
+
+def test_a_duration_of_a_playbook_is_described_by_its_pattern_in_the_order_that_editors_have_stored() -> None:
+    timeout = look_up(schema("playbook"), "properties", "timeout")
+    assert isinstance(timeout, dict)
+    assert list(timeout) == ["anyOf", "default", "description", "title"]
+    assert timeout["anyOf"] == [
+        {"examples": ["30s", "5min", "1h30m", "2d"], "pattern": DURATION_PATTERN, "type": "string"},
+        {"type": "null"},
+    ]
 
 
 def test_an_unknown_schema_is_a_key_error() -> None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import pydantic_core  # noqa: F401 - handlers import it when they first write JSON
+import pydantic_core  # noqa: F401 - the first look loads it, before any handler (`daemon/watch/looks.py`)
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue

@@ -3,10 +3,14 @@
 import resource
 import subprocess
 import sys
+from typing import Final
 
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S
+
+_ENDS_WITH: Final = {"status": 3, "contract": 1}
+"""The exit codes of those commands that don't end with 0 here: no daemon runs, and the review is missing."""
 
 
 def _imported(place: Place, *arguments: str) -> set[str]:
@@ -14,8 +18,9 @@ def _imported(place: Place, *arguments: str) -> set[str]:
     program = (
         "import sys\nfrom runward.daemon.cli import main\n"
         f"sys.argv[1:] = {list(arguments)!r}\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "code = 0\ntry:\n    main()\nexcept SystemExit as end:\n    code = end.code\n"
         "print(*sorted(sys.modules), sep='\\n', file=sys.stderr)\n"
+        "sys.exit(code)\n"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program],
@@ -26,6 +31,7 @@ def _imported(place: Place, *arguments: str) -> set[str]:
         env=place.environment,
         check=False,
     )
+    assert ended.returncode == _ENDS_WITH.get(arguments[0], 0), ended.stdout
     return set(ended.stderr.split())
 
 

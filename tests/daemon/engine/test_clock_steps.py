@@ -9,11 +9,10 @@ from typing import Any
 import anyio
 import pytest
 from tests.daemon.engine.test_queue import Desk, Tokens, done, start
-from tests.daemon.in_process import StillClock
+from tests.daemon.in_process import SILENT, StillClock
 from tests.daemon.store.uncertain import Uncertain
 
 from runward.daemon.engine.queue import Queue, StoreTrouble
-from runward.daemon.log import log_into
 from runward.daemon.parts.notices import FIRST_PAUSE, Notices
 from runward.daemon.store.batch import JobResult, put_back
 from runward.daemon.store.schema import migrate
@@ -224,7 +223,7 @@ async def test_a_notice_is_tried_again_after_its_pause_though_the_clock_was_step
     async with desk_of(tmp_path / "runward.db", clock) as desk:
         notice = SendNotice("nt_1", clock.now(), "session.failed", "s", "ops", "it failed", "")
         await desk.store.run([Statement(INSERT.sql, [inserted(notice)])], "notice")
-        log = log_into(lambda line: None)
+        log = SILENT
         notices = Notices(desk.store, clock, log, NobodyIsThere(), list, desk.queue.steps)
         clock.wall += step  # nobody has noted it yet
         assert await notices.carry_out()

@@ -113,7 +113,7 @@ class Player:
 
     def _wait(self, seconds: float) -> None:
         self._running.clock.move(seconds)
-        self._running.supervisor.assembly.queue.may_be_due = True  # as when the alarm rings
+        self._running.supervisor.assembly.queue.may_be_due = True  # as when a wait for it ends
 
     async def _mint(self, mint: Mint) -> None:
         self._put(MintRequested(self._name(), 1.0, mint.who, mint.amount))

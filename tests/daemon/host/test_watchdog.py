@@ -14,12 +14,12 @@ import aiosqlite
 import anyio
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.daemon.in_process import SILENT
 from tests.daemon.notified import NotifySocket
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.host import systemd
 from runward.daemon.host.systemd import LEAST_PATIENCE, Watchdog
-from runward.daemon.log import log_into
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.watch import notifications
@@ -75,14 +75,11 @@ async def until(fact: Callable[[], bool]) -> None:
             await anyio.sleep(0.005)
 
 
-LOG = log_into(lambda line: None)
-
-
 async def test_it_is_fed_while_store_and_watcher_get_on(
     connection: aiosqlite.Connection, told: NotifySocket
 ) -> None:
     now = Now(watcher=1000.0)
-    watchdog = Watchdog(Store(connection), now.seen, Daemon(), LOG, 0.04, now)
+    watchdog = Watchdog(Store(connection), now.seen, Daemon(), SILENT, 0.04, now)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watchdog.run)
         first = await anyio.to_thread.run_sync(told.until, "WATCHDOG")
@@ -102,7 +99,7 @@ async def test_a_store_that_hangs_ends_the_feeding_and_one_that_gets_on_begins_i
 
     await connection.create_function("hang", 0, hang)
     now = Now()
-    watchdog = Watchdog(Store(connection), now.seen, Daemon(), LOG, 0.04, now)
+    watchdog = Watchdog(Store(connection), now.seen, Daemon(), SILENT, 0.04, now)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watchdog.run)
         await anyio.to_thread.run_sync(told.until, "WATCHDOG")
@@ -144,7 +141,7 @@ def test_a_watcher_hangs_after_half_of_the_units_time_but_not_between_two_passes
     period: float | None, silent_for: float, hanging: tuple[str, ...]
 ) -> None:
     now = Now(watcher=1000.0 - silent_for)
-    watchdog = Watchdog(Store.__new__(Store), now.seen, Daemon(), LOG, period, now, _store_seen=now.at)
+    watchdog = Watchdog(Store.__new__(Store), now.seen, Daemon(), SILENT, period, now, _store_seen=now.at)
     assert watchdog.hanging() == hanging
 
 
@@ -161,14 +158,14 @@ def test_a_start_or_stop_that_gets_on_is_given_more_time(
     told: NotifySocket, daemon: Daemon, sent: list[dict[str, str]]
 ) -> None:
     now = Now()
-    Watchdog(Store.__new__(Store), now.seen, daemon, LOG, 30.0, now, _store_seen=now.at).feed()
+    Watchdog(Store.__new__(Store), now.seen, daemon, SILENT, 30.0, now, _store_seen=now.at).feed()
     assert told.waiting() == sent
 
 
 def test_a_start_in_which_something_hangs_is_given_no_more_time(told: NotifySocket) -> None:
     now = Now(watcher=1000.0 - LEAST_PATIENCE - 1)
     daemon = Daemon(is_ready=False)
-    Watchdog(Store.__new__(Store), now.seen, daemon, LOG, None, now, _store_seen=now.at).feed()
+    Watchdog(Store.__new__(Store), now.seen, daemon, SILENT, None, now, _store_seen=now.at).feed()
     assert told.waiting() == []
 
 

@@ -26,7 +26,7 @@ async def until_written(running: Daemon) -> None:
     for _ in range(4):
         await settle(running)
         running.clock.move(1.0)
-        running.supervisor.assembly.queue.may_be_due = True  # as when the alarm rings
+        running.supervisor.assembly.queue.may_be_due = True  # as when a wait for it ends
     await running.supervisor.assembly.bundles.drain()
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.daemon.in_process import SILENT
 
-from runward.daemon.log import log_into
 from runward.daemon.parts.changed_files import SETTLED, ChangedFiles
 from runward.daemon.store.batch import Rows
 from runward.daemon.store.schema import migrate
@@ -58,7 +58,7 @@ class Watched:
         clock: Any = self.clock
         self.directories = WatchedDirectories()
         self.files = ChangedFiles(
-            self.store, clock, log_into(lambda line: None), lambda: self.named, self._tell, self.directories,
+            self.store, clock, SILENT, lambda: self.named, self._tell, self.directories,
             self._watch_again, lambda: 60.0, str(self.place.parent / "state"),
         )  # fmt: skip
 

@@ -4,7 +4,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from runward.daemon.log import log_into
+from tests.daemon.in_process import SILENT
+
 from runward.daemon.parts.runs import FreeSlots
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
@@ -39,7 +40,7 @@ async def offers(path: Path, state: str) -> list[str]:
     told: list[SlotOffered] = []
     store = Store(await connect(path))
     try:
-        part = FreeSlots(store, SystemClock(), log_into(lambda line: None), lambda: 2, told.append)
+        part = FreeSlots(store, SystemClock(), SILENT, lambda: 2, told.append)
         assert await part.carry_out()
         assert not await part.carry_out(), "once is enough"
     finally:

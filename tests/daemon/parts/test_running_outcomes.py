@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.daemon.in_process import SILENT
 
 from runward.config.root import Root
-from runward.daemon.log import log_into
 from runward.daemon.parts.running_outcomes import MOST_TOLD, RunningOutcomes
 from runward.daemon.store.tables import sessions
 from runward.daemon.watch.roots import WatchedRoot
@@ -72,7 +72,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
     roots = {"runs": WatchedRoot(Root("runs", str(tmp_path), "native"))}
     anything: Any = store
     hands: Any = clock
-    part = RunningOutcomes(anything, hands, log_into(lambda line: None), Files(tmp_path), roots, told.append)
+    part = RunningOutcomes(anything, hands, SILENT, Files(tmp_path), roots, told.append)
     return Running(run, part, clock, known, told)
 
 

@@ -14,12 +14,12 @@ import httpx2
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.daemon.cli.conftest import ended, place, recorded
+from tests.daemon.in_process import SILENT
 
 from runward.config.settings import Settings
 from runward.config.studio import StudioSettings
 from runward.daemon.configuration.settings import load_settings
 from runward.daemon.disk.credentials import new_cookie, own_name, studio_key
-from runward.daemon.log import log_into
 from runward.daemon.studio.app import studio_app
 from runward.daemon.studio.guard import COOKIE
 
@@ -67,7 +67,7 @@ class Studio:
         body: bytes = b"",
     ) -> Answer:
         """An answer; `host` is instead of the Studio's own name."""
-        app = studio_app(self.state, self.in_force, log_into(lambda line: None))
+        app = studio_app(self.state, self.in_force, SILENT)
         name = host or f"{own_name(studio_key(self.state))}:8461"
         sent = {"host": name, **headers}
         if self.cookie is not None:

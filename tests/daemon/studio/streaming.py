@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from anyio.from_thread import start_blocking_portal
+from tests.daemon.in_process import SILENT
 from tests.daemon.studio.conftest import Studio
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.disk.credentials import own_name, studio_key
-from runward.daemon.log import log_into
 from runward.daemon.studio.guard import COOKIE
 from runward.daemon.studio.program import serve
 
@@ -94,7 +94,7 @@ def serving(studio: Studio, idle_s: float | None = None) -> Iterator[Serving]:
     with socket.socket() as listening, start_blocking_portal() as portal:
         listening.bind(("127.0.0.1", 0))
         listening.listen(64)
-        log = log_into(lambda line: None)
+        log = SILENT
         running = portal.start_task_soon(serve, studio.state, studio.in_force, listening, log, idle_s)
         made = Serving(studio, listening.getsockname()[1], running)
         try:

@@ -5,11 +5,11 @@ import time
 import httpx2
 import pytest
 from starlette.datastructures import Headers
+from tests.daemon.in_process import SILENT
 from tests.daemon.studio.conftest import Studio
 
 from runward.config.studio import StudioSettings
 from runward.daemon.disk.credentials import new_code, new_cookie, own_name, studio_key
-from runward.daemon.log import log_into
 from runward.daemon.studio import session_pages
 from runward.daemon.studio.app import studio_app
 from runward.daemon.studio.guard import COOKIE, HEADERS, host_of, is_from_here
@@ -90,7 +90,7 @@ async def test_a_key_that_others_may_read_lets_nobody_in_and_says_so(studio: Stu
 
 async def test_before_the_daemon_has_reported_its_settings_a_page_says_that_it_starts(studio: Studio) -> None:
     reported = _Reported(studio.state)
-    app = studio_app(studio.state, reported, log_into(lambda line: None))
+    app = studio_app(studio.state, reported, SILENT)
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app=app), base_url="http://studio"
     ) as client:

@@ -84,7 +84,7 @@ class Home:
         for _ in range(times):
             await running.settle()
             self.clock.move(seconds)
-            running.supervisor.assembly.queue.may_be_due = True  # as the alarm would say
+            running.supervisor.assembly.queue.may_be_due = True  # as when a wait for it ends
         await running.settle()
 
 

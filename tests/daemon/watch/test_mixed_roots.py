@@ -53,7 +53,7 @@ class Tree:
         for _ in range(4):
             await running.settle()
             self.clock.move(6)
-            running.supervisor.assembly.queue.may_be_due = True  # as the alarm would say
+            running.supervisor.assembly.queue.may_be_due = True  # as when a wait for it ends
         await running.settle()
 
     async def scan(self, running: Daemon) -> None:

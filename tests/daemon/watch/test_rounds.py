@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.daemon.in_process import SILENT
 
 from runward.config.root import Root
-from runward.daemon.log import log_into
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import UNTRUSTED, Listing, mark, signature
 from runward.daemon.watch.hints import Coverage, Hints, Why
@@ -41,7 +41,7 @@ def rounds_over(files: Files, hints: Hints, state: Path, root: WatchedRoot) -> R
         SystemClock(),
         hints,
         Coverage(),
-        log_into(lambda line: None),
+        SILENT,
         {root.name: root},
         period=3600.0,
         watch_again=lambda: None,

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anyio.from_thread import start_blocking_portal
+from tests.daemon.in_process import SILENT
 
 from runward.config.listening import Github, Http, Webhooks
 from runward.config.settings import Settings
-from runward.daemon.log import log_into
 from runward.daemon.web.listener import Listener
 
 SECRET = "it's a secret"
@@ -120,7 +120,7 @@ def served(directory: Path) -> Iterator[Served]:
     made.state.mkdir(mode=0o700)
     made.secret.write_text(f"{SECRET}\n")
     made.secret.chmod(0o600)
-    log = log_into(lambda line: None)
+    log = SILENT
     assert made.settings.http is not None
     with start_blocking_portal() as portal:
         http = made.settings.http

@@ -6,9 +6,9 @@ from concurrent.futures import Future
 import anyio
 from anyio.from_thread import start_blocking_portal
 from starlette.types import Receive, Scope, Send
+from tests.daemon.in_process import SILENT
 from tests.waiting import PATIENCE_S
 
-from runward.daemon.log import log_into
 from runward.daemon.web.server import STREAM, UNREAD, WebServer
 from runward.daemon.web.sockets import Opened
 
@@ -46,7 +46,7 @@ def test_a_client_that_does_not_read_its_stream_is_cut_off() -> None:
     ):
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        log = log_into(lambda line: None)
+        log = SILENT
         server = portal.call(lambda: WebServer(Opened((listening,), (), ()), endless, log))
         running, _ = portal.start_task(server.run)
         client.connect(listening.getsockname())

@@ -240,6 +240,12 @@ def line_of(record: JsonValue) -> PlacedLine:
     return PlacedLine(1, 0, content)
 
 
+def test_readers_take_a_line_with_as_many_values_as_are_shown() -> None:
+    value = b"[" + b"0," * (MOST_VALUES - OF_A_LINE - 1) + b"0]"
+    assert not replay_lines.has_more_values(value)
+    assert replay_lines.has_more_values(value[:-1] + b",0" * (OF_A_LINE + 1) + b"]")
+
+
 def test_a_value_of_more_parts_than_readers_take_is_not_shown_and_has_no_hash(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
