@@ -5,7 +5,6 @@ journal, they go there instead of into the file. A log that can't be written los
 """
 
 import json
-import logging
 import os
 import re
 import socket
@@ -503,8 +502,6 @@ def log_into(
 
 def open_log(sinks: Sinks, level: str = "info") -> Log:
     """A log whose lines go to `sinks`."""
-    # aiosqlite logs every statement with its parameters, at a level that nobody wants.
-    logging.getLogger("aiosqlite").setLevel(logging.INFO)
     return log_into(
         sinks.take,
         "debug" if level == "debug" else "info",

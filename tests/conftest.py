@@ -63,7 +63,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """The daemon runs on asyncio: aiosqlite needs it."""
+    """The daemon runs on asyncio: the store gives its results to futures of its loop."""
     return "asyncio"
 
 

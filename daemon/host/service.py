@@ -30,10 +30,11 @@ from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log import Log, Sinks
 from runward.daemon.parts.actions_with_code import ActionsWithCode
 from runward.daemon.parts.answering import InForce
+from runward.daemon.store.connection import connect
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.reading import STORE
 from runward.daemon.store.schema import forget_empty, migrate, refuse_strange
-from runward.daemon.store.store import Checkpointer, Store, connect
+from runward.daemon.store.store import Checkpointer, Store
 from runward.daemon.store.tables.replays import told_actions_in
 from runward.daemon.store.transaction import EpochRefused, fix_of_trouble, malformed_is_told
 from runward.daemon.watch.notifications import Inotify

@@ -1,22 +1,20 @@
 """The daemon's only access to the database: transactions, and the facts that turns need.
 
-A transaction is data. It begins with the check of the epoch. Its statements are queued together in the connection's own
-thread, and it is committed only if every guard held. All of it is shielded from cancellation, because a cancelled
-statement still runs and a cancelled commit still commits.
+A transaction begins with the check of the epoch, and is committed only if every guard held. All of it is one piece of
+work in the connection's own thread. It is shielded from cancellation, because a cancelled commit still commits.
 """
 
-import asyncio
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, TypeVar
 
-import aiosqlite
 import anyio
 
 from runward.daemon.disk.epoch import taken_over
 from runward.daemon.faults import point
+from runward.daemon.store.connection import Connection, Database
 from runward.daemon.store.transaction import (
     CommitUnknown,
     EpochRefused,
@@ -27,11 +25,10 @@ from runward.daemon.store.transaction import (
     malformed_is_told,
 )
 
+T = TypeVar("T")
+
 WORTH_IT: Final = 4 << 20
 """Bytes of the log from which on a checkpoint is worth its syncs."""
-
-WRITER_PAGES: Final = 20_000
-"""Pages of the log at which the writer would do a checkpoint itself: 80 MB."""
 
 
 class Checkpointer:
@@ -61,64 +58,6 @@ class Checkpointer:
         self._connection.close()
 
 
-_PRAGMAS: Final = (
-    "journal_mode = wal",
-    # A verdict is acted on once its commit has returned, so the commit must survive a power cut.
-    "synchronous = full",
-    "foreign_keys = on",
-    "recursive_triggers = on",
-    # We have one writer, so only a person's tool can hold the lock. Five seconds outlast a short look at the store.
-    "busy_timeout = 5000",
-    "temp_store = memory",
-    f"wal_autocheckpoint = {WRITER_PAGES}",
-    "journal_size_limit = 67108864",
-)
-
-
-class Cursor(Protocol):
-    """The part of a finished statement that the store reads."""
-
-    @property
-    def rowcount(self) -> int: ...
-
-
-class Connection(Protocol):
-    """The part of aiosqlite that the store needs, so that a simulation can answer at once instead."""
-
-    async def execute(self, sql: str, parameters: Iterable[Any] | None = None) -> Cursor: ...
-
-    async def executemany(self, sql: str, parameters: Iterable[Iterable[Any]]) -> Cursor: ...
-
-    async def execute_fetchall(self, sql: str, parameters: Iterable[Any] | None = None) -> Iterable[Any]: ...
-
-    async def executescript(self, sql_script: str) -> object: ...
-
-    async def commit(self) -> None: ...
-
-    async def rollback(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-async def connect(path: Path) -> Connection:
-    """The daemon's one writing connection, durable at every commit.
-
-    With the implicit `begin` of isolation level IMMEDIATE no statement ever commits on its own. If SQLite rolled a
-    transaction back (as it does on a full disk), the statements queued behind it open another one, which is rolled back
-    with it. Raises `StoreMalformed` and `sqlite3.Error`.
-    """
-    connection = await aiosqlite.connect(path, isolation_level="IMMEDIATE", cached_statements=256)
-    try:
-        with malformed_is_told():
-            for pragma in _PRAGMAS:
-                await connection.execute(f"pragma {pragma}")
-    except BaseException:
-        with anyio.CancelScope(shield=True):
-            await connection.close()  # its thread would keep the process from ending
-        raise
-    return connection
-
-
 class Store:
     """The database behind one connection, for the daemon that owns `epoch`."""
 
@@ -138,21 +77,23 @@ class Store:
 
         If the boot has no name (`boot_id` is empty), an orderly stop counts whenever it was.
         """
-        with anyio.CancelScope(shield=True), malformed_is_told():
-            async with self._lock:
-                # The lock comes before the look: two daemons that start together would otherwise take the same epoch.
-                await self._connection.execute("begin immediate")
-                rows = await self._connection.execute_fetchall(
-                    "select epoch + 1, stopped_cleanly and (boot_id = ?1 or '' in (boot_id, ?1)) from daemon",
-                    (boot_id,),
-                )
-                await self._connection.execute(
-                    "update daemon set epoch = epoch + 1, stopped_cleanly = 0, boot_id = ?, state_dir = ? where id = 1",
-                    (boot_id, state_dir),
-                )
-                await self._connection.commit()
-        epoch, clean = next(iter(rows))
-        self.epoch, self.after_clean_stop, self.boot_id = int(epoch), bool(clean), boot_id
+
+        def take(database: Database) -> tuple[int, bool]:
+            # The lock comes before the look: two daemons that start together would otherwise take the same epoch.
+            database.execute("begin immediate")
+            ((epoch, is_clean),) = database.execute(
+                "select epoch + 1, stopped_cleanly and (boot_id = ?1 or '' in (boot_id, ?1)) from daemon",
+                (boot_id,),
+            ).fetchall()
+            database.execute(
+                "update daemon set epoch = epoch + 1, stopped_cleanly = 0, boot_id = ?, state_dir = ? where id = 1",
+                (boot_id, state_dir),
+            )
+            database.commit()
+            return int(epoch), bool(is_clean)
+
+        self.epoch, self.after_clean_stop = await self._work(take)
+        self.boot_id = boot_id
         return self.epoch
 
     async def run(self, statements: Sequence[Statement], name: str) -> None:
@@ -161,69 +102,58 @@ class Store:
         Raises `EpochRefused`, `Fenced`, `StoreMalformed`, `sqlite3.Error` for what the database refused, and
         `CommitUnknown` if it can't be told whether the commit happened.
         """
+        await self.transact(lambda transaction: transaction.write(statements), name)
+
+    async def transact(self, work: Callable[["Transaction"], T], name: str) -> T:
+        """Do this work in the connection's thread, in one durable transaction, or not at all; returns its result.
+
+        The work may neither wait nor open a file: it holds up all who write or read here. Raises what the work raises,
+        and the same as `run`.
+        """
+        return await self._work(lambda database: self._transacted(database, work, name))
+
+    async def _work(self, work: Callable[[Database], T]) -> T:
         with anyio.CancelScope(shield=True), malformed_is_told():
             async with self._lock:
-                await self._run(statements, name)
+                result = await self._connection.call(work)
+        return result
 
-    async def _run(self, statements: Sequence[Statement], name: str) -> None:
-        connection = self._connection
+    def _transacted(self, database: Database, work: Callable[["Transaction"], T], name: str) -> T:
         point(f"commit.{name}.begin")
         try:
-            # gather starts these in order, and the connection's thread takes them in order.
-            begun, epoch, *done = await asyncio.gather(
-                connection.execute("begin immediate"),
-                # Read within the transaction. A daemon that slept through a takeover would otherwise write once more.
-                connection.execute_fetchall("select epoch from daemon where id = 1"),
-                *(connection.executemany(each.sql, each.rows) for each in statements),
-                return_exceptions=True,
-            )
-            if isinstance(begun, BaseException):
-                raise begun
-            if isinstance(epoch, BaseException):
-                raise epoch
-            self._check_epoch(epoch)
-            self._check(statements, done)
+            database.execute("begin immediate")
+            # Read within the transaction. A daemon that slept through a takeover would otherwise write once more.
+            ((current,),) = database.execute("select epoch from daemon where id = 1").fetchall()
+            self._check_epoch(current)
+            result = work(Transaction(database))
         except BaseException as error:
             if isinstance(error, Fenced | EpochRefused):
                 self.fences_refused += 1
-            await self._roll_back()
+            _roll_back(database)
             raise
         point(f"commit.{name}.before")
         try:
             with malformed_is_told():
-                await connection.commit()
+                database.commit()
         except sqlite3.Error as error:
             # The commit may be in the log all the same. Only the tokens in the store can say; a retry could do it twice.
-            await self._roll_back()
+            _roll_back(database)
             raise CommitUnknown(str(error)) from error
         self.commits += 1
         point(f"commit.{name}.after")
+        return result
 
-    def _check_epoch(self, rows: Iterable[Sequence[int]]) -> None:
-        current = next(iter(rows))[0]
+    def _check_epoch(self, current: int) -> None:
         if current != self.epoch:
             raise EpochRefused(taken_over(self.epoch, current))
-
-    def _check(self, statements: Sequence[Statement], done: Sequence[object]) -> None:
-        for statement, result in zip(statements, done, strict=True):
-            if isinstance(result, BaseException):
-                raise result
-            touched = result.rowcount  # type: ignore[attr-defined] # a Cursor; gather says object
-            if statement.exact and touched != len(statement.rows):
-                raise Fenced(f"{touched} of {len(statement.rows)} rows: {statement.sql}")
-
-    async def _roll_back(self) -> None:
-        try:
-            await self._connection.rollback()
-        except sqlite3.Error:
-            # SQLite rolled the transaction back itself, as it does when the disk is full.
-            pass
 
     async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
         """All rows of a query, in one go; no cursor stays open. Raises `StoreMalformed` and `sqlite3.Error`."""
         with malformed_is_told():
             async with self._lock:
-                return [tuple(row) for row in await self._connection.execute_fetchall(sql, parameters)]
+                return await self._connection.call(
+                    lambda database: database.execute(sql, parameters).fetchall()
+                )
 
     async def answer(self) -> None:
         """Return once everything queued before is done: this shows that transactions are processed, even if they fail."""
@@ -238,15 +168,43 @@ class Store:
 
         No stored data changes, so this needs neither transaction nor epoch. Raises `sqlite3.Error`.
         """
-        with anyio.CancelScope(shield=True), malformed_is_told():
-            async with self._lock:
-                # A script runs to its end; `execute` would give back only one page.
-                await self._connection.executescript(f"pragma incremental_vacuum({most})")
-                ((left,),) = await self._connection.execute_fetchall("pragma freelist_count")
-        return int(left)
+
+        def give(database: Database) -> int:
+            # A script runs to its end; `execute` would give back only one page.
+            database.executescript(f"pragma incremental_vacuum({most})")
+            ((left,),) = database.execute("pragma freelist_count").fetchall()
+            return int(left)
+
+        return await self._work(give)
 
     async def close(self) -> None:
         """Close the connection, after a checkpoint of what is still in the log."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 await self._connection.close()
+
+
+class Transaction:
+    """An open transaction, for the work that is done in it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def write(self, statements: Iterable[Statement]) -> None:
+        """Run the statements. Raises `Fenced` and `sqlite3.Error`; the transaction is then undone as a whole."""
+        for statement in statements:
+            touched = self._database.executemany(statement.sql, statement.rows).rowcount
+            if statement.exact and touched != len(statement.rows):
+                raise Fenced(f"{touched} of {len(statement.rows)} rows: {statement.sql}")
+
+    async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
+        """All rows of a query, with what was written before in this transaction. It never waits."""
+        return self._database.execute(sql, parameters).fetchall()
+
+
+def _roll_back(database: Database) -> None:
+    try:
+        database.rollback()
+    except sqlite3.Error:
+        # SQLite rolled the transaction back itself, as it does when the disk is full.
+        pass

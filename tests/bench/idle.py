@@ -13,7 +13,7 @@ from tests.bench.usage import Usage, usage
 
 _PROCESSOR = Goal("at most", 0.6)
 _MEMORY = Goal("at most", 1.8)
-_PACKAGES = "anyio, aiosqlite, click, msgspec, structlog, zstandard"
+_PACKAGES = "anyio, click, msgspec, structlog, zstandard"
 
 
 def idle(memory: Path, count: int, seconds: float, repeats: int) -> list[Figure]:

@@ -28,7 +28,8 @@ from tests.daemon.in_process import daemon as daemon_in_process
 from runward.daemon.engine.queue import Queue
 from runward.daemon.host.upkeep import Upkeep
 from runward.daemon.parts.retention import ClockTrust, Packer, Pruner
-from runward.daemon.store.store import Checkpointer, Store, connect
+from runward.daemon.store.connection import connect
+from runward.daemon.store.store import Checkpointer, Store
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.hints import Why
 from runward.daemon.world.clock import SystemClock, SystemRandomness

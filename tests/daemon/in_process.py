@@ -33,9 +33,10 @@ from runward.daemon.parts.answering import (
 )
 from runward.daemon.parts.notices import NOBODY, Messenger
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
+from runward.daemon.store.connection import Connection, connect
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.schema import migrate
-from runward.daemon.store.store import Connection, Store, connect
+from runward.daemon.store.store import Store
 from runward.daemon.store.tables.replays import told_actions_in
 from runward.daemon.store.transaction import Row
 from runward.daemon.watch.hints import Target

@@ -5,7 +5,7 @@ simulation has the same; threads themselves have their own tests.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,8 +15,7 @@ import anyio
 import anyio.lowlevel
 from tests.daemon import in_process
 
-from runward.daemon.store import store
-from runward.daemon.store.store import Connection, Cursor
+from runward.daemon.store.connection import Connection, Database, open_writer
 
 T = TypeVar("T")
 
@@ -43,35 +42,17 @@ async def _at_once(
 
 
 async def _connect(path: Path) -> Connection:
-    connection = sqlite3.connect(path, isolation_level="IMMEDIATE", cached_statements=256)
-    for pragma in store._PRAGMAS:
-        connection.execute(f"pragma {pragma}")
-    return _Inline(connection)
+    return _Inline(open_writer(path))
 
 
 class _Inline:
-    """The store's connection: SQLite itself, each of whose statements is over before another one begins."""
+    """The store's connection: SQLite itself, whose work is over before anything else begins."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    async def execute(self, sql: str, parameters: Iterable[Any] | None = None) -> Cursor:
-        return self._connection.execute(sql, tuple(parameters or ()))
-
-    async def executemany(self, sql: str, parameters: Iterable[Iterable[Any]]) -> Cursor:
-        return self._connection.executemany(sql, list(parameters))  # type: ignore[arg-type] # each is a sequence
-
-    async def execute_fetchall(self, sql: str, parameters: Iterable[Any] | None = None) -> Iterable[Any]:
-        return self._connection.execute(sql, tuple(parameters or ())).fetchall()
-
-    async def executescript(self, sql_script: str) -> object:
-        return self._connection.executescript(sql_script)
-
-    async def commit(self) -> None:
-        self._connection.commit()
-
-    async def rollback(self) -> None:
-        self._connection.rollback()
+    async def call(self, work: Callable[[Database], T]) -> T:
+        return work(self._connection)
 
     async def close(self) -> None:
         self._connection.close()

@@ -13,7 +13,7 @@ from tests.project.repository import PACKAGES, ROOT, parsed, sources
 LINTER = Path(sys.executable).with_name("lint-imports")
 IMPURE = frozenset(
     {
-        "aiosqlite", "anyio", "apscheduler", "asyncio", "glob", "http", "io", "logging", "multiprocessing", "os", "pathlib",
+        "anyio", "apscheduler", "asyncio", "glob", "http", "io", "logging", "multiprocessing", "os", "pathlib",
         "random", "secrets", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl", "structlog", "subprocess",
         "sys", "tempfile", "threading", "time", "urllib", "uuid", "watchfiles",
     }

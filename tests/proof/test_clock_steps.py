@@ -26,9 +26,10 @@ from runward.daemon.host.assembly import World
 from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.log import LOG, LogFile, Sinks, open_log
 from runward.daemon.parts.answering import InForce
+from runward.daemon.store.connection import connect
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.schema import migrate
-from runward.daemon.store.store import Store, connect
+from runward.daemon.store.store import Store
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.world.clock import SystemClock, SystemRandomness
 from runward.daemon.world.files import Files

@@ -10,11 +10,14 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from tests.simulation.whole_record import keep_what_goes, whole_record
 
+from runward.daemon.store.connection import Cursor, Database
 from runward.daemon.store.schema import migrations
+
+T = TypeVar("T")
 
 ROOMY: Final = 1 << 30
 _number = itertools.count()
@@ -91,13 +94,6 @@ class Disk:
         self.world.close()
 
 
-class Answer:
-    """A finished statement."""
-
-    def __init__(self, rowcount: int) -> None:
-        self.rowcount = rowcount
-
-
 class InlineConnection:
     """The daemon's connection. `alive` raises once its process was killed; `committed` is told of every commit."""
 
@@ -116,27 +112,25 @@ class InlineConnection:
         """Whether a transaction is open."""
         return self._connection.in_transaction
 
-    async def execute(self, sql: str, parameters: Iterable[Any] | None = None) -> Answer:
-        self._begin(sql.startswith("select"))
-        return Answer(self._connection.execute(sql, tuple(parameters or ())).rowcount)
+    async def call(self, work: Callable[[Database], T]) -> T:
+        return work(self)
 
-    async def executemany(self, sql: str, parameters: Iterable[Iterable[Any]]) -> Answer:
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
+        self._begin(sql.startswith(("select", "with")))
+        return self._connection.execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Cursor:
         self._begin(False)
-        rows: Sequence[Any] = list(parameters)
         try:
-            return Answer(self._connection.executemany(sql, rows).rowcount)
+            return self._connection.executemany(sql, parameters)
         except sqlite3.OperationalError as error:
             if "full" in str(error):
                 self._weather.found_full()
             raise
 
-    async def execute_fetchall(self, sql: str, parameters: Iterable[Any] | None = None) -> list[Any]:
+    def executescript(self, script: str, /) -> None:
         self._begin(True)
-        return self._connection.execute(sql, tuple(parameters or ())).fetchall()
-
-    async def executescript(self, sql_script: str) -> None:
-        self._begin(True)
-        self._connection.executescript(sql_script)
+        self._connection.executescript(script)
 
     def _begin(self, reading: bool) -> None:
         self._alive()
@@ -150,14 +144,14 @@ class InlineConnection:
             pages = self._connection.execute("pragma page_count").fetchone()[0] if self._full else ROOMY
             self._connection.execute(f"pragma max_page_count = {pages}")
 
-    async def commit(self) -> None:
+    def commit(self) -> None:
         self._alive()
         self._weather.committing()
         self._connection.commit()
         self._committed()
         self._weather.committed()
 
-    async def rollback(self) -> None:
+    def rollback(self) -> None:
         self._alive()
         self._connection.rollback()
 

@@ -10,8 +10,9 @@ import pytest
 from tests.daemon.cli.calling import Place
 
 from runward.daemon.store import packing
+from runward.daemon.store.connection import connect
 from runward.daemon.store.packing import FIRST_TO_PACK
-from runward.daemon.store.store import Store, connect
+from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Statement
 
 SESSIONS: Final = ("delivered", "careless", "silent", "crashed", "plain", "open")

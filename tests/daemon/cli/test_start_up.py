@@ -54,7 +54,6 @@ def test_reading_the_store_imports_nothing_heavy(recorded: Place, arguments: tup
         "asyncio",
         "structlog",
         "watchfiles",
-        "aiosqlite",
     }
 
 

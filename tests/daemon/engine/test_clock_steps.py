@@ -15,8 +15,9 @@ from tests.daemon.store.uncertain import Uncertain
 from runward.daemon.engine.queue import Queue, StoreTrouble
 from runward.daemon.parts.notices import FIRST_PAUSE, Notices
 from runward.daemon.store.batch import JobResult, put_back
+from runward.daemon.store.connection import connect
 from runward.daemon.store.schema import migrate
-from runward.daemon.store.store import Store, connect
+from runward.daemon.store.store import Store
 from runward.daemon.store.tables.notices import INSERT, PendingNotice, inserted
 from runward.daemon.store.transaction import Statement
 from runward.handlers.model.effects import Emit

@@ -1,5 +1,6 @@
 """What is owed: put once, claimed under a token, completed once, held where it must be, and nobody else's lane stopped."""
 
+import sqlite3
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from tests.handlers.examples import declaration
 from runward.daemon.engine import queue as queueing
 from runward.daemon.engine.queue import Claim, Queue, StoreTrouble
 from runward.daemon.store.batch import Job, JobResult, Observation, Rows, Write
+from runward.daemon.store.connection import connect
 from runward.daemon.store.schema import migrate
-from runward.daemon.store.store import Store, connect
+from runward.daemon.store.store import Store
 from runward.daemon.store.tables import jobs, problems
 from runward.daemon.store.transaction import EpochRefused, Fenced, Statement
 from runward.handlers.model.chains import ChainRunCancelRequested
@@ -534,17 +536,17 @@ async def test_the_next_events_follow_the_ones_whose_commit_was_unknown(desk: De
 
 async def test_a_busy_store_is_trouble_and_nothing_is_lost(desk: Desk) -> None:
     await desk.store.read("pragma busy_timeout = 20")
-    blocker = await connect(desk.path)
-    await blocker.execute("begin immediate")
+    blocker = sqlite3.connect(desk.path, isolation_level=None)
+    blocker.execute("begin immediate")
     with pytest.raises(StoreTrouble, match="locked"):
         await desk.put(start("a"))
-    await blocker.rollback()
+    blocker.rollback()
     claim = await desk.put(start("a"))
-    await blocker.execute("begin immediate")
+    blocker.execute("begin immediate")
     with pytest.raises(StoreTrouble, match="locked"):
         await desk.complete(claim)
-    await blocker.rollback()
-    await blocker.close()
+    blocker.rollback()
+    blocker.close()
     await desk.complete(claim)
     assert await desk.jobs() == [("a", "done")]
 

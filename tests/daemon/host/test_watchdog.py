@@ -10,7 +10,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiosqlite
 import anyio
 import pytest
 from tests.daemon.cli.calling import Place
@@ -20,8 +19,9 @@ from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.host import systemd
 from runward.daemon.host.systemd import LEAST_PATIENCE, Watchdog
+from runward.daemon.store.connection import Database, WriterThread, connect
 from runward.daemon.store.schema import migrate
-from runward.daemon.store.store import Store, connect
+from runward.daemon.store.store import Store
 from runward.daemon.watch import notifications
 from runward.daemon.watch.notifications import Inotify
 
@@ -60,11 +60,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[NotifySocket]:
 
 
 @pytest.fixture
-async def connection(tmp_path: Path) -> AsyncIterator[aiosqlite.Connection]:
-    """The daemon's connection to a store, with an SQL function `hang()` that returns when `release` is set."""
+async def connection(tmp_path: Path) -> AsyncIterator[WriterThread]:
+    """The daemon's connection to a store."""
     migrate(tmp_path / "runward.db")
     made = await connect(tmp_path / "runward.db")
-    assert isinstance(made, aiosqlite.Connection)
     yield made
     await made.close()
 
@@ -75,9 +74,7 @@ async def until(fact: Callable[[], bool]) -> None:
             await anyio.sleep(0.005)
 
 
-async def test_it_is_fed_while_store_and_watcher_get_on(
-    connection: aiosqlite.Connection, told: NotifySocket
-) -> None:
+async def test_it_is_fed_while_store_and_watcher_get_on(connection: WriterThread, told: NotifySocket) -> None:
     now = Now(watcher=1000.0)
     watchdog = Watchdog(Store(connection), now.seen, Daemon(), SILENT, 0.04, now)
     async with anyio.create_task_group() as tasks:
@@ -89,21 +86,20 @@ async def test_it_is_fed_while_store_and_watcher_get_on(
 
 
 async def test_a_store_that_hangs_ends_the_feeding_and_one_that_gets_on_begins_it_again(
-    connection: aiosqlite.Connection, told: NotifySocket
+    connection: WriterThread, told: NotifySocket
 ) -> None:
     hangs, release = threading.Event(), threading.Event()
 
-    def hang() -> None:
+    def hang(database: Database) -> None:
         hangs.set()
         release.wait(PATIENCE_S)
 
-    await connection.create_function("hang", 0, hang)
     now = Now()
     watchdog = Watchdog(Store(connection), now.seen, Daemon(), SILENT, 0.04, now)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watchdog.run)
         await anyio.to_thread.run_sync(told.until, "WATCHDOG")
-        tasks.start_soon(connection.execute_fetchall, "select hang()")
+        tasks.start_soon(connection.call, hang)
         await until(hangs.is_set)
         await anyio.wait_all_tasks_blocked()  # an answer from before has been taken note of
         now.at += LEAST_PATIENCE + 1

@@ -3,14 +3,12 @@
 import errno
 import io
 import json
-import logging
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-import aiosqlite
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -147,17 +145,6 @@ def test_a_traceback_shows_no_local_variables(file: LogFile, tmp_path: Path) -> 
     assert "password" not in text
     assert "RuntimeError" in text
     assert "fails" in text, "where it happened is told"
-
-
-async def test_aiosqlite_logs_no_statements_whatever_the_level(
-    file: LogFile, caplog: pytest.LogCaptureFixture
-) -> None:
-    # aiosqlite logs every statement with its parameters at DEBUG.
-    caplog.set_level(logging.DEBUG)
-    open_log(Sinks(file, None), "debug")
-    async with aiosqlite.connect(":memory:") as connection:
-        await connection.execute("select ?", ("secret",))
-    assert "secret" not in caplog.text
 
 
 @pytest.mark.parametrize("stream", [Terminal, JsonStream])

@@ -8,8 +8,9 @@ from tests.daemon.in_process import StillClock
 
 from runward.daemon.log import log_into
 from runward.daemon.parts.log_lines import HEAD_PERIOD, ChainHead
+from runward.daemon.store.connection import connect
 from runward.daemon.store.schema import migrate
-from runward.daemon.store.store import Store, connect
+from runward.daemon.store.store import Store
 
 EVENT = (
     "insert into events (seq, key, type, version, lane, at, recorded_at, depth, payload, hash)"

@@ -12,8 +12,9 @@ from tests.daemon.in_process import SILENT
 
 from runward.daemon.parts.changed_files import SETTLED, ChangedFiles
 from runward.daemon.store.batch import Rows
+from runward.daemon.store.connection import connect
 from runward.daemon.store.schema import migrate
-from runward.daemon.store.store import Store, connect
+from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.notifications import WatchedDirectories
 from runward.handlers.model.chains import EventOccurred

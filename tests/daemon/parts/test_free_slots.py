@@ -7,8 +7,9 @@ from pathlib import Path
 from tests.daemon.in_process import SILENT
 
 from runward.daemon.parts.runs import FreeSlots
+from runward.daemon.store.connection import connect
 from runward.daemon.store.schema import migrate
-from runward.daemon.store.store import Store, connect
+from runward.daemon.store.store import Store
 from runward.daemon.world.clock import SystemClock
 from runward.handlers.model.chains import WAITS_FOR_SLOT, SlotOffered
 

@@ -1,7 +1,7 @@
-"""What cancelling does to transactions: aiosqlite's traps, each with the proof that the store stays out of it.
+"""What cancelling does to transactions.
 
-A cancelled statement of aiosqlite runs on and leaves a transaction open that locks everybody else out; a cancelled
-commit has committed while its caller believes the contrary. So the store shields the whole.
+Work in the connection's thread runs on when its caller is cancelled: a commit would have committed while its caller
+believes the contrary. So the store shields the whole.
 """
 
 import random
@@ -9,12 +9,12 @@ import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import aiosqlite
 import anyio
 import pytest
 
+from runward.daemon.store.connection import Database, connect
 from runward.daemon.store.schema import migrate
-from runward.daemon.store.store import Store, connect
+from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Statement
 
 INSERT = "insert into problems (path, message, since) values (?, ?, 1.0)"
@@ -67,9 +67,14 @@ async def test_after_each_of_100_random_cancellations_the_store_is_as_its_caller
 async def test_a_transaction_takes_the_write_lock_before_it_reads(path: Path) -> None:
     # A deferred transaction that writes after it read fails at once where somebody wrote in between, whatever the
     # busy timeout: so each begins immediately.
-    connection = await aiosqlite.connect(path, isolation_level="IMMEDIATE")
+    connection = await connect(path)
     said: list[str] = []
-    await connection.set_trace_callback(said.append)
+
+    def trace(database: Database) -> None:
+        assert isinstance(database, sqlite3.Connection)
+        database.set_trace_callback(said.append)
+
+    await connection.call(trace)
     store = Store(connection)
     await store.take_over()
     await store.run([Statement(INSERT, [("a", "b")])], "t")
@@ -112,6 +117,6 @@ async def test_closing_is_carried_out_although_everything_is_being_cancelled(pat
             await anyio.lowlevel.checkpoint()
         finally:
             await opened.close()
-    with pytest.raises(ValueError, match="Connection closed"):
+    with pytest.raises(ValueError, match="connection is closed"):
         await opened.read("select 1")
     assert not path.with_name("runward.db-wal").exists(), "the last connection took its log with it"

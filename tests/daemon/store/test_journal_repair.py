@@ -31,8 +31,9 @@ from runward.daemon.rundir.journal_reading import Compared, compare
 from runward.daemon.rundir.journals import StandingLines
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.store import journals
+from runward.daemon.store.connection import connect
 from runward.daemon.store.journals import SETTLE_PERIOD
-from runward.daemon.store.store import Store, connect
+from runward.daemon.store.store import Store
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot

@@ -9,8 +9,9 @@ import anyio
 import pytest
 from tests.daemon.store.uncertain import Uncertain
 
+from runward.daemon.store.connection import connect
 from runward.daemon.store.schema import migrate
-from runward.daemon.store.store import Store, connect
+from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 
 INSERT = "insert into problems (path, message, since) values (?, ?, ?)"

@@ -1,11 +1,13 @@
 """A connection whose commits can be made to fail, after they happened or instead."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from runward.daemon.store.store import Connection, Cursor
+from runward.daemon.store.connection import Connection, Cursor, Database
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -19,30 +21,36 @@ class Uncertain:
     commits: list[Literal["well", "done, but told to have failed", "not done"]] = field(default_factory=list)
     unreadable: int = 0
 
-    async def execute(self, sql: str, parameters: Iterable[Any] | None = None) -> Cursor:
-        return await self.connection.execute(sql, parameters)
-
-    async def executemany(self, sql: str, parameters: Iterable[Iterable[Any]]) -> Cursor:
-        return await self.connection.executemany(sql, parameters)
-
-    async def executescript(self, sql_script: str) -> object:
-        return await self.connection.executescript(sql_script)
-
-    async def execute_fetchall(self, sql: str, parameters: Iterable[Any] | None = None) -> Iterable[Any]:
-        if self.unreadable and not self.commits:
-            self.unreadable -= 1
-            raise sqlite3.OperationalError("disk I/O error")
-        return await self.connection.execute_fetchall(sql, parameters)
-
-    async def commit(self) -> None:
-        fate = self.commits.pop(0) if self.commits else "well"
-        if fate != "not done":
-            await self.connection.commit()
-        if fate != "well":
-            raise sqlite3.OperationalError("disk I/O error")
-
-    async def rollback(self) -> None:
-        await self.connection.rollback()
+    async def call(self, work: Callable[[Database], T]) -> T:
+        return await self.connection.call(lambda database: work(_Uncertain(database, self)))
 
     async def close(self) -> None:
         await self.connection.close()
+
+
+@dataclass
+class _Uncertain:
+    database: Database
+    fates: Uncertain
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
+        if self.fates.unreadable and not self.fates.commits and not sql.startswith("begin"):
+            self.fates.unreadable -= 1
+            raise sqlite3.OperationalError("disk I/O error")
+        return self.database.execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Cursor:
+        return self.database.executemany(sql, parameters)
+
+    def executescript(self, script: str, /) -> object:
+        return self.database.executescript(script)
+
+    def commit(self) -> None:
+        fate = self.fates.commits.pop(0) if self.fates.commits else "well"
+        if fate != "not done":
+            self.database.commit()
+        if fate != "well":
+            raise sqlite3.OperationalError("disk I/O error")
+
+    def rollback(self) -> None:
+        self.database.rollback()
