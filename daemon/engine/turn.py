@@ -27,6 +27,7 @@ from runward.daemon.store.transaction import fix_of_trouble
 from runward.daemon.watch.hints import Hint, Hints
 from runward.daemon.watch.looks import Looks
 from runward.daemon.world.files import Files
+from runward.handlers.model.events import Event
 
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
@@ -164,18 +165,22 @@ class Worker:
         """The inbox's requests that aren't recorded yet; None for those that are not requests."""
         self.inbox_waits = False  # before it is listed: what comes meanwhile may be missing from the listing
         files = await in_thread(self.files.inbox)
-        # A file whose removal failed, or that a crash left, is recorded already: it is only cleared.
-        known = await known_events(self.store, (file.name for file in files))
         requests: list[tuple[InboxFile, Observation | None]] = []
         batch = first_batch(files, self.batch)
         events_of = await in_thread(lambda: [load_request(file) for file in batch])
+        keys = [event.key for event in events_of if isinstance(event, Event)]
+        # A file whose removal failed, or that a crash left, is recorded already, and a launcher announces its
+        # launch twice. Put again, such an event would have the whole batch refused: its file is only cleared.
+        known = set(await known_events(self.store, keys))
         for file, event in zip(batch, events_of, strict=True):
             if isinstance(event, str):
                 self.log.error("inbox.rejected", file=file.name, owner=file.owner, why=event)
                 requests.append((file, None))
+            elif event is None or event.key in known:
+                requests.append((file, Observation(file.name, ())))
             else:
-                events = () if event is None or file.name in known else (event,)
-                requests.append((file, Observation(file.name, events, kept_with(event))))
+                known.add(event.key)
+                requests.append((file, Observation(file.name, (event,), kept_with(event))))
         self.looks.agents.inbox_is_long = len(files) > len(batch)
         self.inbox_waits = self.inbox_waits or self.looks.agents.inbox_is_long
         return requests

@@ -169,7 +169,8 @@ INSERT_EVENT: Final = Write(
 )
 
 
-_SESSION_EVENT: Final = re.compile(r"(.+)#([0-9]{1,9})/.+", re.DOTALL)
+# Not attempt 0: a launch comes before its session's attempts, so no attempt that was pruned shows that it was recorded.
+_SESSION_EVENT: Final = re.compile(r"(.+)#([1-9][0-9]{0,8})/.+", re.DOTALL)
 """The key of an event of an attempt: its session's, and its attempt's number."""
 
 
