@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS := $(VENV)/.peers
 # More than the two cores that it should do on: tests wait for clocks and processes longer than they compute.
 WORKERS ?= 5
 # The same order and the same chance each time, so that a landing depends on the change alone.
@@ -53,8 +54,12 @@ explore: setup ## look for faults under new seeds for MINUTES=10; print what pla
 soak: setup ## twenty minutes at 20 runs a second: what the daemon holds must stay the same
 	@RUNWARD_SOAK_MINUTES=20 $(BIN)/python -m pytest -n 0 -s -q tests/proof/test_soak.py
 
-bench: setup ## measure against the baseline; prints a table and JSON
-	@$(BIN)/python tests/bench/run.py
+bench: $(PEERS) ## measure all, or ONLY=a,b; a loaded machine is "not measured" (python -m tests.bench.run --list)
+	@$(BIN)/python -m tests.bench.run $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))
+
+# Without them the figures that need them are not measured, and say so.
+$(PEERS): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' && touch $(PEERS) || true
 
 check: setup ## ruff and mypy
 	@$(BIN)/ruff check .

@@ -12,47 +12,70 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.bench.figure import Figure, Goal, names, of_ratio, of_samples, percentile
-from tests.bench.fixtures import make
+from tests.bench.figure import (
+    Conditions,
+    Figure,
+    Goal,
+    Measured,
+    Measurement,
+    names,
+    of_ratio,
+    of_samples,
+    percentile,
+)
+from tests.bench.fixtures import lacks_nothing, make
 from tests.bench.logs import begin, on_the_disk
 from tests.bench.product import Daemon, daemon, further_root
+from tests.bench.record import waits_ms
 from tests.bench.scratch import scratch
 from tests.bench.yardstick import fixture
 
 from runward.daemon.rundir.bundle_verifying import verify_bundle
 from runward.handlers.bundle.parts import PARTS, REPLAY
 
-RATE: Final = 50.0
+RATE: Final = 50
 """Ends a second."""
-_LATENCY: Final = Goal("at most", 1.2)
-_BURST: Final = Goal("at least", 0.9)
-_WRITING: Final = Goal("at most", 3.0)
-_LARGE: Final = Goal("at most", 2.0)
-_MEMORY: Final = Goal("at most", 200.0)
-_BLOCKED: Final = Goal("at most", 50.0)
+_LATENCY: Final = Figure(
+    "bundle-latency", "p50 of a verdict at 50/s, with bundles", "x without bundles", Goal("at most", 1.2)
+)
+_BURST: Final = Figure(
+    "bundle-burst-rate",
+    "a burst of 1,000, verdicts a second with bundles",
+    "x without bundles",
+    Goal("at least", 0.9),
+)
+_WRITING: Final = Figure(
+    "bundle-burst",
+    "bundles of a burst of 1,000",
+    "x bare files",
+    Goal("at most", 2.0),
+    "each is three files and a row, all synced, and a receipt that names the one before it; the yardstick writes the files alone",
+)
+_OF: Final = "bundle of 10,000 calls in 199 MB"
+_LARGE: Final = Figure(
+    "bundle-large",
+    f"{_OF}, from an unknown transcript to the receipt",
+    "x yardstick",
+    Goal("at most", 2.0),
+    "reading and decoding, the search for secrets, canonical texts and their hashes, and Python itself",
+)
+_VERIFIED: Final = Figure("bundle-verify", f"{_OF}, `receipt verify`", "x yardstick", Goal("at most", 2.0))
+_MEMORY: Final = Figure("bundle-memory", f"{_OF}, memory of the daemon", "MB", Goal("at most", 200.0))
+_BLOCKED: Final = Figure("bundle-blocked", f"{_OF}, loop blocked at most", "ms", Goal("at most", 50.0))
 _LONG_RESULTS: Final = (35, 45, 20)
 """With these shares 10,000 calls make a transcript of 200 MB."""
 _BEATING: Final = Path(__file__).parent / "beating.py"
 
 
-def bundles(disk: Path, seconds: float, count: int, calls: int, repeats: int) -> list[Figure]:
-    """All figures: ends for so many seconds, a burst of `count` runs, and a transcript of so many calls."""
-    return [
-        _latency(disk, int(RATE * seconds), repeats),
-        *_burst(disk, count, repeats),
-        *_large(disk, calls, repeats),
-    ]
-
-
-def _latency(disk: Path, count: int, repeats: int) -> Figure:
+def _latency(conditions: Conditions) -> list[Measured]:
     problems: list[str] = []
     with_bundles, without = [], []
-    for _ in range(repeats):
-        without.append(percentile(_waits(disk, count, False, problems), 0.5))
-        with_bundles.append(percentile(_waits(disk, count, True, problems), 0.5))
-    told = f"with {statistics.median(with_bundles):.2f} ms, without {statistics.median(without):.2f} ms, n = {count}"
-    name = f"bundles: p50 of a verdict at {RATE:g}/s"
-    return of_ratio(name, with_bundles, without, _LATENCY, told, problems, "x without bundles")
+    count = RATE * conditions.size(10, 2)
+    for _ in range(conditions.repeats):
+        without.append(percentile(_waits(conditions.disk, count, False, problems), 0.5))
+        with_bundles.append(percentile(_waits(conditions.disk, count, True, problems), 0.5))
+    beside = f"with {statistics.median(with_bundles):.2f} ms, without {statistics.median(without):.2f} ms, n = {count}"
+    return [of_ratio(_LATENCY, with_bundles, without, beside, problems)]
 
 
 def _waits(disk: Path, count: int, has_bundles: bool, problems: list[str]) -> list[float]:
@@ -68,8 +91,7 @@ def _waits(disk: Path, count: int, has_bundles: bool, problems: list[str]) -> li
             committed_at = running.record.log(since=began).committed_at
             problems += _lacking(running, count if has_bundles else 0)
         problems += running.record.problems(names(count))
-    # A verdict that the log doesn't tell counts as never.
-    return [(committed_at.get(run, float("inf")) - at / 1e9) * 1e3 for run, at in renamed_at.items()]
+    return waits_ms(renamed_at, committed_at)
 
 
 class _Burst(NamedTuple):
@@ -79,21 +101,21 @@ class _Burst(NamedTuple):
     bundles_s: float
 
 
-def _burst(disk: Path, count: int, repeats: int) -> list[Figure]:
+def _burst(conditions: Conditions) -> list[Measured]:
     problems: list[str] = []
     ours, without, bare = [], [], []
-    for _ in range(repeats):
+    disk, count = conditions.disk, conditions.size(1_000, 100)
+    for _ in range(conditions.repeats):
         without.append(_one_burst(disk, count, False, problems)[0].rate)
         burst, sizes = _one_burst(disk, count, True, problems)
         ours.append(burst)
         bare.append(_bare_writing(disk, sizes))
     rates, writing = [each.rate for each in ours], [each.bundles_s for each in ours]
-    name = f"bundles: burst of {count:,}"
-    told = f"with {statistics.median(rates):,.0f}/s, without {statistics.median(without):,.0f}/s"
+    beside = f"with {statistics.median(rates):,.0f}/s, without {statistics.median(without):,.0f}/s"
     files = f"{statistics.median(writing):.2f} s from the last verdict to the last bundle, bare {statistics.median(bare):.2f} s"
     return [
-        of_ratio(f"{name}, verdicts a second", rates, without, _BURST, told, problems, "x without bundles"),
-        of_ratio(f"{name}, writing them", writing, bare, _WRITING, files, unit="x bare files"),
+        of_ratio(_BURST, rates, without, beside, problems),
+        of_ratio(_WRITING, writing, bare, files),
     ]
 
 
@@ -111,13 +133,14 @@ def _one_burst(disk: Path, count: int, has_bundles: bool, problems: list[str]) -
             placed = running.record.placed()
             problems += _lacking(running, count if has_bundles else 0)
         problems += running.record.problems(names(count))
-        last = max(verdicts.values())
+        timed = [at for run, at in verdicts.items() if lacks_nothing(run)]
+        last_bundle = max((at for run, at in placed.items() if lacks_nothing(run)), default=max(timed))
         sizes = (
             [part.stat().st_size for part in place.runs.glob("*/*") if part.name in PARTS]
             if has_bundles
             else []
         )
-    return _Burst(count / (last - first), max(placed, default=last) - last), sizes
+    return _Burst(len(timed) / (max(timed) - first), last_bundle - max(timed)), sizes
 
 
 def _lacking(running: Daemon, count: int) -> list[str]:
@@ -152,31 +175,27 @@ class _Large(NamedTuple):
     blocked: float
 
 
-def _large(disk: Path, calls: int, repeats: int) -> list[Figure]:
+def _large(conditions: Conditions) -> list[Measured]:
+    disk = conditions.disk
     with scratch(disk) as place:
         hidden = place.fresh("hidden")
         writing, name = begin(hidden, seed=1, results=_LONG_RESULTS)
-        writing.write_calls(calls)
+        writing.write_calls(conditions.size(10_000, 1_000))
         writing.finish()
         on_the_disk(hidden)
-        samples = [_one_large(disk, hidden / name, name) for _ in range(repeats)]
-    title = f"bundles: {calls:,} calls in {writing.size / 1e6:.0f} MB"
+        samples = [_one_large(disk, hidden / name, name) for _ in range(conditions.repeats)]
     yardstick, made = [each.yardstick for each in samples], [each.made for each in samples]
     of_replay, verified = [each.yardstick_of_replay for each in samples], [each.verified for each in samples]
-    told = f"daemon {statistics.median(made):.2f} s of processor time, yardstick {statistics.median(yardstick):.2f} s"
+    beside = f"daemon {statistics.median(made):.2f} s of processor time, yardstick {statistics.median(yardstick):.2f} s"
     checked = (
         f"{statistics.median(verified):.2f} s of processor time; the yardstick over the replay's own bytes is"
+        f" {statistics.median(of_replay):.2f} s"
     )
     return [
-        of_ratio(f"{title}, from unknown to the receipt", made, yardstick, _LARGE, told, unit="x yardstick"),
-        of_ratio(
-            f"{title}, `receipt verify`",
-            *(verified, of_replay, _LARGE),
-            f"{checked} {statistics.median(of_replay):.2f} s",
-            unit="x yardstick",
-        ),
-        of_samples(f"{title}, memory of the daemon", [each.memory for each in samples], "MB", _MEMORY),
-        of_samples(f"{title}, loop blocked at most", [each.blocked for each in samples], "ms", _BLOCKED),
+        of_ratio(_LARGE, made, yardstick, beside),
+        of_ratio(_VERIFIED, verified, of_replay, checked),
+        of_samples(_MEMORY, [each.memory for each in samples]),
+        of_samples(_BLOCKED, [each.blocked for each in samples]),
     ]
 
 
@@ -187,7 +206,6 @@ def _one_large(disk: Path, transcript: Path, name: str) -> _Large:
         (root / name).parent.mkdir()
         command = [sys.executable, str(_BEATING), str(beats)]
         with daemon(place, further_root(root, "live"), command) as running:
-            running.settle()
             before, began = running.cpu_s(), time.time()
             os.link(transcript, root / name)
             running.wait_placed(1)
@@ -218,3 +236,25 @@ def _yardstick(file: Path) -> float:
             digest.update(line)
             json.loads(line)
     return time.process_time() - began
+
+
+MEASUREMENTS: Final = (
+    Measurement(
+        "bundle-latency",
+        "verdicts on runs that end 50 a second, by daemons that write bundles and daemons that don't",
+        (_LATENCY,),
+        _latency,
+    ),
+    Measurement(
+        "bundle-burst",
+        "a burst with bundles and without, and its bundles against a bare program that writes and syncs files of these sizes",
+        (_BURST, _WRITING),
+        _burst,
+    ),
+    Measurement(
+        "bundle-large",
+        "processor time of one large bundle against SHA-256 over the transcript and `json.loads` of each line",
+        (_LARGE, _VERIFIED, _MEMORY, _BLOCKED),
+        _large,
+    ),
+)

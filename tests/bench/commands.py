@@ -4,62 +4,58 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
-from tests.bench.figure import Figure, Goal, of_ratio
+from tests.bench.figure import Conditions, Figure, Goal, Measured, Measurement, of_ratio
 from tests.bench.launcher import runward
 from tests.bench.scratch import scratch
 
 _PLAYBOOK = "name: report\nartifacts:\n  expected:\n    - {id: report, path: report.md, required: false}\n"
 _WARM = 2
-_RUN_WITH_PLAYBOOK = Goal("at most", 1.9)
-_OTHERS = Goal("at most", 2.5)
-_LIST = ("session", "list")
-_COMMANDS = (
-    ("log",),
-    ("status",),
-    ("why", "first"),
-    ("session", "show", "first"),
-    ("session", "verify", "first"),
-    ("contract", "verify", "--playbook", "report", "--root", "."),
-    ("play", "check", "report"),
-    ("daemon", "--check"),
+_RUN_WITH_PLAYBOOK: Final = Figure(
+    "command-run-playbook", "`run --playbook` vs `run`, processor time", "x", Goal("at most", 1.9)
 )
+_OTHERS: Final = Goal("at most", 2.5)
+_LIST = ("session", "list")
 
 
-def commands(memory: Path, count: int, repeats: int) -> list[Figure]:
+def _against_list(*words: str) -> Figure:
+    name = "-".join(word.lstrip("-") for word in words)
+    return Figure(
+        f"command-{name}", f"`{' '.join(words)}` vs `session list`, processor time", "x", _OTHERS,
+        "more modules are imported than `session list` needs",
+    )  # fmt: skip
+
+
+_COMMANDS: Final = {
+    _against_list("log"): ("log",),
+    _against_list("status"): ("status",),
+    _against_list("why"): ("why", "first"),
+    _against_list("session", "show"): ("session", "show", "first"),
+    _against_list("session", "verify"): ("session", "verify", "first"),
+    _against_list("contract", "verify"): ("contract", "verify", "--playbook", "report", "--root", "."),
+    _against_list("play", "check"): ("play", "check", "report"),
+    _against_list("daemon", "--check"): ("daemon", "--check"),
+}
+"""How each command is called."""
+
+
+def _commands(conditions: Conditions) -> list[Measured]:
     """Processor time of each command as a ratio, taken in turn with what it is held against."""
-    with scratch(memory) as place:
+    count = conditions.size(5, 1) * conditions.repeats
+    with scratch(conditions.memory) as place:
         environment = _furnished(place.directory)
         run = ["run", "--containment", "subreaper"]
-        figures = []
-        for words in _COMMANDS:
-            named = " ".join(
-                words[:2] if words[0] in ("session", "contract", "play", "daemon") else words[:1]
-            )
-            figures.append(
-                _against(
-                    f"`{named}` vs `session list`",
-                    place.directory,
-                    environment,
-                    words,
-                    _LIST,
-                    count * repeats,
-                    _OTHERS,
-                )
-            )
+        measured = [
+            _against(figure, place.directory, environment, words, _LIST, count)
+            for figure, words in _COMMANDS.items()
+        ]
         # Last, for each run that no daemon judged costs `session list` some time.
-        figures.append(
-            _against(
-                "`run --playbook` vs `run`",
-                place.directory,
-                environment,
-                [*run, "--playbook", "report", "--", "true"],
-                [*run, "--", "true"],
-                count * repeats,
-                _RUN_WITH_PLAYBOOK,
-            )
+        playbook = [*run, "--playbook", "report", "--", "true"]
+        measured.append(
+            _against(_RUN_WITH_PLAYBOOK, place.directory, environment, playbook, [*run, "--", "true"], count)
         )
-        return figures
+        return measured
 
 
 def _furnished(directory: Path) -> Mapping[str, str]:
@@ -77,14 +73,13 @@ def _furnished(directory: Path) -> Mapping[str, str]:
 
 
 def _against(
-    name: str,
+    figure: Figure,
     cwd: Path,
     environment: Mapping[str, str],
     command: Sequence[str],
     other: Sequence[str],
     count: int,
-    goal: Goal,
-) -> Figure:
+) -> Measured:
     ours: list[float] = []
     theirs: list[float] = []
     for _ in range(count + _WARM):
@@ -92,7 +87,7 @@ def _against(
         ours.append(_processor_ms(command, cwd, environment))
     ours, theirs = ours[_WARM:], theirs[_WARM:]
     beside = f"{sorted(ours)[len(ours) // 2]:.0f} ms against {sorted(theirs)[len(theirs) // 2]:.0f} of processor time"
-    return of_ratio(name, ours, theirs, goal, beside, [])
+    return of_ratio(figure, ours, theirs, beside)
 
 
 def _processor_ms(words: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> float:
@@ -107,3 +102,13 @@ def _processor_ms(words: Sequence[str], cwd: Path, environment: Mapping[str, str
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return (used.ru_utime + used.ru_stime) * 1e3
+
+
+MEASUREMENTS: Final = (
+    Measurement(
+        "commands",
+        "processor time of each command, in turn with `session list`, or with `run`",
+        (*_COMMANDS, _RUN_WITH_PLAYBOOK),
+        _commands,
+    ),
+)

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.bench.figure import names
-from tests.bench.fixtures import make
+from tests.bench.fixtures import lacks_nothing, make
 from tests.bench.logs import make_finished, on_the_disk
 from tests.bench.product import DaemonFailed, daemon, further_root
+from tests.bench.record import wait_ms
 from tests.bench.scratch import scratch
 from tests.bench.yardstick import fixture
 
@@ -56,8 +57,9 @@ class Ends(threading.Thread):
         """By when each run ended: beside these stretches, or usual, or in `neither`."""
         found = Waits([], [])
         for run, at in self.renamed_at.items():
-            # A verdict that the log doesn't tell counts as never.
-            waited = (committed_at.get(run, float("inf")) - at / 1e9) * 1e3
+            if not lacks_nothing(run):
+                continue
+            waited = wait_ms(run, at, committed_at)
             if any(stretch.has(at / 1e9) for stretch in beside):
                 found.beside.append(waited)
             elif not any(stretch.has(at / 1e9) for stretch in neither or []):

@@ -21,7 +21,18 @@ from pathlib import Path
 from typing import Final, Self
 
 from tests.bench.ends import RATE, Ends, Stretch, Waits
-from tests.bench.figure import Figure, Goal, names, of_ratio, of_samples, percentile
+from tests.bench.figure import (
+    CannotMeasure,
+    Conditions,
+    Figure,
+    Goal,
+    Measured,
+    Measurement,
+    names,
+    of_ratio,
+    of_samples,
+    percentile,
+)
 from tests.bench.fixtures import make
 from tests.bench.latency import latencies
 from tests.bench.product import DaemonFailed, daemon
@@ -36,15 +47,44 @@ from runward.daemon.sandbox.workers import Job, ReadyWorkers, Worker, execute
 from runward.daemon.store import reading
 from runward.handlers.model.exchange import PrincipalCreateRequested
 
-_WARM: Final = Goal("at most", 3.0)
-_THROUGHPUT: Final = Goal("at least", 0.6)
-_DEEP: Final = Goal("at most", 8.0)
-_INTENTS: Final = Goal("at least", 0.25)
-_SPUN: Final = Goal("at most", 2.0)
-_BLOCKED: Final = Goal("at most", 20.0)
-_READABLE: Final = Goal("at most", 3.0)
-_WITHIN: Final = Goal("at most", 1.0)
-_SELDOM: Final = 10.0
+_WARM: Final = Figure(
+    "sandbox-warm", "the sandbox: a warm `return 1`, p50", "x bare worker", Goal("at most", 3.0)
+)
+_THROUGHPUT: Final = Figure(
+    "sandbox-rate",
+    "the sandbox: executions a second, two at once",
+    "x bare workers",
+    Goal("at least", 0.6),
+    "a worker is used once, so each costs the start of bubblewrap and an interpreter",
+)
+_DEEP: Final = Figure("sandbox-deep", "the sandbox: five calls deep, p50", "x one call", Goal("at most", 8.0))
+_INTENTS: Final = Figure(
+    "exchange",
+    "10,000 reads and writes of 8 runs",
+    "x baseline",
+    Goal("at least", 0.25),
+    "an action is events, lines of two journals and a decision; the bare program writes only rows",
+)
+_READABLE: Final = Figure(
+    "exchange-readable", "a line's result readable, p50", "x a verdict", Goal("at most", 3.0)
+)
+_SPUN: Final = Figure(
+    "spinning",
+    "verdicts while every worker spins, p50",
+    "x usual",
+    Goal("at most", 1.5),
+    "workers have the daemon's priority, so two of them leave it half of one of two cores",
+)
+_BLOCKED: Final = Figure(
+    "spinning-blocked", "loop blocked at most while every worker spins", "ms", Goal("at most", 20.0)
+)
+_WITHIN: Final = Figure(
+    "cpu-windows",
+    "1,000 calls by 8 principals at once, processor time used",
+    "x their window",
+    Goal("at most", 1.0),
+)
+_SELDOM: Final = 10
 """Ends a second, so few that each is judged alone."""
 _SPINNERS: Final = 2
 _RUNS: Final = 8
@@ -64,22 +104,16 @@ _BARE: Final = (
 )
 
 
-def exchange(disk: Path, calls: int, intents: int, repeats: int) -> list[Figure]:
-    """Seconds of single calls, calls a second, and intents a second, each next to its yardstick; and how code affects others."""
+def _need_sandbox() -> None:
     try:
         Worker(Executor()).close()
     except NoSandbox as missing:
-        print(f"exchange: code is left out, this machine has no sandbox: {missing}", file=sys.stderr)
-        return _intents(disk, intents, repeats)
-    return [
-        *_code(calls, repeats),
-        *_intents(disk, intents, repeats),
-        *_spinning(disk, 2 if calls < 50 else 8, repeats),
-        _windows(disk, 16 if calls < 50 else 125),
-    ]
+        raise CannotMeasure(f"this machine has no sandbox: {missing}") from None
 
 
-def _code(calls: int, repeats: int) -> list[Figure]:
+def _code(conditions: Conditions) -> list[Measured]:
+    _need_sandbox()
+    calls = conditions.size(50, 5)
     executor = Executor(workers=6)
     warm: list[float] = []
     bare: list[float] = []
@@ -87,7 +121,7 @@ def _code(calls: int, repeats: int) -> list[Figure]:
     rate: list[float] = []
     bare_rate: list[float] = []
     with _ready(executor) as ready, _BareWorkers(executor.workers) as workers:
-        for _ in range(repeats):
+        for _ in range(conditions.repeats):
             bare.append(_p50(calls, workers.are_ready, workers.call))
             warm.append(_p50(calls, lambda: ready.count == executor.workers, lambda: _call(executor, ready)))
             deep.append(
@@ -100,14 +134,12 @@ def _code(calls: int, repeats: int) -> list[Figure]:
             bare_rate.append(_rate(calls, workers.call))
             rate.append(_rate(calls, lambda: _call(executor, ready)))
     beside = f"{percentile(warm, 0.5) * 1000:.1f} ms against {percentile(bare, 0.5) * 1000:.1f}"
+    rates = f"{percentile(rate, 0.5):.1f}/s against {percentile(bare_rate, 0.5):.1f}"
     return [
-        of_ratio("warm execute of return 1, p50", warm, bare, _WARM, beside, unit="x bare worker"),
-        of_ratio(
-            "executions a second, two at once", rate, bare_rate, _THROUGHPUT,
-            f"{percentile(rate, 0.5):.1f}/s against {percentile(bare_rate, 0.5):.1f}", unit="x bare workers",
-        ),
-        of_ratio("five calls deep, p50", deep, warm, _DEEP, f"{percentile(deep, 0.5) * 1000:.1f} ms", unit="x one call"),
-    ]  # fmt: skip
+        of_ratio(_WARM, warm, bare, beside),
+        of_ratio(_THROUGHPUT, rate, bare_rate, rates),
+        of_ratio(_DEEP, deep, warm, f"{percentile(deep, 0.5) * 1000:.1f} ms"),
+    ]
 
 
 def _call(executor: Executor, ready: ReadyWorkers) -> None:
@@ -231,15 +263,29 @@ def _lines(run: int, count: int) -> list[str]:
     ]  # fmt: skip
 
 
-def _intents(disk: Path, count: int, repeats: int) -> list[Figure]:
+def _intents(conditions: Conditions) -> list[Measured]:
+    count = conditions.size(10_000, 400)
     each = count // _RUNS
     ours: list[float] = []
     theirs: list[float] = []
-    for _ in range(repeats):
-        theirs.append(count / _bare_s(disk, each))
-        ours.append(count / _daemon_s(disk, each))
+    for _ in range(conditions.repeats):
+        theirs.append(count / _bare_s(conditions.disk, each))
+        ours.append(count / _daemon_s(conditions.disk, each))
     beside = f"{percentile(ours, 0.5):,.0f}/s against {percentile(theirs, 0.5):,.0f}/s"
-    return [of_ratio(f"{count:,} reads and writes of {_RUNS} runs", ours, theirs, _INTENTS, beside)]
+    return [of_ratio(_INTENTS, ours, theirs, beside)]
+
+
+def _readable(conditions: Conditions) -> list[Measured]:
+    """How long a run waits for a line's result, against a verdict."""
+    problems: list[str] = []
+    lines: list[float] = []
+    verdicts: list[float] = []
+    count = conditions.size(80, 20)
+    for _ in range(conditions.repeats):
+        verdicts.append(percentile(latencies(conditions.disk, _SELDOM, count, problems), 0.5))
+        lines.append(percentile(_lines_ms(conditions.disk, count), 0.5))
+    beside = f"{percentile(lines, 0.5):.2f} ms against {percentile(verdicts, 0.5):.2f}"
+    return [of_ratio(_READABLE, lines, verdicts, beside, problems)]
 
 
 def _begin(place: Scratch, name: str, agent: str) -> Path:
@@ -311,27 +357,23 @@ def _invoked(name: str, *args: JsonValue) -> dict[str, JsonValue]:
     return {"action_type": "invoke_artifact", "artifact_id": name, "method": "run", "args": list(args)}
 
 
-def _spinning(disk: Path, calls: int, repeats: int) -> list[Figure]:
+def _spinning(conditions: Conditions) -> list[Measured]:
     """Verdicts of runs that end while every worker spins for a second, again and again, and the daemon's loop meanwhile."""
+    _need_sandbox()
     problems: list[str] = []
     spun: list[float] = []
     usual: list[float] = []
     late: list[float] = []
-    lines: list[float] = []
-    verdicts: list[float] = []
-    for _ in range(repeats):
-        verdicts.append(percentile(latencies(disk, _SELDOM, 10 * calls, problems), 0.5))
-        lines.append(percentile(_lines_ms(disk, 10 * calls), 0.5))
-        waits = _waits(disk, calls, problems)
+    calls = conditions.size(6, 2)
+    for _ in range(conditions.repeats):
+        waits = _waits(conditions.disk, calls, problems)
         spun.append(percentile(waits.beside, 0.5))
         usual.append(percentile(waits.usual, 0.5))
-        late.append(_late_ms(disk, calls))
+        late.append(_late_ms(conditions.disk, calls))
     beside = f"{percentile(spun, 0.5):.2f} ms, usual {percentile(usual, 0.5):.2f} ms"
-    line = f"{percentile(lines, 0.5):.2f} ms against {percentile(verdicts, 0.5):.2f}"
     return [
-        of_ratio("a line's result readable, p50", lines, verdicts, _READABLE, line, unit="x a verdict"),
-        of_ratio("verdicts while every worker spins, p50", spun, usual, _SPUN, beside, problems, "x usual"),
-        of_samples("loop blocked at most while every worker spins", late, "ms", _BLOCKED),
+        of_ratio(_SPUN, spun, usual, beside, problems),
+        of_samples(_BLOCKED, late),
     ]
 
 
@@ -399,13 +441,15 @@ def _spun(place: Scratch, calls: int) -> Stretch:
     return Stretch(began, time.time())
 
 
-def _windows(disk: Path, calls: int) -> Figure:
+def _windows(conditions: Conditions) -> list[Measured]:
     """The most CPU time that one of eight principals used in its window, when each wants more than it has.
 
     What they are charged together must have been used by the daemon and its children, as /proc counts it.
     """
+    _need_sandbox()
     problems: list[str] = []
-    with scratch(disk) as place, daemon(place, _WINDOW) as running:
+    calls = conditions.size(125, 16)
+    with scratch(conditions.disk) as place, daemon(place, _WINDOW) as running:
         runs = [_begin(place, f"run-{each}", f"agent-{each}") for each in range(_RUNS)]
         for each, run in enumerate(runs):
             _say(run, _offered(f"burn-{each}", _BURN), *[_invoked(f"burn-{each}", _TIMES)] * calls)
@@ -425,8 +469,8 @@ def _windows(disk: Path, calls: int) -> Figure:
         problems.append(f"{sum(used.values()):.1f} s were charged, and {cpu_s:.1f} s used")
     shares = [seconds / _ALLOCATED_S for seconds in used.values()]
     beside = f"{ended['well']} calls ran to their end; the daemon and all sandboxes used {cpu_s:.1f} s"
-    name = f"{_RUNS * calls:,} calls by {_RUNS} principals, CPU time used"
-    return Figure(name, max(shares), "x window", (min(shares), max(shares)), _WITHIN, beside, problems)
+    spread = (min(shares), max(shares))
+    return [Measured(_WITHIN, max(shares), spread, beside, problems, {"measured": shares})]
 
 
 def _counted(place: Scratch, sql: str) -> int:
@@ -499,3 +543,37 @@ def _bare_row(store: sqlite3.Connection, run: int, number: int, line: str, previ
         (key, now, f"agent-{run}", f"run-{run}", number, intent["action_type"], intent["artifact_id"], line),
     )
     return previous
+
+
+MEASUREMENTS: Final = (
+    Measurement(
+        "sandbox",
+        "code in the sandbox against a bare interpreter that was started in advance and is used once, too",
+        (_WARM, _THROUGHPUT, _DEEP),
+        _code,
+    ),
+    Measurement(
+        "exchange",
+        "intents a second against a program that reads the lines and writes the same rows, 256 in a commit",
+        (_INTENTS,),
+        _intents,
+    ),
+    Measurement(
+        "exchange-readable",
+        "from the moment at which a run appends a line until its result can be read, against a verdict",
+        (_READABLE,),
+        _readable,
+    ),
+    Measurement(
+        "spinning",
+        "verdicts while every worker spins against verdicts before and after, and how long the loop was blocked",
+        (_SPUN, _BLOCKED),
+        _spinning,
+    ),
+    Measurement(
+        "cpu-windows",
+        "the most processor time that one of eight principals used in its window, when each wants more than it has",
+        (_WITHIN,),
+        _windows,
+    ),
+)

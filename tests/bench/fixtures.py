@@ -46,6 +46,11 @@ def right_verdict(run: str) -> tuple[str, str]:
     return "completed", "run.completed.ok"
 
 
+def lacks_nothing(run: str) -> bool:
+    """Whether its verdict is due at once. A run that lacks a file is given two seconds for it: it is judged, but not timed."""
+    return right_verdict(run)[0] == "completed"
+
+
 def make(root: str, numbers: range, playbook: str | None = None) -> None:
     """Make started runs under `root` whose artifacts are all written and whose end is prepared, but not declared.
 

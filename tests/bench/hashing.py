@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.bench.ends import RATE, Ends, Stretch
-from tests.bench.figure import Figure, Goal, names, of_ratio
+from tests.bench.figure import Conditions, Figure, Goal, Measured, Measurement, names, of_ratio
 from tests.bench.fixtures import finish, make, make_large, run_name
 from tests.bench.product import Daemon, DaemonFailed, daemon
 from tests.bench.scratch import scratch
@@ -23,8 +23,10 @@ _TURN_S: Final = 6.0
 """Seconds of runs that end for each turn: the daemon gathers for a second before it hashes, and rests are measured too."""
 _PAUSE_S: Final = 1.0
 _HASHED_WITHIN_S: Final = 60.0
-_SPEED: Final = Goal("at least", 0.9)
-_LATENCY: Final = Goal("at most", 1.5)
+_SPEED: Final = Figure("hash-speed", "hash of 512 MB, speed", "x bare", Goal("at least", 0.9))
+_LATENCY: Final = Figure(
+    "hash-latency", "hash of 512 MB, others' p50 at 50/s", "x usual", Goal("at most", 1.5)
+)
 
 
 class Sample(NamedTuple):
@@ -36,10 +38,11 @@ class Sample(NamedTuple):
     usual: list[float]
 
 
-def hashing(disk: Path, turns: int, repeats: int) -> list[Figure]:
+def _hashing(conditions: Conditions) -> list[Measured]:
     """The speed over all turns, and the p50 of each repeat."""
     problems: list[str] = []
-    samples = [_sample(disk, turns, problems) for _ in range(repeats)]
+    turns = conditions.size(6, 2)
+    samples = [_sample(conditions.disk, turns, problems) for _ in range(conditions.repeats)]
     bare = [speed for sample in samples for speed in sample.bare]
     ours = [speed for sample in samples for speed in sample.hashed]
     beside = [statistics.median(sample.beside) for sample in samples]
@@ -51,10 +54,9 @@ def hashing(disk: Path, turns: int, repeats: int) -> list[Figure]:
     latency = (
         f"beside {statistics.median(beside):.2f} ms, usual {statistics.median(usual):.2f} ms, n = {count}"
     )
-    name = f"hash of {_SIZE >> 20} MB"
     return [
-        of_ratio(f"{name}, speed", ours, bare, _SPEED, speed, problems, "x bare"),
-        of_ratio(f"{name}, others' p50 at {RATE:g}/s", beside, usual, _LATENCY, latency, problems, "x usual"),
+        of_ratio(_SPEED, ours, bare, speed, problems),
+        of_ratio(_LATENCY, beside, usual, latency, problems),
     ]
 
 
@@ -117,3 +119,13 @@ def _large_file(path: Path) -> Path:
         file.flush()
         os.fsync(file.fileno())
     return path
+
+
+MEASUREMENTS: Final = (
+    Measurement(
+        "hash",
+        "the daemon and plain SHA-256 hash a large artifact in turn while 50 runs end a second",
+        (_SPEED, _LATENCY),
+        _hashing,
+    ),
+)

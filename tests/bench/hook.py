@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import TypeAdapter
-from tests.bench.figure import Figure, Goal
+from tests.bench.figure import Conditions, Figure, Goal, Measured, Measurement
 from tests.bench.launcher import beyond, clean_environment, runward
 from tests.bench.scratch import scratch
 
-_TIME: Final = Goal("at most", 15.0)
+_BY_SHELL: Final = Figure("hook-shell", "hook of Claude Code, by its shell", "ms more", Goal("at most", 15.0))
+_WITHOUT_SHELL: Final = Figure("hook", "hook of Claude Code, without a shell", "ms more")
 _BARE: Final = (sys.executable, "-S", "-c", "pass")
 _WARM: Final = 3
 _PAYLOAD: Final = json.dumps(
@@ -33,25 +34,26 @@ _PAYLOAD: Final = json.dumps(
 ).encode()
 
 
-def hook(disk: Path, count: int, repeats: int) -> list[Figure]:
+def _hook(conditions: Conditions) -> list[Measured]:
     """Milliseconds more than a bare interpreter takes, taken in turn; by the shell, and the same words without it."""
-    with scratch(disk) as place:
+    with scratch(conditions.disk) as place:
         environment = clean_environment(place.directory)
         place.fresh("state")
         command = _installed(place.directory, environment)
         words = command.removesuffix("|| :").split()
-        calls = count * repeats
+        calls = conditions.size(50, 5) * conditions.repeats
         shell = [shutil.which("sh") or "/bin/sh", "-c", command]
-        figures = [
-            _figure("hook of Claude Code, by its shell", shell, environment, calls, _TIME),
-            _figure("the same without the shell", words, environment, calls, None),
+        problems: list[str] = []
+        measured = [
+            _measured(_BY_SHELL, shell, environment, calls, problems),
+            _measured(_WITHOUT_SHELL, words, environment, calls, []),
         ]
         left = len(list((place.directory / "state" / "inbox").glob("*.json")))
     # What fails costs little: each call must have left its file.
     wanted = 2 * (calls + _WARM)
     if left != wanted:
-        figures[0].problems.append(f"{left} files in the inbox after {wanted} calls")
-    return figures
+        problems.append(f"{left} files in the inbox after {wanted} calls")
+    return measured
 
 
 def _installed(home: Path, environment: Mapping[str, str]) -> str:
@@ -63,9 +65,13 @@ def _installed(home: Path, environment: Mapping[str, str]) -> str:
     return TypeAdapter(str).validate_python(settings["hooks"]["Stop"][0]["hooks"][0]["command"])
 
 
-def _figure(
-    name: str, command: Sequence[str], environment: Mapping[str, str], count: int, goal: Goal | None
-) -> Figure:
+def _measured(
+    figure: Figure,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    count: int,
+    problems: list[str],
+) -> Measured:
     ours: list[float] = []
     bare: list[float] = []
     for _ in range(count + _WARM):
@@ -73,10 +79,20 @@ def _figure(
         ours.append(_milliseconds(command, environment))
     bare, ours = bare[_WARM:], ours[_WARM:]
     least = f"at their fastest {min(ours):.1f} ms against {min(bare):.1f}, medians of n = {count}"
-    return beyond(name, ours, bare, "ms", goal, least)
+    return beyond(figure, ours, bare, "ms", least, problems)
 
 
 def _milliseconds(command: Sequence[str], environment: Mapping[str, str]) -> float:
     begin = time.perf_counter()
     subprocess.run(command, env=environment, input=_PAYLOAD, check=True, capture_output=True)
     return (time.perf_counter() - begin) * 1000
+
+
+MEASUREMENTS: Final = (
+    Measurement(
+        "hook",
+        "what a call of an agent's hook takes beyond a bare interpreter; its file is synced to the disk",
+        (_BY_SHELL, _WITHOUT_SHELL),
+        _hook,
+    ),
+)

@@ -1,43 +1,81 @@
-"""What the daemon takes while nothing happens over run directories that it watches."""
+"""What the daemon takes while nothing happens over run directories that it watches: from their begin on, and later.
+
+Three daemons with runs of their own are measured side by side, for one after the other would take six minutes. They idle,
+so two cores have room for all; what their caches take from each other counts against them.
+"""
 
 import subprocess
 import sys
 import time
-from pathlib import Path
+from contextlib import ExitStack
+from typing import Final
 
-from tests.bench.figure import Figure, Goal, of_ratio, of_samples
+from tests.bench.figure import Conditions, Figure, Goal, Measured, Measurement, of_ratio, of_samples
 from tests.bench.fixtures import make
 from tests.bench.product import daemon
 from tests.bench.scratch import scratch
 from tests.bench.usage import Usage, usage
 
-_PROCESSOR = Goal("at most", 0.6)
-_MEMORY = Goal("at most", 1.8)
-_PACKAGES = "anyio, click, msgspec, structlog, zstandard"
+_OVER: Final = "idle over 1,000 running runs"
+_SHARE: Final = "% of a core"
+_LOOKS: Final = "their first looks are part of it: journals and replays of 1,000 runs are begun, and grow"
+_FIRST: Final = Figure(
+    "idle-first", f"{_OVER}, first 20 s after their begin", _SHARE, Goal("at most", 0.5), _LOOKS
+)
+_MINUTE: Final = Figure("idle-minute", f"{_OVER}, first minute", _SHARE, Goal("at most", 0.3), _LOOKS)
+_LATER: Final = Figure(
+    "idle-later",
+    f"{_OVER}, later",
+    _SHARE,
+    Goal("at most", 0.2, aim=0.1),
+    "files of running runs are compared every four seconds, and all run directories every 30 s",
+)
+_MEMORY: Final = Figure(
+    "idle-memory", f"{_OVER}, memory", "MB", Goal("at most", 60.0), "the modules of what runs need are loaded"
+)
+_AGAINST_IMPORTS: Final = Figure(
+    "idle-memory-ratio", f"{_OVER}, memory against bare imports", "x bare imports", Goal("at most", 1.8)
+)
+_PACKAGES: Final = "anyio, click, msgspec, structlog, zstandard"
 
 
-def idle(memory: Path, count: int, seconds: float, repeats: int) -> list[Figure]:
-    """Share of a core over `seconds` (more than the 30 s between periodic scans), and memory against bare imports."""
-    shares: list[float] = []
-    ours: list[Usage] = []
-    imports: list[Usage] = []
-    with scratch(memory) as place:
-        make(str(place.runs), range(count))
-        for _ in range(repeats):
-            imports.append(bare_imports(_PACKAGES))
-            with daemon(place) as running:
-                running.wait_running(count)
-                before, begin = running.usage().cpu_s, time.monotonic()
-                time.sleep(seconds)
-                after = running.usage()
-                shares.append((after.cpu_s - before) / (time.monotonic() - begin) * 100)
-                ours.append(after)
-    daemon_mb, imports_mb = [it.rss_mb for it in ours], [it.rss_mb for it in imports]
-    beside = f"resident {daemon_mb[-1]:.1f} MB against {imports_mb[-1]:.1f}, proportional {ours[-1].pss_mb:.1f} against {imports[-1].pss_mb:.1f}"
-    name = f"idle over {count:,} run directories"
+def _idle(conditions: Conditions) -> list[Measured]:
+    count = conditions.size(1_000, 100)
+    marks = (0.0, 2.0, 4.0, 6.0) if conditions.is_quick else (0.0, 20.0, 60.0, 140.0)
+    used: list[list[Usage]] = []
+    at: list[float] = []
+    with ExitStack() as stack:
+        places = [stack.enter_context(scratch(conditions.memory)) for _ in range(conditions.repeats)]
+        running = [stack.enter_context(daemon(place)) for place in places]
+        imports = [bare_imports(_PACKAGES).rss_mb for _ in running]
+        begin = time.monotonic()
+        for mark in marks:
+            time.sleep(max(0.0, begin + mark - time.monotonic()))
+            at.append(time.monotonic())
+            used.append([each.usage() for each in running])
+            if mark == 0.0:
+                for place in places:
+                    make(str(place.runs), range(count))
+        for each in running:
+            each.wait_running(count)
+
+    def shares(since: int, until: int) -> list[float]:
+        """Percent of a core between two marks, by daemon."""
+        return [
+            (after.cpu_s - before.cpu_s) / (at[until] - at[since]) * 100
+            for before, after in zip(used[since], used[until], strict=True)
+        ]
+
+    resident = [each.rss_mb for each in used[-1]]
+    beside = (
+        f"resident {resident[-1]:.1f} MB against {imports[-1]:.1f}, proportional {used[-1][-1].pss_mb:.1f}"
+    )
     return [
-        of_samples(f"{name}, processor", shares, "% of a core", _PROCESSOR, f"over {seconds:g} s each"),
-        of_ratio(f"{name}, memory", daemon_mb, imports_mb, _MEMORY, beside, unit="x bare imports"),
+        of_samples(_FIRST, shares(0, 1)),
+        of_samples(_MINUTE, shares(0, 2)),
+        of_samples(_LATER, shares(2, 3)),
+        of_samples(_MEMORY, resident, beside),
+        of_ratio(_AGAINST_IMPORTS, resident, imports, beside),
     ]
 
 
@@ -52,3 +90,13 @@ def bare_imports(packages: str) -> Usage:
         taken = usage(process.pid)
         process.communicate(b"\n")
     return taken
+
+
+MEASUREMENTS: Final = (
+    Measurement(
+        "idle",
+        "processor time and memory of daemons over 1,000 runs each that have begun and do nothing, from their begin on",
+        (_FIRST, _MINUTE, _LATER, _MEMORY, _AGAINST_IMPORTS),
+        _idle,
+    ),
+)

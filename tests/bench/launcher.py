@@ -10,36 +10,61 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
-from tests.bench.figure import Figure, Goal, of_samples
+from tests.bench.figure import (
+    Conditions,
+    Figure,
+    Goal,
+    Measured,
+    Measurement,
+    NotMeasured,
+    Outcome,
+    of_difference,
+    percentile,
+)
 from tests.bench.scratch import scratch
 from tests.bench.usage import usage
 
-_TIME = Goal("at most", 40.0)
-_TIME_IN_A_SCOPE = Goal("at most", 75.0)
-_MEMORY = Goal("at most", 6.0)
+_MORE: Final = "ms more"
+_TIME: Final = Figure(
+    "run-subreaper",
+    "`runward run -- true`, subreaper, against a bare interpreter",
+    _MORE,
+    Goal("at most", 15.0, aim=8.0),
+    "modules are imported, and the announcement and the end are synced",
+)
+_TIME_OF_TRUE: Final = Figure("run-true", "`runward run -- true`, subreaper, against `true`", _MORE)
+_TIME_IN_A_SCOPE: Final = Figure(
+    "run-scope",
+    "`runward run -- true`, systemd scope, against a bare interpreter",
+    _MORE,
+    Goal("at most", 15.0),
+    "a user's systemd makes the scope: a call over D-Bus and its answer",
+)
+_WITH_SETTINGS: Final = Figure("run-settings", "`runward run -- true` with a settings file", _MORE)
+_WITH_PLAYBOOK: Final = Figure("run-playbook", "`runward run -- true` with a playbook", _MORE)
+_MEMORY: Final = Figure(
+    "run-memory", "`runward run` while its command runs, memory", "MB more", Goal("at most", 6.0)
+)
 _BARE = (sys.executable, "-c", "pass")
+_TRUE: Final = ("true",)
 _SLEEP_S = "1000"
 _WARM = 3
 _PLAYBOOK = "name: report\nartifacts:\n  expected:\n    - {id: report, path: report.md, required: false}\n"
 
 
-def launcher(memory: Path, count: int, repeats: int) -> list[Figure]:
-    """Milliseconds and megabytes more than a bare interpreter takes; `count` launches of each kind a repeat."""
-    with scratch(memory) as place:
+def _launcher(conditions: Conditions) -> list[Outcome]:
+    count = conditions.size(20, 3) * conditions.repeats
+    run = [*runward(), "run", "--containment", "subreaper", "--", "true"]
+    with scratch(conditions.memory) as place:
         environment = clean_environment(place.directory)
         return [
-            _time(
-                "`runward run -- true`, subreaper",
-                place.directory,
-                [*runward(), "run", "--containment", "subreaper", "--", "true"],
-                environment,
-                count * repeats,
-                _TIME,
-            ),
-            *_in_a_scope(place.directory, environment, count * repeats),
-            *_with_files(place.directory, environment, count * repeats),
-            _waiting(place.directory, environment, repeats),
+            _time(_TIME, place.directory, run, environment, count),
+            _time(_TIME_OF_TRUE, place.directory, run, environment, count, _TRUE),
+            _in_a_scope(place.directory, environment, count),
+            *_with_files(place.directory, environment, count),
+            _waiting(place.directory, environment, conditions.repeats),
         ]
 
 
@@ -56,31 +81,33 @@ def clean_environment(home: Path) -> dict[str, str]:
 
 
 def _time(
-    name: str,
+    figure: Figure,
     cwd: Path,
     command: Sequence[str],
     environment: Mapping[str, str],
     count: int,
-    goal: Goal | None,
-) -> Figure:
-    """Median milliseconds of `command` beyond those of a bare interpreter, taken in turn."""
+    yardstick: Sequence[str] = _BARE,
+) -> Measured:
+    """Median milliseconds of `command` beyond those of the yardstick, taken in turn."""
     ours: list[float] = []
     bare: list[float] = []
     for _ in range(count + _WARM):
-        bare.append(_milliseconds(_BARE, cwd, environment))
+        bare.append(_milliseconds(yardstick, cwd, environment))
         ours.append(_milliseconds(command, cwd, environment))
-    bare, ours = bare[_WARM:], ours[_WARM:]
-    return beyond(name, ours, bare, "ms", goal, f"n = {count}")
+    return beyond(figure, ours[_WARM:], bare[_WARM:], "ms", f"n = {count}")
 
 
 def beyond(
-    name: str, ours: list[float], bare: list[float], unit: str, goal: Goal | None, further: str = ""
-) -> Figure:
-    """The difference of two medians; the spread is that of pairs that were measured next to each other."""
-    pairs = [mine - theirs for mine, theirs in zip(ours, bare, strict=True)]
-    mine, theirs = of_samples("", ours, unit, None).value, of_samples("", bare, unit, None).value
-    beside = f"{mine:.1f} {unit} against {theirs:.1f}" + (f", {further}" if further else "")
-    return Figure(name, mine - theirs, f"{unit} more", (min(pairs), max(pairs)), goal, beside)
+    figure: Figure,
+    ours: Sequence[float],
+    bare: Sequence[float],
+    unit: str,
+    further: str,
+    problems: Sequence[str] = (),
+) -> Measured:
+    """The difference of two medians, which stand beside it."""
+    beside = f"{percentile(ours, 0.5):.1f} {unit} against {percentile(bare, 0.5):.1f}, {further}"
+    return of_difference(figure, ours, bare, beside, problems)
 
 
 def _milliseconds(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> float:
@@ -91,16 +118,15 @@ def _milliseconds(command: Sequence[str], cwd: Path, environment: Mapping[str, s
     return (time.perf_counter() - begin) * 1000
 
 
-def _in_a_scope(cwd: Path, environment: Mapping[str, str], count: int) -> list[Figure]:
+def _in_a_scope(cwd: Path, environment: Mapping[str, str], count: int) -> Outcome:
     command = [*runward(), "run", "--containment", "scope", "--", "true"]
     tried = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, check=False)
     if tried.returncode != 0:
-        print(f"launcher: no scope is measured: {tried.stderr.decode().strip()}", file=sys.stderr)
-        return []
-    return [_time("`runward run -- true`, systemd scope", cwd, command, environment, count, _TIME_IN_A_SCOPE)]
+        return NotMeasured(_TIME_IN_A_SCOPE, tried.stderr.decode().strip())
+    return _time(_TIME_IN_A_SCOPE, cwd, command, environment, count)
 
 
-def _with_files(directory: Path, environment: Mapping[str, str], count: int) -> list[Figure]:
+def _with_files(directory: Path, environment: Mapping[str, str], count: int) -> list[Measured]:
     """What people write has to be read, which takes libraries: told, and held to nothing."""
     cwd = directory / "with-files"
     (cwd / "playbooks").mkdir(parents=True)
@@ -109,14 +135,12 @@ def _with_files(directory: Path, environment: Mapping[str, str], count: int) -> 
     plain = {name: value for name, value in environment.items() if name != "RUNWARD_STATE_DIR"}
     run = [*runward(), "run", "--containment", "subreaper"]
     return [
-        _time("the same with a settings file", cwd, [*run, "--", "true"], plain, count, None),
-        _time(
-            "the same with a playbook", cwd, [*run, "--playbook", "report", "--", "true"], plain, count, None
-        ),
+        _time(_WITH_SETTINGS, cwd, [*run, "--", "true"], plain, count),
+        _time(_WITH_PLAYBOOK, cwd, [*run, "--playbook", "report", "--", "true"], plain, count),
     ]
 
 
-def _waiting(cwd: Path, environment: Mapping[str, str], repeats: int) -> Figure:
+def _waiting(cwd: Path, environment: Mapping[str, str], repeats: int) -> Measured:
     """Megabytes (PSS) of a launcher that waits for its command, beyond those of an interpreter that sleeps."""
     run = [*runward(), "run", "--containment", "subreaper", "--", shutil.which("sleep") or "sleep", _SLEEP_S]
     sleeping = [sys.executable, "-c", f"import time; print(flush=True); time.sleep({_SLEEP_S})"]
@@ -125,7 +149,7 @@ def _waiting(cwd: Path, environment: Mapping[str, str], repeats: int) -> Figure:
     for _ in range(max(3, repeats)):
         bare.append(_megabytes(sleeping, cwd, environment, lambda process: process.stdout.readline()))  # type: ignore[union-attr]  # it is a pipe
         ours.append(_megabytes(run, cwd, environment, lambda process: _wait_for_command(process.pid)))
-    return beyond("`runward run` while its command runs, memory", ours, bare, "MB", _MEMORY, "PSS")
+    return beyond(_MEMORY, ours, bare, "MB", "PSS")
 
 
 def _megabytes(
@@ -153,3 +177,13 @@ def _wait_for_command(launcher: int) -> None:
                 return
         time.sleep(0.01)
     raise TimeoutError(f"launcher {launcher} has no command")
+
+
+MEASUREMENTS: Final = (
+    Measurement(
+        "launcher",
+        "milliseconds until a command that does nothing has ended, and memory while one runs, beyond those of a yardstick",
+        (_TIME, _TIME_OF_TRUE, _TIME_IN_A_SCOPE, _WITH_SETTINGS, _WITH_PLAYBOOK, _MEMORY),
+        _launcher,
+    ),
+)

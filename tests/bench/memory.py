@@ -2,24 +2,30 @@
 
 import shutil
 import time
-from pathlib import Path
 from typing import Final
 
-from tests.bench.figure import Figure, Goal, names
+from tests.bench.figure import Conditions, Figure, Goal, Measured, Measurement, names
 from tests.bench.product import daemon
 from tests.bench.scratch import scratch
 from tests.bench.yardstick import fixture
 
-_FLAT = Goal("at most", 1.05)
+_FLAT: Final = Figure(
+    "memory",
+    "memory over 6 bursts of 2,000, most against first",
+    "x first",
+    Goal("at most", 1.05),
+    "the C library keeps more free memory between pieces in use; over the first five bursts that grows, then no more",
+)
 
 _UPKEEP_S: Final = 3.0
 """Seconds of rest in which the daemon's upkeep comes round twice: it gives back what a burst took."""
 
 
-def flat(memory: Path, count: int, bursts: int) -> list[Figure]:
+def _flat(conditions: Conditions) -> list[Measured]:
     """The most that is resident after any burst, against that after the first one; one series, for it is long."""
     resident: list[float] = []
-    with scratch(memory) as place:
+    count, bursts = conditions.size(2_000, 200), conditions.size(6, 2)
+    with scratch(conditions.memory) as place:
         with daemon(place) as running:
             for burst in range(bursts):
                 first = burst * count
@@ -36,5 +42,12 @@ def flat(memory: Path, count: int, bursts: int) -> list[Figure]:
         problems = running.record.problems(names(bursts * count))
     ratios = [megabytes / resident[0] for megabytes in resident]
     beside = "resident MB after each: " + ", ".join(f"{megabytes:.1f}" for megabytes in resident)
-    name = f"memory over {bursts} bursts of {count:,}, most against first"
-    return [Figure(name, max(ratios), "x first", (min(ratios), max(ratios)), _FLAT, beside, problems)]
+    spread = (min(ratios), max(ratios))
+    return [Measured(_FLAT, max(ratios), spread, beside, problems, {"measured": resident})]
+
+
+MEASUREMENTS: Final = (
+    Measurement(
+        "memory", "what the daemon keeps after bursts whose runs are deleted in between", (_FLAT,), _flat
+    ),
+)

@@ -1,22 +1,21 @@
 """Other durable queues: how long they take to start as many commands as the steps of chain runs, in as many chains.
 
-They get an environment of their own (`.venv/peers`), so that their dependencies and ours don't limit each other. Both keep
-their rows in SQLite and sync each commit. Where they can't be installed, their figures are left out, and that is said.
+The extra `bench` installs them. Both keep their rows in SQLite and sync each commit. Nothing is installed while something
+is measured: a figure whose peer is missing is not measured, and says so.
 """
 
-import json
 import os
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
 
+from tests.bench.figure import Figure, NotMeasured
 from tests.bench.scratch import scratch
 from tests.bench.yardstick import YardstickFailed
 
-_VERSIONS: Final = ("huey==3.5.4", "dbos==3.4.0")
-_ENVIRONMENT: Final = Path(__file__).parents[2] / ".venv" / "peers"
-_TIMEOUT_S: Final = 900
+_TIMEOUT_S: Final = 120
 
 _HUEY: Final = """\
 import logging, os, subprocess, sys, time
@@ -70,28 +69,26 @@ print(time.monotonic() - begin, flush=True)
 os._exit(0)
 """
 
-PEERS: Final = {"huey": _HUEY, "DBOS": _DBOS}
+_PROGRAMS: Final = {"huey": _HUEY, "dbos": _DBOS}
+"""By the names of their distributions."""
 
 
-def installed() -> bool:
-    """Whether the peers can be measured; installs them where they are missing."""
-    mark = _ENVIRONMENT / "versions.json"
-    if mark.exists() and json.loads(mark.read_text()) == list(_VERSIONS):
-        return True
-    made = subprocess.run([sys.executable, "-m", "venv", str(_ENVIRONMENT)], check=False).returncode == 0
-    pip = [str(_ENVIRONMENT / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if not made or subprocess.run([*pip, *_VERSIONS], check=False).returncode != 0:
-        print("huey and DBOS are left out: pip could not install them", file=sys.stderr)
-        return False
-    mark.write_text(json.dumps(_VERSIONS))
-    return True
+def without_peer(figure: Figure) -> NotMeasured | None:
+    """What a figure gets whose peer is not installed; None where it is, or where there is none."""
+    if not figure.peer:
+        return None
+    try:
+        distribution(figure.peer)
+    except PackageNotFoundError:
+        return NotMeasured(figure, f"peer missing: {figure.peer} (pip install -e '.[bench]' installs it)")
+    return None
 
 
 def peer_s(disk: Path, peer: str, runs: int, steps: int) -> float:
     """Seconds that a peer takes for `runs` chains of `steps` commands. Raises `YardstickFailed`."""
     with scratch(disk) as place:
         done = subprocess.run(
-            [str(_ENVIRONMENT / "bin/python"), "-c", PEERS[peer], str(runs), str(steps)],
+            [sys.executable, "-c", _PROGRAMS[peer], str(runs), str(steps)],
             cwd=place.directory,
             env={"PATH": os.environ["PATH"], "HOME": str(place.directory)},
             capture_output=True,

@@ -91,9 +91,8 @@ class Daemon:
             self._process.wait()
 
     def wait_running(self, count: int) -> None:
-        """Until it knows `count` sessions that have not ended, and has nothing else to do."""
+        """Until it knows `count` sessions that have not ended. What it still does then is a part of what is measured."""
         self._wait_for(count, self.record.running)
-        self.settle()
 
     def wait_judged(self, count: int) -> float:
         """Until `count` sessions have a verdict. When the last look began that found one missing (Unix seconds, 0: none did)."""

@@ -6,13 +6,13 @@ The figures come from the log; the store and the journals are what the log is he
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, TypeAdapter
-from tests.bench.fixtures import right_verdict
+from tests.bench.fixtures import lacks_nothing, right_verdict
 
 from runward.daemon.store.packed_document import unpack
 from runward.daemon.watch.remembered import load_remembered
@@ -33,13 +33,6 @@ class Finished(BaseModel):
     status: str
     reason: str
     committed_at: Moment
-
-
-class Written(BaseModel):
-    """The log's line about journal lines that were written."""
-
-    at: Moment
-    rows: int
 
 
 class Hashed(BaseModel):
@@ -66,17 +59,25 @@ class Status(BaseModel):
 
 _STATUS = TypeAdapter(Status)
 _FINISHED = TypeAdapter(Finished)
-_WRITTEN = TypeAdapter(Written)
 _HASHED = TypeAdapter(Hashed)
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What the log says of a stretch: when each run's verdict came and the last journal line (Unix seconds), and hashes."""
+    """What the log says of a stretch: when each run's verdict came (Unix seconds), and hashes."""
 
     committed_at: dict[str, float]
-    journals_end: float | None
     hashed: list[Hashed]
+
+
+def waits_ms(renamed_at: Mapping[str, int], committed_at: Mapping[str, float]) -> list[float]:
+    """Milliseconds from each rename (ns) to the durable verdict, of runs that lack nothing."""
+    return [wait_ms(run, at, committed_at) for run, at in renamed_at.items() if lacks_nothing(run)]
+
+
+def wait_ms(run: str, renamed_at: int, committed_at: Mapping[str, float]) -> float:
+    """A verdict that the log doesn't tell counts as never."""
+    return (committed_at.get(run, float("inf")) - renamed_at / 1e9) * 1e3
 
 
 class Record:
@@ -103,10 +104,10 @@ class Record:
             " + (select count(*) from jobs where state in ('waiting', 'running', 'held'))"
         )
 
-    def placed(self) -> list[float]:
-        """When each bundle was in its place (Unix seconds)."""
-        rows = self._store.execute("select placed_at from receipts where placed_at is not null").fetchall()
-        return [float(at) for (at,) in rows]
+    def placed(self) -> dict[str, float]:
+        """When each session's bundle was in its place (Unix seconds); a run goes by its name."""
+        query = "select session_key, placed_at from receipts where placed_at is not null"
+        return {key.removeprefix(_ROOT): float(at) for key, at in self._store.execute(query).fetchall()}
 
     def bundle_directories(self) -> list[Path]:
         """Where the bundles are."""
@@ -133,7 +134,6 @@ class Record:
     def log(self, since: float) -> Log:
         """What was logged from this time (Unix seconds) on."""
         committed_at: dict[str, float] = {}
-        journals_end: float | None = None
         hashed: list[Hashed] = []
         for file in sorted((self._state / "log").glob("runward.jsonl*"), reverse=True):
             for line in file.read_bytes().splitlines():
@@ -142,15 +142,11 @@ class Record:
                     if finished.committed_at >= since:
                         run = finished.session.removeprefix(_ROOT)
                         committed_at[run] = max(finished.committed_at, committed_at.get(run, 0.0))
-                elif b'"journals.written"' in line:
-                    written = _WRITTEN.validate_json(line)
-                    if written.at >= since:
-                        journals_end = max(journals_end or 0.0, written.at)
                 elif b'"files.hashed"' in line:
                     each = _HASHED.validate_json(line)
                     if each.at >= since:
                         hashed.append(each)
-        return Log(committed_at, journals_end, hashed)
+        return Log(committed_at, hashed)
 
     def problems(self, runs: list[str], but: Collection[str] = ()) -> list[str]:
         """What is lost, doubled or wrong among these runs, in the store. No native ones are expected `but` these."""

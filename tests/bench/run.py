@@ -1,169 +1,147 @@
 """`make bench`: measure the daemon against the least that any program must do, and hold it to its goals.
 
 Every ratio is of medians that were measured in alternation on this machine, for absolute numbers swing with the
-neighbours of its disk. Exit 1: a goal is missed, or a run was lost, doubled or judged wrongly. `--quick` measures little and
-judges only the latter.
+neighbours of its disk. Where others use the machine, before or after, a figure is "not measured". `--quick` measures
+little, on a loaded machine too, and judges only whether runs were lost, doubled or judged wrongly.
+
+Exit 0: all goals are met. 1: a goal is missed, or a run was lost, doubled or judged wrongly, or something failed.
+2: a wrong option. 3: nothing of that, but a figure was not measured.
 """
 
 import argparse
-import json
-import os
 import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
-# Run as a script, so that it needs no installed tests: the project's root is where `tests.bench` is found.
-sys.path[0] = str(Path(__file__).resolve().parents[2])
-
-from tests.bench.agreement import agreement
-from tests.bench.beyond_watch_limit import beyond
-from tests.bench.bundles import bundles
-from tests.bench.bursts import in_one_look, known_before
-from tests.bench.chains import chains
-from tests.bench.commands import commands
-from tests.bench.exchange import exchange
-from tests.bench.figure import Figure
-from tests.bench.hashing import hashing
-from tests.bench.home import home
-from tests.bench.hook import hook
-from tests.bench.idle import idle
-from tests.bench.latency import RATES, latency
-from tests.bench.launcher import launcher
-from tests.bench.memory import flat
-from tests.bench.million import million
+from tests.bench.figure import CannotMeasure, Conditions, Measured, Measurement, NotMeasured, Outcome
+from tests.bench.measurements import MEASUREMENTS
+from tests.bench.peers import without_peer
 from tests.bench.product import DaemonFailed
-from tests.bench.report import document, table
-from tests.bench.schedules import schedules
+from tests.bench.quiet import LOADED, busy_processors
+from tests.bench.report import listing, table
+from tests.bench.results import ROOT, Load, Result, merge, result
 from tests.bench.scratch import in_memory
-from tests.bench.start import start
-from tests.bench.storms import storms
-from tests.bench.studio import studio
-from tests.bench.transcript import transcript
-from tests.bench.yardstick import YardstickFailed, reference
+from tests.bench.yardstick import YardstickFailed
 
-SECTIONS = (
-    "agreement",
-    "burst",
-    "once",
-    "latency",
-    "storm",
-    "idle",
-    "start",
-    "beyond",
-    "memory",
-    "launcher",
-    "commands",
-    "hash",
-    "transcript",
-    "bundles",
-    "home",
-    "hook",
-    "chains",
-    "schedules",
-    "exchange",
-    "studio",
-    "million",
-)
+MISSED: Final = 1
+NOT_MEASURED: Final = 3
+LIMIT_S: Final = 180.0
+"""A measurement that takes longer says so."""
 
 
-def _sections(
-    disk: Path, quick: bool, repeats: int, sizes: list[int], sessions: int
-) -> dict[str, Callable[[], list[Figure]]]:
-    memory = in_memory(disk)
-    count, large = min(sizes), max(sizes)
-    return {
-        "agreement": lambda: _agreement(disk, count, repeats if quick else max(9, repeats)),
-        "burst": lambda: [figure for size in sizes for figure in known_before(disk, size, repeats)],
-        "once": lambda: in_one_look(disk, count, repeats),
-        "latency": lambda: [
-            figure for rate in RATES for figure in latency(disk, rate, 2 if quick else 10, repeats)
-        ],
-        "storm": lambda: storms(disk, count, repeats),
-        "idle": lambda: idle(memory, count, 10 if quick else 75, repeats),
-        "start": lambda: start(memory, 1_000 if quick else 60_000, repeats),
-        "beyond": lambda: beyond(memory, 1_000 if quick else 60_000, 10 if quick else 180, repeats),
-        "memory": lambda: flat(memory, large, 2 if quick else 10),
-        "launcher": lambda: launcher(memory, 3 if quick else 20, repeats),
-        "commands": lambda: commands(memory, 1 if quick else 5, repeats),
-        "hash": lambda: hashing(disk, 2 if quick else 8, repeats),
-        "chains": lambda: chains(disk, 3 if quick else 25, 4 if quick else 1_000, repeats),
-        "schedules": lambda: schedules(disk, 100 if quick else 10_000, 50 if quick else 1_000, repeats),
-        "exchange": lambda: exchange(disk, 5 if quick else 50, 400 if quick else 10_000, repeats),
-        "studio": lambda: studio(disk, memory, 3 if quick else 20, repeats),
-        "transcript": lambda: transcript(disk, 20 if quick else 200, 20 if quick else 200, repeats),
-        "bundles": lambda: bundles(disk, 2 if quick else 10, count, 1_000 if quick else 10_000, repeats),
-        "home": lambda: home(disk, 300 if quick else 10_000, repeats),
-        "hook": lambda: hook(disk, 5 if quick else 50, repeats),
-        "million": lambda: million(memory, sessions, repeats),
-    }
+def chosen(only: str | None, measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Those of these names, or with figures of these names. Raises `ValueError` on a name that there isn't."""
+    if only is None:
+        return list(measurements)
+    wanted = [name.strip() for name in only.split(",")]
+    named = {each.name: each.name for each in measurements}
+    named |= {figure.name: each.name for each in measurements for figure in each.figures}
+    if unknown := [name for name in wanted if name not in named]:
+        raise ValueError(f"there is nothing named {', '.join(unknown)}; --list tells what there is")
+    return [each for each in measurements if each.name in {named[name] for name in wanted}]
 
 
-def _busy() -> str:
-    """A word of warning where others use the machine: a neighbour costs the daemon's threads more than the baseline."""
-    load = os.getloadavg()[0]
-    return f" the machine is busy (load {load:.1f}): don't trust the ratios" if load > 1.5 else ""
+def outcomes_of(measurement: Measurement, conditions: Conditions) -> tuple[list[Outcome], Load | None]:
+    """What became of each figure. Raises `DaemonFailed` or `YardstickFailed` where it could not do its work."""
+    absent = [without_peer(figure) for figure in measurement.figures]
+    if all(absent):
+        return [each for each in absent if each is not None], None
+    if conditions.is_quick:
+        return _measured(measurement, conditions), None
+    before = busy_processors()
+    if before >= LOADED:
+        return _none(measurement, _loaded("before it began", before)), Load(before=before, after=before)
+    outcomes = _measured(measurement, conditions)
+    load = Load(before=round(before, 2), after=round(busy_processors(), 2))
+    if load.after >= LOADED:
+        return _none(measurement, _loaded("when it had ended", load.after)), load
+    return outcomes, load
 
 
-def _agreement(disk: Path, count: int, repeats: int) -> list[Figure]:
-    script = reference()
-    if script is None:
-        print(
-            "agreement: left out, RUNWARD_TEST_MATERIAL names no directory with bench/raw_pipeline.py",
-            file=sys.stderr,
-        )
-        return []
-    return agreement(disk, script, count, repeats)
+def _measured(measurement: Measurement, conditions: Conditions) -> list[Outcome]:
+    try:
+        outcomes = list(measurement.measure(conditions))
+    except CannotMeasure as missing:
+        return _none(measurement, str(missing))
+    assert [each.figure for each in outcomes] == list(measurement.figures), measurement.name
+    return outcomes
 
 
-def main() -> int:
+def _none(measurement: Measurement, why: str) -> list[Outcome]:
+    return [NotMeasured(figure, why) for figure in measurement.figures]
+
+
+def _loaded(when: str, busy: float) -> str:
+    return f"the machine was loaded {when}: others kept {busy:.1f} processors busy"
+
+
+def main(arguments: Sequence[str] | None = None, measurements: Sequence[Measurement] = MEASUREMENTS) -> int:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tests.bench.run",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--quick", action="store_true", help="a smoke run of two minutes")
-    parser.add_argument("--only", default=",".join(SECTIONS), help=f"some of {','.join(SECTIONS)}")
+    parser.add_argument("--list", action="store_true", help="print what can be measured, and the goals")
+    parser.add_argument("--only", metavar="A,B", help="these measurements, or those with these figures")
+    parser.add_argument("--quick", action="store_true", help="a smoke run: little of each, nothing is judged")
     parser.add_argument("--repeats", type=int, help="of each figure; default 3, or 1 with --quick")
     parser.add_argument(
-        "--runs", type=int, action="append", metavar="N", help="size of a burst; may be repeated"
-    )
-    parser.add_argument(
-        "--sessions",
-        type=int,
-        metavar="N",
-        help="size of the large store; default 100,000, or 2,000 with --quick",
-    )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the JSON there instead of printing it"
+        "--json",
+        type=Path,
+        default=ROOT / "build" / "bench.json",
+        metavar="FILE",
+        help="where results are kept; those of other figures stay there (default build/bench.json)",
     )
     parser.add_argument(
         "--scratch", type=Path, default=Path("/var/tmp"), help="a directory on the disk to measure"
     )
-    given = parser.parse_args()
-    wanted = given.only.split(",")
-    if unknown := set(wanted) - set(SECTIONS):
-        parser.error(f"--only knows {', '.join(SECTIONS)}, not {', '.join(sorted(unknown))}")
-    repeats = given.repeats or (1 if given.quick else 3)
-    sizes = given.runs or ([200, 400] if given.quick else [1_000, 10_000])
-    sessions = given.sessions or (2_000 if given.quick else 100_000)
+    given = parser.parse_args(arguments)
+    if given.list:
+        print(listing(measurements))
+        return 0
+    try:
+        wanted = chosen(given.only, measurements)
+    except ValueError as unknown:
+        parser.error(str(unknown))
     # Told to stop, it still stops the daemon that it started and removes what it made.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    figures: list[Figure] = []
+    repeats = given.repeats or (1 if given.quick else 3)
+    conditions = Conditions(given.scratch, in_memory(given.scratch), repeats, given.quick)
+    outcomes: list[Outcome] = []
     broken: list[str] = []
-    for name, measure in _sections(given.scratch, given.quick, repeats, sizes, sessions).items():
-        if name in wanted:
-            print(f"{name} …{_busy()}", file=sys.stderr, flush=True)
-            try:
-                figures += measure()
-            except (DaemonFailed, YardstickFailed) as failure:
-                broken.append(f"{name} could not be measured: {failure}")
-    print("\n".join([table(figures, judged=not given.quick), *broken]))
-    text = json.dumps(document(figures, given.quick), indent=2, ensure_ascii=False)
-    if given.json:
-        given.json.write_text(text + "\n")
-    else:
-        print(text)
-    missed = any(figure.problems or not (given.quick or figure.met) for figure in figures)
-    return 1 if missed or broken else 0
+    for measurement in wanted:
+        print(f"{measurement.name} …", file=sys.stderr, end=" ", flush=True)
+        begin = time.monotonic()
+        try:
+            new, load = outcomes_of(measurement, conditions)
+        except (DaemonFailed, YardstickFailed) as failure:
+            broken.append(f"{measurement.name} could not be measured: {failure}")
+            continue
+        finally:
+            took = time.monotonic() - begin
+            late = f", longer than {LIMIT_S:.0f} s" if took > LIMIT_S and not given.quick else ""
+            print(f"{took:.0f} s{late}", file=sys.stderr, flush=True)
+        outcomes += new
+        if not given.quick:
+            _keep(given.json, [result(each, load, took) for each in new], measurements)
+    print("\n".join([table(outcomes, is_judged=not given.quick), *broken]))
+    return MISSED if broken else exit_code(outcomes, is_judged=not given.quick)
+
+
+def exit_code(outcomes: Sequence[Outcome], is_judged: bool) -> int:
+    """What was missed weighs more than what was not measured."""
+    measured = [each for each in outcomes if isinstance(each, Measured)]
+    if any(each.problems or (is_judged and not each.met) for each in measured):
+        return MISSED
+    return 0 if len(measured) == len(outcomes) else NOT_MEASURED
+
+
+def _keep(file: Path, results: Sequence[Result], measurements: Sequence[Measurement]) -> None:
+    """At once, so that nothing is lost where a later measurement fails."""
+    merge(file, results, [figure.name for each in measurements for figure in each.figures])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import contextlib
 import http.client
-import math
 import os
 import shutil
 import socket
@@ -20,10 +19,22 @@ from typing import Final
 from urllib.parse import quote
 
 from playwright.sync_api import Page, sync_playwright
-from tests.bench.figure import Figure, Goal, names, of_ratio, of_samples, percentile
-from tests.bench.fixtures import finish, make, run_name
+from tests.bench.figure import (
+    CannotMeasure,
+    Conditions,
+    Figure,
+    Goal,
+    Measured,
+    Measurement,
+    names,
+    of_ratio,
+    of_samples,
+    percentile,
+)
+from tests.bench.fixtures import finish, lacks_nothing, make, run_name
 from tests.bench.idle import bare_imports
 from tests.bench.product import daemon
+from tests.bench.record import waits_ms
 from tests.bench.scratch import Scratch, scratch
 from tests.bench.usage import usage
 from tests.bench.yardstick import fixture
@@ -33,20 +44,60 @@ from runward.daemon.studio.guard import COOKIE
 
 SETTINGS: Final = "[studio]\n"
 
-_PAGE = Goal("at most", 2.0)
-_FIRST = Goal("at most", 3.0)
-_BESIDE = Goal("at most", 1.2)
-_QUIET_CPU = Goal("at most", 0.5)
-_QUIET_MEMORY = Goal("at most", 1.6)
-_NOBODY_MEMORY = Goal("at most", 1.02)
-_NOBODY_READY = Goal("at most", 1.05)
-_CHANGED = Goal("at most", 250.0)
-_CHANGED_LATE = Goal("at most", 500.0)
+_FIRST: Final = Figure(
+    "studio-first",
+    "Studio, first page after the program starts",
+    "x `session list`",
+    Goal("at most", 3.0),
+    "Starlette, uvicorn, Jinja2 and structlog are imported",
+)
+_BESIDE: Final = Figure(
+    "studio-verdicts",
+    "verdicts at 50/s while 20 pages re-read and 200 streams are open, p50",
+    "x without",
+    Goal("at most", 1.2),
+)
+_QUIET_CPU: Final = Figure(
+    "studio-quiet",
+    "Studio, 200 open streams and nothing happens, processor",
+    "% of a core",
+    Goal("at most", 0.5),
+    "the program looks for commits 20 times a second, and each stream has timers of its own",
+)
+_QUIET_MEMORY: Final = Figure(
+    "studio-quiet-memory",
+    "Studio, 200 open streams and nothing happens, memory",
+    "x bare imports",
+    Goal("at most", 1.6),
+)
+_NOBODY_MEMORY: Final = Figure(
+    "studio-nobody-memory",
+    "Studio, the daemon's memory while nobody is connected",
+    "x without",
+    Goal("at most", 1.02),
+)
+_NOBODY_READY: Final = Figure(
+    "studio-nobody-ready", "Studio, READY while nobody is connected", "x without", Goal("at most", 1.05)
+)
+_CHANGED: Final = {
+    0.5: Figure(
+        "studio-changed-p50",
+        "changed page in Chromium at 50/s, p50",
+        "ms after the verdict's",
+        Goal("at most", 250.0),
+    ),
+    0.99: Figure(
+        "studio-changed-p99",
+        "changed page in Chromium at 50/s, p99",
+        "ms after the verdict's",
+        Goal("at most", 500.0),
+    ),
+}
 _PAGES_OPEN: Final = 16
 _PAGES_A_BROWSER: Final = 4
 _STREAMS: Final = 200
 _READERS: Final = 20
-_RATE: Final = 50.0
+_RATE: Final = 50
 _IMPORTS: Final = (
     "starlette.applications, starlette.routing, uvicorn, jinja2, anyio, structlog, sqlite3, pydantic"
 )
@@ -89,29 +140,17 @@ class Visitor:
         return connection
 
 
-def studio(disk: Path, memory: Path, seconds: float, repeats: int) -> list[Figure]:
-    """All figures but those of a large store, which `million` measures."""
-    return [
-        *_pages(memory, repeats),
-        *_nobody(memory, repeats),
-        *_quiet(memory, seconds, repeats),
-        _beside_verdicts(disk, seconds, repeats),
-        *_in_browser(disk, seconds, repeats),
-    ]
-
-
-def _in_browser(disk: Path, seconds: float, repeats: int) -> list[Figure]:
+def _in_browser(conditions: Conditions) -> list[Measured]:
     """From the rename of `exit.json` to the changed page of the session in a real browser, beyond the verdict."""
     chromium = shutil.which("chromium")
     if chromium is None:
-        print("changed pages: left out, there is no chromium", file=sys.stderr)
-        return []
-    count = int(_RATE * seconds)
+        raise CannotMeasure("there is no chromium")
+    count = _RATE * conditions.size(15, 3)
     shown: list[float] = []
     verdicts: list[float] = []
     problems: list[str] = []
-    for _ in range(repeats):
-        with scratch(disk) as place:
+    for _ in range(conditions.repeats):
+        with scratch(conditions.disk) as place:
             make(str(place.runs), range(count))
             with daemon(place, SETTINGS) as running:
                 running.wait_running(count)
@@ -121,16 +160,15 @@ def _in_browser(disk: Path, seconds: float, repeats: int) -> list[Figure]:
                 running.settle()
                 committed_at = running.record.log(since=begin).committed_at
             problems += running.record.problems(names(count))
-        verdicts += [(committed_at.get(run, math.inf) - at / 1e9) * 1e3 for run, at in renamed_at.items()]
-        shown += [at - renamed_at[run] / 1e6 for run, at in changed_at.items()]
-    figures = []
-    for share, goal in ((0.5, _CHANGED), (0.99, _CHANGED_LATE)):
+        verdicts += waits_ms(renamed_at, committed_at)
+        shown += [at - renamed_at[run] / 1e6 for run, at in changed_at.items() if lacks_nothing(run)]
+    measured = []
+    for share, figure in _CHANGED.items():
         after, judged = percentile(shown, share), percentile(verdicts, share)
         beside = f"{after:.0f} ms, the verdict {judged:.0f} ms, {len(shown)} pages"
-        name = f"changed page in Chromium at {_RATE:g}/s, p{share * 100:g}"
         value = after - judged
-        figures.append(Figure(name, value, "ms more", (value, value), goal, beside, problems))
-    return figures
+        measured.append(Measured(figure, value, (value, value), beside, problems, {"measured": shown}))
+    return measured
 
 
 def _looked_at(place: Scratch, chromium: str, count: int) -> tuple[dict[str, int], dict[str, float]]:
@@ -170,25 +208,28 @@ def key_of(run: str) -> str:
     return f"/sessions/{quote(f'native:runs/{run}')}"
 
 
-PAGES: Final = {"Attention": "/", "Sessions": "/sessions", "a session": key_of(run_name(500))}
+PAGES: Final = {"attention": "/", "sessions": "/sessions", "session": key_of(run_name(500))}
+_PAGES: Final = {
+    name: Figure(f"studio-{name}", f"Studio, page {path}", "x its `?format=json`", Goal("at most", 2.0))
+    for name, path in (("attention", "Attention"), ("sessions", "Sessions"), ("session", "of a session"))
+}
 
 
-def _pages(memory: Path, repeats: int) -> list[Figure]:
+def _pages(conditions: Conditions) -> list[Measured]:
     """Each page against its data, and the first one against `session list`."""
-    times = 5 * repeats
-    figures = []
-    with scratch(memory) as place:
+    times = 5 * conditions.repeats
+    measured = []
+    with scratch(conditions.memory) as place:
         make(str(place.runs), range(1_000))
         finish(str(place.runs), range(1_000))
         firsts, lists = [], []
-        for _ in range(repeats):
+        for _ in range(conditions.repeats):
             with daemon(place, SETTINGS) as running:
                 running.wait_judged(1_000)
-                running.settle()
                 firsts.append(Visitor(place.directory / "state").seconds("/sessions"))
                 lists.append(_session_list(place))
         with daemon(place, SETTINGS) as running:
-            running.settle()
+            running.settle()  # both a page and its data are read many times, from the same store
             visitor = Visitor(place.directory / "state")
             for name, path in PAGES.items():
                 visitor.get(path)
@@ -198,14 +239,8 @@ def _pages(memory: Path, repeats: int) -> list[Figure]:
                     page.append(visitor.seconds(f"{path}?request={uuid.uuid4()}"))
                     data.append(visitor.seconds(f"{path}?format=json"))
                 beside = f"{statistics.median(page) * 1e3:.1f} ms"
-                figures.append(
-                    of_ratio(f"Studio, page {name}", page, data, _PAGE, beside, unit="x its `?format=json`")
-                )
-    beside = f"{statistics.median(firsts):.2f} s"
-    return [
-        of_ratio("Studio, first page after a start", firsts, lists, _FIRST, beside, unit="x `session list`"),
-        *figures,
-    ]
+                measured.append(of_ratio(_PAGES[name], page, data, beside))
+    return [of_ratio(_FIRST, firsts, lists, f"{statistics.median(firsts):.2f} s"), *measured]
 
 
 def _programs(place: Scratch) -> list[int]:
@@ -233,46 +268,45 @@ def _session_list(place: Scratch) -> float:
     return time.perf_counter() - begin
 
 
-def _nobody(memory: Path, repeats: int) -> list[Figure]:
+def _nobody(conditions: Conditions) -> list[Measured]:
     """The daemon with the Studio and nobody connected, against one without."""
     ready: dict[str, list[float]] = {"": [], SETTINGS: []}
     taken: dict[str, list[float]] = {"": [], SETTINGS: []}
-    with scratch(memory) as place:
+    with scratch(conditions.memory) as place:
         make(str(place.runs), range(1_000))
-        for _ in range(2 * repeats):
+        for _ in range(2 * conditions.repeats):
             for settings in ("", SETTINGS):
                 with daemon(place, settings) as running:
                     ready[settings].append(running.ready_at - running.started_at)
                     running.wait_running(1_000)
+                    running.settle()  # what it holds while it works varies more than what is compared
                     taken[settings].append(running.usage().rss_mb)
     megabytes = f"{statistics.median(taken[SETTINGS]):.1f} MB"
     return [
-        of_ratio("Studio, daemon's memory while nobody is connected", taken[SETTINGS], taken[""], _NOBODY_MEMORY, megabytes, unit="x without"),
-        of_ratio("Studio, READY while nobody is connected", ready[SETTINGS], ready[""], _NOBODY_READY, unit="x without"),
-    ]  # fmt: skip  # a figure on one line
+        of_ratio(_NOBODY_MEMORY, taken[SETTINGS], taken[""], megabytes),
+        of_ratio(_NOBODY_READY, ready[SETTINGS], ready[""]),
+    ]
 
 
-def _quiet(memory: Path, seconds: float, repeats: int) -> list[Figure]:
+def _quiet(conditions: Conditions) -> list[Measured]:
     """The program while many pages are open and nothing happens."""
     shares, ours, bare = [], [], []
-    with scratch(memory) as place, daemon(place, SETTINGS) as running:
-        running.settle()
+    seconds = conditions.size(20, 3)
+    with scratch(conditions.memory) as place, daemon(place, SETTINGS):
         visitor = Visitor(place.directory / "state")
         with _streams(visitor, _STREAMS):
             (pid,) = _programs(place)
             time.sleep(2)
-            for _ in range(repeats):
+            for _ in range(conditions.repeats):
                 before, begin = usage(pid).cpu_s, time.monotonic()
                 time.sleep(seconds)
                 after = usage(pid)
                 shares.append((after.cpu_s - before) / (time.monotonic() - begin) * 100)
                 ours.append(after.rss_mb)
                 bare.append(bare_imports(_IMPORTS).rss_mb)
-    name = f"Studio, {_STREAMS} open pages and nothing happens"
-    beside = f"{statistics.median(ours):.1f} MB"
     return [
-        of_samples(f"{name}, processor", shares, "% of a core", _QUIET_CPU, f"over {seconds:g} s each"),
-        of_ratio(f"{name}, memory", ours, bare, _QUIET_MEMORY, beside, unit="x bare imports"),
+        of_samples(_QUIET_CPU, shares, f"over {seconds} s each"),
+        of_ratio(_QUIET_MEMORY, ours, bare, f"{statistics.median(ours):.1f} MB"),
     ]
 
 
@@ -301,18 +335,17 @@ def _streams(visitor: Visitor, count: int) -> Iterator[list[socket.socket]]:
             each.close()
 
 
-def _beside_verdicts(disk: Path, seconds: float, repeats: int) -> Figure:
+def _beside_verdicts(conditions: Conditions) -> list[Measured]:
     """p50 of a verdict at a steady rate, while pages re-read and streams are open, against the same without."""
-    count = int(_RATE * seconds)
+    count = _RATE * conditions.size(10, 3)
     watched: list[float] = []
     alone: list[float] = []
     problems: list[str] = []
-    for _ in range(repeats):
-        alone.append(percentile(_latencies(disk, count, problems, is_watched=False), 0.5))
-        watched.append(percentile(_latencies(disk, count, problems, is_watched=True), 0.5))
-    name = f"verdicts at {_RATE:g}/s while {_READERS} pages re-read and {_STREAMS} streams are open, p50"
+    for _ in range(conditions.repeats):
+        alone.append(percentile(_latencies(conditions.disk, count, problems, is_watched=False), 0.5))
+        watched.append(percentile(_latencies(conditions.disk, count, problems, is_watched=True), 0.5))
     beside = f"{statistics.median(watched):.1f} ms, {statistics.median(alone):.1f} ms without"
-    return of_ratio(name, watched, alone, _BESIDE, beside, problems, unit="x without")
+    return [of_ratio(_BESIDE, watched, alone, beside, problems)]
 
 
 def _latencies(disk: Path, count: int, problems: list[str], *, is_watched: bool) -> list[float]:
@@ -328,7 +361,7 @@ def _latencies(disk: Path, count: int, problems: list[str], *, is_watched: bool)
             running.settle()
             committed_at = running.record.log(since=begin).committed_at
         problems += running.record.problems(names(count))
-    return [(committed_at.get(run, float("inf")) - at / 1e9) * 1e3 for run, at in renamed_at.items()]
+    return waits_ms(renamed_at, committed_at)
 
 
 @contextmanager
@@ -351,3 +384,37 @@ def _watching(place: Scratch) -> Iterator[None]:
             is_over.set()
             for each in readers:
                 each.join()
+
+
+MEASUREMENTS: Final = (
+    Measurement(
+        "studio-pages",
+        "each page of the Studio over 1,000 sessions against its data, and the first one against `session list`",
+        (_FIRST, *_PAGES.values()),
+        _pages,
+    ),
+    Measurement(
+        "studio-nobody",
+        "a daemon with the Studio and nobody connected, against one without it",
+        (_NOBODY_MEMORY, _NOBODY_READY),
+        _nobody,
+    ),
+    Measurement(
+        "studio-quiet",
+        "the Studio's program while 200 pages are open and nothing happens",
+        (_QUIET_CPU, _QUIET_MEMORY),
+        _quiet,
+    ),
+    Measurement(
+        "studio-verdicts",
+        "verdicts while many look at the Studio, against verdicts while nobody does",
+        (_BESIDE,),
+        _beside_verdicts,
+    ),
+    Measurement(
+        "studio-changed",
+        "from the rename of `exit.json` to the changed page in a real browser, beyond the verdict",
+        tuple(_CHANGED.values()),
+        _in_browser,
+    ),
+)

@@ -8,17 +8,30 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pydantic import BaseModel
-from tests.bench.ends import RATE, beside_readings
-from tests.bench.figure import Figure, Goal, of_ratio, of_samples
+from tests.bench.ends import beside_readings
+from tests.bench.figure import Conditions, Figure, Goal, Measured, Measurement, of_ratio, of_samples
 from tests.bench.logs import Log, begin, on_the_disk
 from tests.bench.product import Daemon, daemon, further_root
 from tests.bench.scratch import scratch
 
 HERE = Path(__file__).parent
-_SPEED: Final = Goal("at least", 2.0)
-_LINE: Final = Goal("at most", 5.0)
-_BLOCKED: Final = Goal("at most", 20.0)
-_LATENCY: Final = Goal("at most", 2.0)
+_SPEED: Final = Figure(
+    "transcript-first",
+    "transcript of 200 MB, first reading",
+    "x bare json.loads",
+    Goal("at least", 2.0),
+    "reading and cutting lines, and turns with transactions of their own, beside interpreting the records",
+)
+_LINE: Final = Figure(
+    "transcript-line", "transcript of 200 MB, a further line", "ms of processor time", Goal("at most", 5.0)
+)
+_BLOCKED: Final = Figure(
+    "transcript-blocked", "transcript of 200 MB, loop blocked at most", "ms", Goal("at most", 20.0)
+)
+_LATENCY: Final = Figure(
+    "transcript-latency", "transcript of 200 MB, others' p50 at 50/s", "x usual", Goal("at most", 2.0)
+)
+_MEGABYTES: Final = 200
 _LINE_POLL_S: Final = 0.002
 _REST_S: Final = 3.0
 """Seconds after which a daemon that has read has nothing left to do; with a heartbeat in it, it is never quiet."""
@@ -45,39 +58,34 @@ class Blocked(NamedTuple):
     usual: float
 
 
-def transcript(disk: Path, megabytes: int, lines: int, repeats: int) -> list[Figure]:
-    """All figures about one transcript of this size, and a further line of it."""
+def _transcript(conditions: Conditions) -> list[Measured]:
+    """All figures about one transcript, and a further line of it."""
+    disk = conditions.disk
     with scratch(disk) as place:
         root = place.fresh("projects")
         writing, name = begin(root, seed=1)
-        writing.write(megabytes * 1_000_000)
+        writing.write(conditions.size(_MEGABYTES, 20) * 1_000_000)
         on_the_disk(root)
         log = Log(name, writing.size)
         bare, ours, late = [], [], []
-        for _ in range(repeats):
+        for _ in range(conditions.repeats):
             bare.append(_bare(root / name))
             ours.append(_first_reading(disk, root, log))
             late.append(_blocked(disk, root, log))
         per_line = []
         with daemon(place, further_root(root, "live")) as running:
             running.wait_read(name, writing.size)
-            running.settle()
-            for _ in range(lines):
+            running.settle()  # what a line costs is all that the daemon takes then
+            for _ in range(conditions.size(200, 20)):
                 before = running.cpu_s()
                 with (root / name).open("ab") as file:
                     file.write(writing.line())
                 running.wait_read(name, writing.size, _LINE_POLL_S)
                 per_line.append((running.cpu_s() - before) * 1e3)
-    title = f"transcript of {megabytes} MB"
-    return [
-        _speed(title, log, bare, ours),
-        _of_lines(title, per_line),
-        _of_blocked(title, late),
-        _of_others(disk, megabytes, title, repeats),
-    ]
+    return [_of_speed(log, bare, ours), _of_lines(per_line), _of_blocked(late)]
 
 
-def _speed(title: str, log: Log, bare: list[BareReport], ours: list[Taken]) -> Figure:
+def _of_speed(log: Log, bare: list[BareReport], ours: list[Taken]) -> Measured:
     taken, parsed = [each.cpu_s for each in ours], [each.cpu_s for each in bare]
     beside = (
         f"daemon {statistics.median(taken):.3f} s of processor time, json.loads {statistics.median(parsed):.3f} s,"
@@ -85,30 +93,31 @@ def _speed(title: str, log: Log, bare: list[BareReport], ours: list[Taken]) -> F
         f" it was read {statistics.median(each.seconds for each in ours):.2f} s after READY"
     )
     # A speed: the yardstick's time by ours.
-    return of_ratio(f"{title}, first reading", parsed, taken, _SPEED, beside, unit="x bare json.loads")
+    return of_ratio(_SPEED, parsed, taken, beside)
 
 
-def _of_lines(title: str, per_line: list[float]) -> Figure:
+def _of_lines(per_line: list[float]) -> Measured:
     mean = statistics.mean(per_line)
     beside = f"mean of {len(per_line)}, median {statistics.median(per_line):.2f} ms"
-    return Figure(f"{title}, a further line", mean, "ms CPU", (min(per_line), max(per_line)), _LINE, beside)
+    spread = (min(per_line), max(per_line))
+    return Measured(_LINE, mean, spread, beside, (), {"measured": per_line})
 
 
-def _of_blocked(title: str, late: list[Blocked]) -> Figure:
+def _of_blocked(late: list[Blocked]) -> Measured:
     usual = statistics.median(each.usual for each in late)
     beside = f"for as long without reading: {usual:.1f} ms at most"
-    worst = [each.reading for each in late]
-    return of_samples(f"{title}, loop blocked at most", worst, "ms", _BLOCKED, beside)
+    return of_samples(_BLOCKED, [each.reading for each in late], beside)
 
 
-def _of_others(disk: Path, megabytes: int, title: str, repeats: int) -> Figure:
+def _others(conditions: Conditions) -> list[Measured]:
     problems: list[str] = []
-    samples = [beside_readings(disk, megabytes, problems) for _ in range(repeats)]
+    megabytes = conditions.size(_MEGABYTES, 20)
+    samples = [beside_readings(conditions.disk, megabytes, problems) for _ in range(conditions.repeats)]
     beside = [statistics.median(sample.beside) for sample in samples]
     usual = [statistics.median(sample.usual) for sample in samples]
     count = sum(len(sample.beside) for sample in samples)
-    told = f"beside {statistics.median(beside):.2f} ms, usual {statistics.median(usual):.2f} ms, n = {count}"
-    return of_ratio(f"{title}, others' p50 at {RATE:g}/s", beside, usual, _LATENCY, told, problems, "x usual")
+    text = f"beside {statistics.median(beside):.2f} ms, usual {statistics.median(usual):.2f} ms, n = {count}"
+    return [of_ratio(_LATENCY, beside, usual, text, problems)]
 
 
 def _bare(path: Path) -> BareReport:
@@ -149,3 +158,19 @@ def _blocked(disk: Path, root: Path, log: Log) -> Blocked:
     reading = [late for at, late in beats if running.ready_at <= at and at - late <= read_at]
     usual = [late for at, late in beats if rested_at <= at <= end]
     return Blocked(max(reading) * 1e3, max(usual) * 1e3)
+
+
+MEASUREMENTS: Final = (
+    Measurement(
+        "transcript",
+        "the first reading of a transcript of 200 MB against `json.loads` over its lines, and a further line",
+        (_SPEED, _LINE, _BLOCKED),
+        _transcript,
+    ),
+    Measurement(
+        "transcript-latency",
+        "verdicts of runs that end while transcripts of 200 MB are read, against those at other times",
+        (_LATENCY,),
+        _others,
+    ),
+)

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final, TypeVar
 
+from tests.bench.measurements import MEASUREMENTS
+from tests.bench.report import page_table
 from tests.docs.pages import ROOT
 
 from runward.handlers.model.chains import RUN_STATUSES, STEP_STATUSES
@@ -122,9 +124,10 @@ PARTS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
         "docs/chains.md",
         lambda: _states(STEP_STATUSES, ("waiting", "waiting_approval", "skipped", "running")),
     ),
+    "figures": ("docs/performance.md", lambda: page_table(MEASUREMENTS)),
     "states of a session": ("docs/sessions.md", lambda: f"```mermaid\n{states_of_a_session()}\n```"),
 }
-"""What is made from the code: its name, the page that it stands on, and how it is made."""
+"""What is made from the code (and from what `make bench` recorded): its name, the page that it stands on, and how it is made."""
 
 PAGES: Final = tuple(sorted({page for page, _ in PARTS.values()}))
 

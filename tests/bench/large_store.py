@@ -17,7 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from tests.bench.figure import Figure, Goal, of_ratio, of_samples
+from tests.bench.figure import Conditions, Figure, Goal, Measured, Measurement, of_ratio, of_samples
 from tests.bench.fixtures import finish, make, run_name
 from tests.bench.product import daemon
 from tests.bench.scratch import Scratch, scratch
@@ -37,16 +37,25 @@ from runward.daemon.world.clock import SystemClock, SystemRandomness
 FEW: Final = 1_000
 """Sessions of the store that the large one is held against."""
 
-_A_DAYS: Final = 100_000
-"""Sessions that end between one packing and the next."""
-
 _CHUNK: Final = 10_000
 _DAY: Final = 86_400.0
-_SIZE: Final = Goal("at most", 3_000)
-_COMMAND: Final = Goal("at most", 2.0)
-_START: Final = Goal("at most", 2.0)
-_WAIT: Final = Goal("at most", 100.0)
-_MEDIAN, _SLOWEST = Goal("at most", 1.5), Goal("at most", 3.0)
+_STORE: Final = "store of 20,000 sessions"
+_SIZE: Final = Figure("store-size", f"{_STORE}, size", "B a session", Goal("at most", 3_000))
+_TWICE: Final = Goal("at most", 2.0)
+_COMMANDS: Final = {
+    name: Figure(f"store-{name}", f"{_STORE}, `{' '.join(words[:2])}`", f"x {FEW:,}", _TWICE)
+    for name, words in (("list", ("session", "list")), ("show", ("session", "show")), ("status", ("status",)))
+}
+_PAGES: Final = {
+    name: Figure(f"store-page-{name}", f"{_STORE}, page {name} of the Studio", f"x {FEW:,}", _TWICE)
+    for name in PAGES
+}
+_START: Final = Figure("store-ready", f"{_STORE}, READY", "s", Goal("at most", 2.0))
+_MEDIAN: Final = Figure("store-write-p50", f"{_STORE}, p50 of a write", "x empty", Goal("at most", 1.5))
+_SLOWEST: Final = Figure("store-write-p99", f"{_STORE}, p99 of a write", "x empty", Goal("at most", 3.0))
+_WAIT: Final = Figure(
+    "store-prune", f"{_STORE}, longest verdict while half is pruned", "ms", Goal("at most", 100.0)
+)
 
 
 class Later(SystemClock):
@@ -56,36 +65,32 @@ class Later(SystemClock):
         return super().now() + 10 * _DAY
 
 
-def million(memory: Path, sessions: int, repeats: int) -> list[Figure]:
+def _large_store(conditions: Conditions) -> list[Measured]:
     """The figures of a store with so many sessions."""
+    sessions, repeats = conditions.size(20_000, 2_000), conditions.repeats
+    memory = conditions.memory
     with scratch(memory) as small, scratch(memory) as large:
         _fill(small, range(FEW))
-        packed, took = 0, 0.0
-        for first in range(0, sessions, _A_DAYS):
-            _fill(large, range(first, min(first + _A_DAYS, sessions)))
-            begin = time.perf_counter()
-            packed += asyncio.run(_pack(large))
-            took += time.perf_counter() - begin
-            print(f"  {packed:,} of {sessions:,} recorded and packed", file=sys.stderr)
-        name = f"store of {sessions:,} sessions"
-        told = f"{packed:,} packed, {took / max(1, packed) * 1e3:.2f} ms each"
-        figures = [Figure(f"{name}, size", *_bytes_a_session(large), _SIZE, told)]
-        for command in ("list", "show", "status"):
-            figures.append(_command(name, command, small, large, 5 * repeats))
-        figures += _pages(name, small, large, 5 * repeats)
-        figures.append(of_samples(f"{name}, READY", [_start_up(large) for _ in range(repeats)], "s", _START))
+        _fill(large, range(sessions))
+        begin = time.perf_counter()
+        packed = asyncio.run(_pack(large))
+        took = time.perf_counter() - begin
+        beside = f"{packed:,} packed, {took / max(1, packed) * 1e3:.2f} ms each"
+        size = _bytes_a_session(large)
+        measured = [Measured(_SIZE, size, (size, size), beside)]
+        measured += [_command(name, small, large, 5 * repeats) for name in _COMMANDS]
+        measured += _pages(small, large, 5 * repeats)
+        measured.append(of_samples(_START, [_start_up(large) for _ in range(repeats)]))
         with scratch(memory) as empty:
             _fill(empty, range(0))
             usual, there = [asyncio.run(_writes(each, 100 * repeats)) for each in (empty, large)]
-        for share, word, goal in ((0.5, "p50", _MEDIAN), (0.99, "p99", _SLOWEST)):
+        for share, figure in ((0.5, _MEDIAN), (0.99, _SLOWEST)):
             ratio = _share(there, share) / _share(usual, share)
             beside = (
                 f"{_share(there, share) * 1e3:.2f} ms, {_share(usual, share) * 1e3:.2f} ms in an empty store"
             )
-            figures.append(
-                Figure(f"{name}, {word} of a write", ratio, "x empty", (ratio, ratio), goal, beside)
-            )
-        return [*figures, asyncio.run(_prune_half(name, large, sessions))]
+            measured.append(Measured(figure, ratio, (ratio, ratio), beside))
+        return [*measured, asyncio.run(_prune_half(large, sessions))]
 
 
 def _runward(place: Scratch, *words: str) -> list[str]:
@@ -131,18 +136,17 @@ async def _pack(place: Scratch) -> int:
     return packer.packed
 
 
-def _bytes_a_session(place: Scratch) -> tuple[float, str, tuple[float, float]]:
+def _bytes_a_session(place: Scratch) -> float:
     with closing(sqlite3.connect(_state(place) / "runward.db")) as connection:
         size, pages, free = (
             connection.execute(f"pragma {name}").fetchone()[0]
             for name in ("page_size", "page_count", "freelist_count")
         )
         (sessions,) = connection.execute("select count(*) from sessions").fetchone()
-    value = size * (pages - free) / sessions
-    return value, "B a session", (value, value)
+    return float(size * (pages - free) / sessions)
 
 
-def _command(name: str, command: str, small: Scratch, large: Scratch, times: int) -> Figure:
+def _command(command: str, small: Scratch, large: Scratch, times: int) -> Measured:
     """A command's time there and among few sessions, in turn."""
     took: dict[str, list[float]] = {"small": [], "large": []}
     for _ in range(times):
@@ -155,21 +159,19 @@ def _command(name: str, command: str, small: Scratch, large: Scratch, times: int
             begin = time.perf_counter()
             subprocess.run(_runward(place, *words), stdout=subprocess.DEVNULL, check=False)
             took[size].append(time.perf_counter() - begin)
-    ratio = statistics.median(took["large"]) / statistics.median(took["small"])
     beside = f"{statistics.median(took['large']) * 1e3:.0f} ms"
-    return Figure(f"{name}, `{command}`", ratio, f"x {FEW:,}", (ratio, ratio), _COMMAND, beside)
+    return of_ratio(_COMMANDS[command], took["large"], took["small"], beside)
 
 
-def _pages(name: str, small: Scratch, large: Scratch, times: int) -> list[Figure]:
+def _pages(small: Scratch, large: Scratch, times: int) -> list[Measured]:
     """The time of each page of the Studio there and among few sessions, in turn."""
     with daemon(small, SETTINGS) as few, daemon(large, SETTINGS) as many:
         visitors = []
         for place, running in ((small, few), (large, many)):
             running.wait_scanned()
-            running.settle()
             visitors.append(Visitor(_state(place)))
-        figures = []
-        for title, path in PAGES.items():
+        measured = []
+        for name, path in PAGES.items():
             took: tuple[list[float], list[float]] = ([], [])
             for turn in range(times + 1):
                 for visitor, seconds in zip(visitors, took, strict=True):
@@ -177,10 +179,8 @@ def _pages(name: str, small: Scratch, large: Scratch, times: int) -> list[Figure
                     if turn:  # the first one starts the program
                         seconds.append(lasted)
             beside = f"{statistics.median(took[1]) * 1e3:.0f} ms"
-            figures.append(
-                of_ratio(f"{name}, page {title}", took[1], took[0], _COMMAND, beside, unit=f"x {FEW:,}")
-            )
-    return figures
+            measured.append(of_ratio(_PAGES[name], took[1], took[0], beside))
+    return measured
 
 
 def _start_up(place: Scratch) -> float:
@@ -206,7 +206,7 @@ async def _writes(place: Scratch, count: int) -> list[float]:
     return took
 
 
-async def _prune_half(name: str, place: Scratch, sessions: int) -> Figure:
+async def _prune_half(place: Scratch, sessions: int) -> Measured:
     """The longest that a verdict took while half of the sessions were pruned, and verdicts came 20 a second."""
     with closing(sqlite3.connect(_state(place) / "runward.db")) as connection:
         (middle,) = connection.execute(
@@ -253,7 +253,7 @@ async def _prune_half(name: str, place: Scratch, sessions: int) -> Figure:
         f"{int(str(pruned)):,} pruned in {took:.0f} s; {len(waits):,} verdicts, p50 {_share(waits, 0.5) * 1e3:.1f} ms,"
         f" the next longest {next_ones} ms"
     )
-    return Figure(f"{name}, longest verdict while half is pruned", longest, "ms", (0.0, longest), _WAIT, told)
+    return Measured(_WAIT, longest, (0.0, longest), told)
 
 
 def _make_one(root: Path, index: int) -> Path:
@@ -273,3 +273,13 @@ def _end_one(directory: Path) -> None:
 
 def _share(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+MEASUREMENTS: Final = (
+    Measurement(
+        "store",
+        "size, commands, pages, start and writes of a large store against a small one, and verdicts while half is pruned",
+        (_SIZE, *_COMMANDS.values(), *_PAGES.values(), _START, _MEDIAN, _SLOWEST, _WAIT),
+        _large_store,
+    ),
+)
