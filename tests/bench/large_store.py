@@ -70,10 +70,10 @@ def _large_store(conditions: Conditions) -> list[Measured]:
     sessions, repeats = conditions.size(20_000, 2_000), conditions.repeats
     memory = conditions.memory
     with scratch(memory) as small, scratch(memory) as large:
-        _fill(small, range(FEW))
-        _fill(large, range(sessions))
+        fill(small, range(FEW))
+        fill(large, range(sessions))
         begin = time.perf_counter()
-        packed = asyncio.run(_pack(large))
+        packed = asyncio.run(pack(large))
         took = time.perf_counter() - begin
         beside = f"{packed:,} packed, {took / max(1, packed) * 1e3:.2f} ms each"
         size = _bytes_a_session(large)
@@ -82,7 +82,7 @@ def _large_store(conditions: Conditions) -> list[Measured]:
         measured += _pages(small, large, 5 * repeats)
         measured.append(of_samples(_START, [_start_up(large) for _ in range(repeats)]))
         with scratch(memory) as empty:
-            _fill(empty, range(0))
+            fill(empty, range(0))
             usual, there = [asyncio.run(_writes(each, 100 * repeats)) for each in (empty, large)]
         for share, figure in ((0.5, _MEDIAN), (0.99, _SLOWEST)):
             ratio = _share(there, share) / _share(usual, share)
@@ -98,14 +98,14 @@ def _runward(place: Scratch, *words: str) -> list[str]:
     return [sys.executable, "-c", "from runward.daemon.cli import main; main()", "--config", config, *words]
 
 
-def _state(place: Scratch) -> Path:
+def state_of(place: Scratch) -> Path:
     return place.directory / "state"
 
 
-def _fill(place: Scratch, runs: range) -> None:
+def fill(place: Scratch, runs: range) -> None:
     """Have a daemon record these runs, which are removed then."""
     (place.directory / "runward.toml").write_text(
-        f'state_dir = "{_state(place)}"\n[[roots]]\nname = "runs"\npath = "{place.runs}"\n'
+        f'state_dir = "{state_of(place)}"\n[[roots]]\nname = "runs"\npath = "{place.runs}"\n'
     )
     for first in range(runs.start, max(runs.start + 1, runs.stop), _CHUNK):
         numbers = range(first, min(first + _CHUNK, runs.stop))
@@ -114,14 +114,14 @@ def _fill(place: Scratch, runs: range) -> None:
         subprocess.run(_runward(place, "daemon", "--once", "--quiet"), check=True)
         for number in numbers:
             shutil.rmtree(place.runs / run_name(number))
-    with closing(sqlite3.connect(_state(place) / "runward.db")) as connection:
+    with closing(sqlite3.connect(state_of(place) / "runward.db")) as connection:
         (recorded,) = connection.execute("select count(*) from sessions where status <> 'running'").fetchone()
     assert recorded == runs.stop, f"{recorded} of {runs.stop} runs were judged"
 
 
-async def _pack(place: Scratch) -> int:
+async def pack(place: Scratch) -> int:
     """Pack all of it, as a daemon would in the background; returns how many sessions."""
-    store = Store(await connect(_state(place) / "runward.db"))
+    store = Store(await connect(state_of(place) / "runward.db"))
     await store.take_over()
     await store.run(
         [Statement("update daemon set settled = (select coalesce(max(id), 0) from journal_lines)", [()])],
@@ -137,7 +137,7 @@ async def _pack(place: Scratch) -> int:
 
 
 def _bytes_a_session(place: Scratch) -> float:
-    with closing(sqlite3.connect(_state(place) / "runward.db")) as connection:
+    with closing(sqlite3.connect(state_of(place) / "runward.db")) as connection:
         size, pages, free = (
             connection.execute(f"pragma {name}").fetchone()[0]
             for name in ("page_size", "page_count", "freelist_count")
@@ -169,7 +169,7 @@ def _pages(small: Scratch, large: Scratch, times: int) -> list[Measured]:
         visitors = []
         for place, running in ((small, few), (large, many)):
             running.wait_scanned()
-            visitors.append(Visitor(_state(place)))
+            visitors.append(Visitor(state_of(place)))
         measured = []
         for name, path in PAGES.items():
             took: tuple[list[float], list[float]] = ([], [])
@@ -208,7 +208,7 @@ async def _writes(place: Scratch, count: int) -> list[float]:
 
 async def _prune_half(place: Scratch, sessions: int) -> Measured:
     """The longest that a verdict took while half of the sessions were pruned, and verdicts came 20 a second."""
-    with closing(sqlite3.connect(_state(place) / "runward.db")) as connection:
+    with closing(sqlite3.connect(state_of(place) / "runward.db")) as connection:
         (middle,) = connection.execute(
             "select finished_at from sessions order by finished_at limit 1 offset ?", (sessions // 2,)
         ).fetchone()

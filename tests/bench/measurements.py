@@ -10,6 +10,7 @@ from tests.bench import (
     chains,
     commands,
     exchange,
+    growth,
     hashing,
     home,
     hook,
@@ -46,5 +47,6 @@ MEASUREMENTS: Final[tuple[Measurement, ...]] = (
     *home.MEASUREMENTS,
     *studio.MEASUREMENTS,
     *large_store.MEASUREMENTS,
+    *growth.MEASUREMENTS,
     *agreement.MEASUREMENTS,
 )

@@ -5,8 +5,9 @@ The figures come from the log; the store and the journals are what the log is he
 
 import json
 import sqlite3
+import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,7 @@ from runward.handlers.foreign_json import parse_time
 
 _ROOT = "native:runs/"
 _NATIVE = "native:"
+_SOON_S = 60.0
 
 
 Moment = Annotated[float, BeforeValidator(parse_time)]
@@ -89,19 +91,18 @@ class Record:
 
     def running(self) -> int:
         """How many sessions have begun and not ended."""
-        return self._count("select count(*) from sessions where status = 'running'")
+        return self._count("select coalesce(sum(sessions), 0) from session_counts where status = 'running'")
 
     def judged(self) -> int:
         """How many sessions have a verdict."""
-        return self._count(
-            "select (select count(*) from sessions) - (select count(*) from sessions where status = 'running')"
-        )
+        return self._count("select coalesce(sum(sessions), 0) from session_counts where status <> 'running'")
 
     def owed(self) -> int:
-        """How many rows of the outbox are not carried out, and how many jobs are not done."""
+        """How many rows of the outbox are not carried out, and how many jobs of the next minute are not done."""
+        soon = time.time() + _SOON_S
         return self._count(
-            "select (select count(*) from outbox)"
-            " + (select count(*) from jobs where state in ('waiting', 'running', 'held'))"
+            "select (select count(*) from outbox) + (select count(*) from jobs where state = 'running')"
+            f" + (select count(*) from jobs where state in ('waiting', 'held') and run_after < {soon})"
         )
 
     def placed(self) -> dict[str, float]:
@@ -172,6 +173,15 @@ class Record:
             *_named("judged wrongly", wrong),
             *_named("without a SessionFinished event", set(runs) - verdicts.keys()),
             *_named("doubled", {run for run, count in verdicts.items() if count > 1}),
+        ]
+
+    def misjudged(self, runs: Sequence[str]) -> list[str]:
+        """Which of these runs don't have the verdict that they should have."""
+        query = "select status, reason_code from sessions where key = ?"
+        return [
+            run
+            for run in runs
+            if self._store.execute(query, (_ROOT + run,)).fetchall() != [right_verdict(run)]
         ]
 
     def transcript_problems(self, count: int) -> list[str]:

@@ -1,0 +1,100 @@
+"""A store with very many rows: copies of what a daemon recorded, under names of their own. By its own road they take hours.
+
+Triggers are left out while rows are copied, for they hold a daemon to its order. What they count is counted anew.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+_OF_A_RUN: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "sessions": ("substr(key, 13)", ("key", "session_id", "path", "artifacts_path")),
+    "cursors": ("directory", ("key", "directory", "session_key")),
+    "packed": ("substr(session_key, 13)", ("session_key",)),
+    "receipts": ("substr(session_key, 13)", ("session_key", "directory")),
+}
+"""Tables of packed sessions: where a row has its run's name (after `native:runs/`), and the columns that contain it."""
+
+_BLOCKS_A_COMMIT: Final = 50
+
+
+def copy_sessions(database: Path, count: int) -> None:
+    """Make so many sessions out of the packed ones of the runs 0 to n - 1, which are all that there is."""
+    with _without_triggers(database, _OF_A_RUN) as connection:
+        ((few,),) = connection.execute("select count(*) from sessions").fetchall()
+        statements = [_copying(connection, table, run, named) for table, (run, named) in _OF_A_RUN.items()]
+        for block in range(1, count // few):
+            for statement in statements:
+                connection.execute(statement, {"step": block * few})
+            if block % _BLOCKS_A_COMMIT == 0:
+                connection.commit()
+        connection.execute("delete from session_counts")
+        connection.execute("insert into session_counts select status, count(*) from sessions group by status")
+
+
+def _copying(connection: sqlite3.Connection, table: str, run: str, named: tuple[str, ...]) -> str:
+    """What copies the table's rows as they are now; `:step` is added to the number of each run, and to row numbers."""
+    connection.execute(f"create temp table original_{table} as select *, {run} as run from {table}")
+    renamed = "'run-' || printf('%07d', cast(substr(run, 5) as integer) + :step)"
+    values = [
+        f"replace({column}, run, {renamed})"
+        if column in named
+        else ("seq + :step" if column == "seq" else f'"{column}"')
+        for column in _columns(connection, table)
+    ]
+    return f"insert into {table} select {', '.join(values)} from original_{table}"
+
+
+def copy_job(database: Path, handler: str, count: int, run_after: float) -> None:
+    """Have copies of one job of this handler wait until then, each with an event and a lane of its own."""
+    with _without_triggers(database, ("events", "jobs")) as connection:
+        query = f"select id, event from jobs where handler = '{handler}' limit 1"
+        ((job, event),) = connection.execute(query).fetchall()
+        ((last,),) = connection.execute("select max(seq) from events").fetchall()
+        numbers = (
+            f"with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < {count})"
+        )
+        changed = {"seq": f"{last} + n", "key": "key || '/copy-' || n", "lane": "lane || '/copy-' || n"}
+        values = [changed.get(column, f'"{column}"') for column in _columns(connection, "events")]
+        connection.execute(
+            f"insert into events {numbers} select {', '.join(values)} from events, numbers where seq = {event}"
+        )
+        changed = {
+            "id": f"({last} + n) * 32 + {job % 32}",
+            "event": f"{last} + n",
+            "lane": "lane || '/copy-' || n",
+            "state": "'waiting'",
+            "run_after": str(run_after),
+        }
+        values = [changed.get(column, f'"{column}"') for column in _columns(connection, "jobs")]
+        connection.execute(
+            f"insert into jobs {numbers} select {', '.join(values)} from jobs, numbers where id = {job}"
+        )
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in connection.execute(f"pragma table_info({table})").fetchall()]
+
+
+@contextmanager
+def _without_triggers(
+    database: Path, tables: Mapping[str, object] | tuple[str, ...]
+) -> Iterator[sqlite3.Connection]:
+    """A connection that syncs nothing, for a store that no daemon uses."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("pragma journal_mode = off")
+        connection.execute("pragma synchronous = off")
+        connection.execute("pragma temp_store = memory")
+        connection.execute("pragma cache_size = -500000")
+        marks = ", ".join("?" * len(tables))
+        query = f"select name, sql from sqlite_master where type = 'trigger' and tbl_name in ({marks})"
+        triggers = connection.execute(query, [*tables]).fetchall()
+        for name, _ in triggers:
+            connection.execute(f"drop trigger {name}")
+        yield connection
+        for _, sql in triggers:
+            connection.execute(sql)
+        connection.commit()
+        connection.execute("pragma journal_mode = wal")
