@@ -2,11 +2,12 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench.figure import Conditions, Figure, Goal, Measured, Measurement, of_ratio
+from tests.bench.figure import Conditions, Figure, Goal, Measured, Measurement, of_ratio, of_samples
 from tests.bench.launcher import runward
 from tests.bench.scratch import scratch
 
@@ -16,7 +17,9 @@ _RUN_WITH_PLAYBOOK: Final = Figure(
     "command-run-playbook", "`run --playbook` vs `run`, processor time", "x", Goal("at most", 1.9)
 )
 _OTHERS: Final = Goal("at most", 2.5)
-_LIST = ("session", "list")
+_LIST: Final = ("session", "list")
+_IMPORT_CLICK: Final = (sys.executable, "-c", "import click")
+_IMPORT_DAEMON: Final = (sys.executable, "-c", "import runward.daemon.host.service")
 
 
 def _against_list(*words: str) -> Figure:
@@ -27,6 +30,24 @@ def _against_list(*words: str) -> Figure:
     )  # fmt: skip
 
 
+_IMPORT: Final = Goal("at most", 1.6)
+_LIST_ALONE: Final = Figure(
+    "command-list",
+    "`session list` vs `python -c 'import click'`, processor time",
+    "x",
+    _IMPORT,
+    "modules of Runward: the keys of the settings, the tables that it reads, and the list itself",
+)
+_LIST_UNJUDGED: Final = Figure(
+    "command-list-unjudged",
+    "`session list` with a run that no daemon has judged vs `python -c 'import click'`, processor time",
+    "x",
+    _IMPORT,
+    "what the run's own files say is read by modules that other lists do without",
+)
+_IMPORTS: Final = Figure(
+    "daemon-imports", "the daemon's imports, processor time", "ms", Goal("at most", 350.0)
+)
 _COMMANDS: Final = {
     _against_list("log"): ("log",),
     _against_list("status"): ("status",),
@@ -45,17 +66,31 @@ def _commands(conditions: Conditions) -> list[Measured]:
     count = conditions.size(5, 1) * conditions.repeats
     with scratch(conditions.memory) as place:
         environment = _furnished(place.directory)
-        run = ["run", "--containment", "subreaper"]
+        run = [*runward(), "run", "--containment", "subreaper"]
         measured = [
-            _against(figure, place.directory, environment, words, _LIST, count)
+            _against(figure, place.directory, environment, [*runward(), *words], [*runward(), *_LIST], count)
             for figure, words in _COMMANDS.items()
         ]
+        listed = [*runward(), *_LIST]
+        measured.append(_against(_LIST_ALONE, place.directory, environment, listed, _IMPORT_CLICK, count))
+        imports = [_processor_ms(_IMPORT_DAEMON, place.directory, environment) for _ in range(count + _WARM)]
+        measured.append(of_samples(_IMPORTS, imports[_WARM:]))
         # Last, for each run that no daemon judged costs `session list` some time.
         playbook = [*run, "--playbook", "report", "--", "true"]
         measured.append(
             _against(_RUN_WITH_PLAYBOOK, place.directory, environment, playbook, [*run, "--", "true"], count)
         )
         return measured
+
+
+def _unjudged(conditions: Conditions) -> list[Measured]:
+    count = conditions.size(5, 1) * conditions.repeats
+    with scratch(conditions.memory) as place:
+        environment = _furnished(place.directory)
+        run = [*runward(), "run", "--containment", "subreaper", "--", "true"]
+        subprocess.run(run, cwd=place.directory, env=environment, check=True, capture_output=True)
+        listed = [*runward(), *_LIST]
+        return [_against(_LIST_UNJUDGED, place.directory, environment, listed, _IMPORT_CLICK, count)]
 
 
 def _furnished(directory: Path) -> Mapping[str, str]:
@@ -90,9 +125,9 @@ def _against(
     return of_ratio(figure, ours, theirs, beside)
 
 
-def _processor_ms(words: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> float:
+def _processor_ms(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> float:
     process = subprocess.Popen(
-        [*runward(), *words],
+        command,
         cwd=cwd,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -108,7 +143,13 @@ MEASUREMENTS: Final = (
     Measurement(
         "commands",
         "processor time of each command, in turn with `session list`, or with `run`",
-        (*_COMMANDS, _RUN_WITH_PLAYBOOK),
+        (*_COMMANDS, _LIST_ALONE, _IMPORTS, _RUN_WITH_PLAYBOOK),
         _commands,
+    ),
+    Measurement(
+        "command-list-unjudged",
+        "processor time of `session list` where a run has ended that no daemon has judged",
+        (_LIST_UNJUDGED,),
+        _unjudged,
     ),
 )

@@ -36,6 +36,13 @@ _MEMORY: Final = Figure(
 _AGAINST_IMPORTS: Final = Figure(
     "idle-memory-ratio", f"{_OVER}, memory against bare imports", "x bare imports", Goal("at most", 1.8)
 )
+_ALONE: Final = Figure(
+    "idle-alone",
+    "memory of an idle daemon without runs",
+    "MB",
+    Goal("at most", 50.0),
+    "with the development tools structlog imports rich: 5 MB, which an installation does not have",
+)
 _PACKAGES: Final = "anyio, click, msgspec, structlog, zstandard"
 
 
@@ -79,6 +86,16 @@ def _idle(conditions: Conditions) -> list[Measured]:
     ]
 
 
+def _alone(conditions: Conditions) -> list[Measured]:
+    resident = []
+    for _ in range(conditions.repeats):
+        with scratch(conditions.memory) as place, daemon(place) as running:
+            running.wait_scanned()
+            running.settle()  # it is memory that is measured, and that of an idle daemon
+            resident.append(running.usage().rss_mb)
+    return [of_samples(_ALONE, resident)]
+
+
 def bare_imports(packages: str) -> Usage:
     """A process that imports these packages and does nothing else."""
     program = f"import {packages}; print(flush=True); input()"
@@ -99,4 +116,5 @@ MEASUREMENTS: Final = (
         (_FIRST, _MINUTE, _LATER, _MEMORY, _AGAINST_IMPORTS),
         _idle,
     ),
+    Measurement("idle-alone", "what a daemon holds that has nothing to do", (_ALONE,), _alone),
 )

@@ -35,7 +35,11 @@ _SPUN: Final = Figure(
     "workers have the daemon's priority, so two of them leave it half of one of two cores",
 )
 _BLOCKED: Final = Figure(
-    "spinning-blocked", "loop blocked at most while every worker spins", "ms", Goal("at most", 20.0)
+    "spinning-blocked",
+    "loop blocked at most while every worker spins",
+    "ms",
+    Goal("at most", 20.0),
+    "the loop itself has to wait for a processor",
 )
 _WITHIN: Final = Figure(
     "cpu-windows",

@@ -22,7 +22,7 @@ from tests.bench.measurements import MEASUREMENTS
 from tests.bench.peers import without_peer
 from tests.bench.product import DaemonFailed
 from tests.bench.report import page_table, table
-from tests.bench.results import Load, load_results, merge, result
+from tests.bench.results import RECORDED, Load, load_results, merge, result
 
 FAST = Figure("fast", "how fast", "x", Goal("at most", 2.0), "the loop is slow")
 PLAIN = Figure("plain", "how much", "MB")
@@ -166,6 +166,20 @@ def test_each_name_and_each_figure_is_declared_once() -> None:
         [figure.what for figure in figures],
     ):
         assert len(set(names)) == len(names)
+
+
+def test_each_recorded_figure_is_declared_and_says_why_it_is_missed() -> None:
+    figures = {figure.name: figure for each in MEASUREMENTS for figure in each.figures}
+    recorded = load_results(RECORDED)
+    assert recorded.keys() <= figures.keys()
+    missed = [
+        name
+        for name, known in recorded.items()
+        if (goal := figures[name].goal) is not None
+        and known.value is not None
+        and not goal.kept_by(known.value)
+    ]
+    assert [name for name in missed if not figures[name].missed] == []
 
 
 def test_results_keep_what_else_was_measured(tmp_path: Path) -> None:
