@@ -18,10 +18,10 @@ import anyio.to_thread
 
 from runward.daemon.engine.deciding import Arguments, Decider, Result
 from runward.daemon.engine.part import is_due_first
-from runward.daemon.engine.queue import Claim, Queue, StoreTrouble
+from runward.daemon.engine.queue import Queue, StoreTrouble
 from runward.daemon.log import Log
 from runward.daemon.rundir.opening import Halted
-from runward.daemon.store.batch import Job, JobResult, put_back
+from runward.daemon.store.batch import Claim, Job, JobResult, put_back
 from runward.daemon.store.store import Store
 from runward.daemon.world.clock import Clock
 from runward.handlers.model.events import OfFiles

@@ -1,4 +1,4 @@
-"""Deciding a batch: the handlers of all its jobs run side by side, and their questions are answered in bulk.
+"""Deciding a round of jobs: their handlers run side by side, and their questions are answered in bulk.
 
 Jobs of one lane are decided in order, and a later job sees what the earlier ones decided. A handler that fails stops
 its own lane for the batch, and no other.
@@ -7,7 +7,7 @@ its own lane for the batch, and no other.
 import sqlite3
 import threading
 import traceback
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack
@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVar
 from runward.daemon.rundir.opening import Halted
 from runward.daemon.store.batch import Job, JobResult, put_back
 from runward.daemon.store.tables.table import Fold
+from runward.daemon.store.transaction import Reader
 from runward.daemon.world.clock import Clock
 from runward.handlers import route
 from runward.handlers.model.asking import Given, NotYet, Question, TryLater
@@ -32,22 +33,25 @@ LONG: Final = 60.0
 
 Asked: TypeAlias = Question[Any]
 Kind = TypeVar("Kind", bound=Asked)
+T = TypeVar("T")
 
 
 class FromStore(NamedTuple):
-    """Answers all questions of one kind together, for the jobs of a batch. The answer must contain every question."""
+    """Answers all questions of one kind together, for the jobs of a round. The answer must contain every question."""
 
-    answer: Callable[[Sequence[Any], Sequence[Job]], Awaitable[Mapping[Any, Any]]]
+    answer: Callable[[Reader, Sequence[Any], Sequence[Job]], Awaitable[Mapping[Any, Any]]]
 
 
 class AtOnce(NamedTuple):
     """Answers one question in the deciding thread: from the disk or the settings.
 
-    If the answer `holds_for_batch`, equal questions of the jobs of a batch are answered once.
+    If the answer `holds_for_round`, equal questions of the jobs of a round are answered once. If it `opens_files`, it is
+    never asked inside a transaction.
     """
 
     answer: Callable[[Any], Any]
-    holds_for_batch: bool = False
+    holds_for_round: bool = False
+    opens_files: bool = True
 
 
 class NoAnswer(LookupError):
@@ -64,18 +68,20 @@ class Answers:
     def from_store(
         self,
         kind: type[Kind],
-        answer: Callable[[Sequence[Kind], Sequence[Job]], Awaitable[Mapping[Kind, Any]]],
+        answer: Callable[[Reader, Sequence[Kind], Sequence[Job]], Awaitable[Mapping[Kind, Any]]],
     ) -> None:
-        """Have all questions of this kind answered together, on the event loop."""
+        """Have all questions of this kind answered together. Inside a transaction, the answer may not wait."""
         self.by_kind[kind] = FromStore(answer)
 
-    def at_once(self, kind: type[Kind], answer: Callable[[Kind], Any]) -> None:
+    def at_once(self, kind: type[Kind], answer: Callable[[Kind], Any], *, opens_files: bool = True) -> None:
         """Have each question of this kind answered on its own, in the deciding thread."""
-        self.by_kind[kind] = AtOnce(answer)
+        self.by_kind[kind] = AtOnce(answer, opens_files=opens_files)
 
-    def once_a_batch(self, kind: type[Kind], answer: Callable[[Kind], Any]) -> None:
-        """Like `at_once`, for the operator's files: all jobs of a batch see them as they were at one moment."""
-        self.by_kind[kind] = AtOnce(answer, holds_for_batch=True)
+    def once_a_round(
+        self, kind: type[Kind], answer: Callable[[Kind], Any], *, opens_files: bool = True
+    ) -> None:
+        """Like `at_once`, for the operator's files: all jobs of a round see them as they were at one moment."""
+        self.by_kind[kind] = AtOnce(answer, holds_for_round=True, opens_files=opens_files)
 
     def check(self, kinds: Iterable[type[Asked]]) -> None:
         """Raises `NoAnswer` unless every one of these kinds is answered."""
@@ -106,10 +112,11 @@ class AtWork:
 
 
 class Decider:
-    """Decides batches of jobs with these answers."""
+    """Decides rounds of jobs with these answers."""
 
-    def __init__(self, answers: Answers, clock: Clock) -> None:
+    def __init__(self, answers: Answers, store: Reader, clock: Clock) -> None:
         self._answers = answers
+        self._store = store
         self._clock = clock
         self._at_work: dict[int, AtWork] = {}
         """By the thread that decides."""
@@ -131,57 +138,79 @@ class Decider:
         self, jobs: Sequence[Job], in_thread: InThread, wait_out: Callable[[str], Awaitable[None]]
     ) -> list[JobResult]:
         """A result for each job, in order. `wait_out` is awaited while the store does not answer."""
-        batch = _Batch(jobs, self._answers, self._clock, self._at_work)
+        round_ = Round(jobs, self._answers, self._clock, self._at_work)
+        await self.finish(round_, in_thread, wait_out)
+        return round_.results()
+
+    def decide_inside(self, jobs: Sequence[Job], transaction: Reader) -> "Round":
+        """Decide what can be decided from this transaction and from memory. Raises `sqlite3.Error`.
+
+        The other jobs are left undecided, each at a question whose answer opens a file.
+        """
+        round_ = Round(jobs, self._answers, self._clock, self._at_work)
+        asked = round_.asked()
+        while not round_.is_over:
+            answers = (
+                without_waiting(self._together(questions, round_.jobs, transaction)) for questions in asked
+            )
+            asked = round_.go_on(dict(ChainMap(*answers)), inside=True)
+            if not asked:
+                break
+        return round_
+
+    async def finish(
+        self, round_: "Round", in_thread: InThread, wait_out: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Decide what is left of a round. `wait_out` is awaited while the store does not answer."""
         # Handlers are generators: all run until they ask the store. Then each kind of question is one
         # statement, however many jobs ask.
-        asked = batch.begin()
-        while not batch.is_over:
-            answered = await self._answered(asked, jobs, wait_out)
-            asked = await in_thread(batch.go_on, answered)
-        return batch.results()
+        asked = round_.asked()
+        while not round_.is_over:
+            answered: dict[Asked, object] = {}
+            for questions in asked:
+                while True:
+                    try:
+                        answered |= await self._together(questions, round_.jobs, self._store)
+                        break
+                    except sqlite3.Error as error:
+                        await wait_out(str(error))
+            asked = await in_thread(round_.go_on, answered)
 
-    async def _answered(
-        self,
-        asked: Mapping[type[Asked], list[Asked]],
-        jobs: Sequence[Job],
-        wait_out: Callable[[str], Awaitable[None]],
+    async def _together(
+        self, questions: Sequence[Asked], jobs: Sequence[Job], reader: Reader
     ) -> dict[Asked, object]:
-        answered: dict[Asked, object] = {}
-        for kind, questions in asked.items():
-            answerer = self._answers.by_kind[kind]
-            assert isinstance(answerer, FromStore)
-            while True:
-                try:
-                    answered |= await _together(answerer, questions, jobs)
-                    break
-                except sqlite3.Error as error:
-                    await wait_out(str(error))
-        return answered
+        """The answers to questions of one kind. If one question is wrong, only that one fails."""
+        answerer = self._answers.by_kind[type(questions[0])]
+        assert isinstance(answerer, FromStore)
+        try:
+            answers = await answerer.answer(reader, questions, jobs)
+            return {question: answers[question] for question in questions}
+        except sqlite3.Error:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is raised in the handler that asked
+            # One bad question must not fail the handlers that asked others of the same kind.
+            if len(questions) == 1:
+                return {questions[0]: _Failed(error)}
+        alone: dict[Asked, object] = {}
+        for question in questions:
+            alone |= await self._together([question], jobs, reader)
+        return alone
+
+
+def without_waiting(work: Awaitable[T]) -> T:
+    """The result of work that never waits, such as one that only reads in an open transaction."""
+    try:
+        next(work.__await__())
+    except StopIteration as stopped:
+        result: T = stopped.value
+        return result
+    raise RuntimeError("work that is done inside a transaction waits for something")
 
 
 class _Failed(NamedTuple):
     """Stands in for an answer if a bug of Runward made answering fail."""
 
     error: Exception
-
-
-async def _together(
-    answerer: FromStore, questions: Sequence[Asked], jobs: Sequence[Job]
-) -> Mapping[Asked, object]:
-    """The answers to the questions. If one question is wrong, only that one fails."""
-    try:
-        answers = await answerer.answer(questions, jobs)
-        return {question: answers[question] for question in questions}
-    except sqlite3.Error:
-        raise
-    except Exception as error:  # noqa: BLE001 - it is raised in the handler that asked
-        # One bad question must not fail the handlers that asked others of the same kind.
-        if len(questions) == 1:
-            return {questions[0]: _Failed(error)}
-    alone: dict[Asked, object] = {}
-    for question in questions:
-        alone |= await _together(answerer, [question], jobs)
-    return alone
 
 
 @dataclass(slots=True)
@@ -195,16 +224,17 @@ class _Lane:
     now: float = 0.0
 
 
-class _Batch:
-    """The jobs of a batch, lane by lane."""
+class Round:
+    """Jobs that are decided side by side, lane by lane."""
 
     def __init__(
         self, jobs: Sequence[Job], answers: Answers, clock: Clock, at_work: dict[int, AtWork]
     ) -> None:
-        self._jobs = jobs
+        self.jobs = jobs
         self._answers = answers
         self._clock = clock
         self._at_work = at_work
+        self._inside = False
         self._lanes: dict[str, _Lane] = {}
         for job in jobs:
             # Principals act on one exchange: what one of them spends can't be paid to another as well. So their
@@ -219,34 +249,46 @@ class _Batch:
         self._known: dict[Asked, object] = {}
         self._fresh: list[Effect] = []
         self._decided: dict[Asked, list[tuple[Fold, Effect]]] = {}
+        # Calling a handler takes no time: it runs up to its first question.
+        for lane in self._lanes.values():
+            self._call(lane)
 
     @property
     def is_over(self) -> bool:
         """Whether every job has its result."""
-        return len(self._results) == len(self._jobs)
+        return len(self._results) == len(self.jobs)
 
     def results(self) -> list[JobResult]:
-        """The result for each job, in order."""
-        return [self._results[job.id] for job in self._jobs]
+        """The results that are there, in the order of their jobs."""
+        return [self._results[job.id] for job in self.jobs if job.id in self._results]
 
-    def begin(self) -> dict[type[Asked], list[Asked]]:
-        """Call the first handler of each lane, which takes no time; returns the questions for the store."""
-        for lane in self._lanes.values():
-            self._call(lane)
-        return self._asked()
+    def undecided(self) -> list[Job]:
+        """The jobs without a result, in order."""
+        return [job for job in self.jobs if job.id not in self._results]
 
-    def go_on(self, answered: Mapping[Asked, object]) -> dict[type[Asked], list[Asked]]:
-        """Continue every lane until it is done or asks the store; returns the questions."""
-        thread = threading.get_ident()
+    def keep_undecided(self) -> None:
+        """What was decided so far is durable. From now on there are only the other jobs."""
+        self.jobs, self._results = self.undecided(), {}
+        # The store answers with what was decided. Added to its answers once more, it would count twice.
+        self._known.clear()
+        self._fresh.clear()
+        self._decided.clear()
+
+    def go_on(self, answered: Mapping[Asked, object], *, inside: bool = False) -> list[list[Asked]]:
+        """Continue every lane until it is done or asks the store; returns these questions, those of one kind together.
+
+        `inside` a transaction, it also stops at a question whose answer opens a file.
+        """
+        thread, self._inside = threading.get_ident(), inside
         try:
             return self._go_on(answered, thread)
         finally:
             self._at_work.pop(thread, None)
 
-    def _go_on(self, answered: Mapping[Asked, object], thread: int) -> dict[type[Asked], list[Asked]]:
+    def _go_on(self, answered: Mapping[Asked, object], thread: int) -> list[list[Asked]]:
         self._fold()
         for question, answer in answered.items():
-            # The store doesn't know yet what this batch decided. A later job must see it, or it would decide
+            # The store doesn't know yet what this round decided. A later job must see it, or it would decide
             # as if it had not happened.
             for fold, effect in self._decided.get(question, ()):
                 answer = fold.apply(answer, effect)
@@ -259,15 +301,16 @@ class _Batch:
                 self._send(lane, self._known[lane.question])
             if lane.jobs:
                 self._advance(lane)
-        return self._asked()
+        return self.asked()
 
-    def _asked(self) -> dict[type[Asked], list[Asked]]:
+    def asked(self) -> list[list[Asked]]:
+        """The questions for the store that lanes wait for, those of one kind together."""
         asked: dict[type[Asked], dict[Asked, None]] = {}
         for lane in self._lanes.values():
             question = lane.question
             if question is not None and isinstance(self._answers.by_kind[type(question)], FromStore):
                 asked.setdefault(type(question), {})[question] = None
-        return {kind: list(questions) for kind, questions in asked.items()}
+        return [list(questions) for questions in asked.values()]
 
     def _advance(self, lane: _Lane) -> None:
         while lane.jobs:
@@ -277,18 +320,19 @@ class _Batch:
                 continue
             answerer = self._answers.by_kind[type(lane.question)]
             # The disk is asked anew each time: what another job was told about it may be out of date.
-            is_fresh = isinstance(answerer, AtOnce) and not answerer.holds_for_batch
+            is_fresh = isinstance(answerer, AtOnce) and not answerer.holds_for_round
             if not is_fresh:
                 self._fold()
                 if lane.question in self._known:
                     self._send(lane, self._known[lane.question])
                     continue
-            if isinstance(answerer, FromStore):
+            # Whoever writes or reads here waits for the transaction, and a file may take any time to open.
+            if isinstance(answerer, FromStore) or (self._inside and answerer.opens_files):
                 return
             answer: object
             try:
                 answer = answerer.answer(lane.question)
-                if answerer.holds_for_batch:
+                if answerer.holds_for_round:
                     self._known[lane.question] = answer
             except Exception as error:  # noqa: BLE001 - it is raised in the handler that asked
                 answer = _Failed(error)
@@ -338,7 +382,7 @@ class _Batch:
         self._fresh += effects
 
     def _fold(self) -> None:
-        """Make what was decided so far visible to later questions. Most batches have none."""
+        """Make what was decided so far visible to later questions. Most rounds have none."""
         if not self._fresh:
             return
         fresh, self._fresh = self._fresh, []

@@ -1,4 +1,4 @@
-"""Putting, claiming and completing, each in its own transaction for a whole batch.
+"""The queue: a whole turn in one transaction, or putting, claiming and completing in one of their own each.
 
 Every claim carries a token that is new for its turn. A job completes under the token that it was claimed with, and
 every write checks the epoch. If the database refuses a batch, the batch is halved by lane until only the lane at fault
@@ -16,10 +16,12 @@ import anyio
 
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.clock_steps import ClockSteps
+from runward.daemon.engine.deciding import Decider, Round
+from runward.daemon.engine.turn_transaction import Decided, TurnTransaction
 from runward.daemon.store import packing, pruning
-from runward.daemon.store.batch import Batch, Job, JobResult, Observation, put_back
+from runward.daemon.store.batch import Batch, Claim, Job, JobResult, Observation, always, put_back
 from runward.daemon.store.hash_chain import Head
-from runward.daemon.store.store import Store
+from runward.daemon.store.store import Store, Transaction
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import events, jobs
 from runward.daemon.store.transaction import CommitUnknown, Fenced, Statement
@@ -53,17 +55,12 @@ class StoreTrouble(Exception):
     """The store can't write at the moment (busy, full, broken): retry the same later."""
 
 
-class Claim(NamedTuple):
-    """Jobs that this turn may carry out, in order, and the token that proves it.
+class Turned(NamedTuple):
+    """What a turn's transaction completed, and the jobs that it claimed because they need files."""
 
-    `trouble` says that not everything could be recorded: it must be observed again.
-    """
-
-    token: str
-    jobs: tuple[Job, ...]
-    trouble: str | None = None
-    ahead: float = 0.0
-    """By how much the wall clock was ahead of the machine's own, as far as was noted."""
+    completed: Sequence[JobResult]
+    undecided: Round | None = None
+    claim: Claim = Claim("", ())
 
 
 @dataclass(slots=True)
@@ -71,6 +68,8 @@ class Tally:
     """What happened to the queue since this daemon started, for `status` and for proofs."""
 
     stolen: int = 0
+    in_steps: int = 0
+    """How many turns were not possible in one transaction."""
     halved: int = 0
     refused: list[tuple[str, str]] = field(default_factory=list)
 
@@ -93,11 +92,9 @@ class Queue:
         self._head: Head
         self._open: dict[str, int] = {}
         self._open_is_stale = False
-        self._background_is_due = False
-        self._foreground_is_due = False
         self.uncertain: str | None = None
         """Why it is unknown whether a commit happened, as long as it is."""
-        self.steps = ClockSteps(store, clock, self._attempt)
+        self.steps = ClockSteps(store, clock, self._run)
         self._latest = math.inf
         self._stepped_back = False
         self._one_at_a_time = anyio.Lock(fast_acquire=True)
@@ -171,7 +168,7 @@ class Queue:
         """
         self._now(now)
         if self._stepped_back:  # perhaps while no daemon ran
-            await self._attempt([Statement(jobs.RETRY_NOW, [(now, now)])], "clock", _unknowable)
+            await self._run([Statement(jobs.RETRY_NOW, [(now, now)])], "clock", _unknowable)
             self._stepped_back = False
             self.may_be_due = True
             self.wake_background()
@@ -180,7 +177,7 @@ class Queue:
         """Hold the jobs whose event can't be read."""
         if broken:
             rows = [(error, now, number) for number, error in broken]
-            await self._attempt([Statement(jobs.HOLD, rows)], "hold", _unknowable)
+            await self._run([Statement(jobs.HOLD, rows)], "hold", _unknowable)
 
     async def next_due(self) -> float | None:
         """When a waiting job is due next (Unix seconds)."""
@@ -193,24 +190,79 @@ class Queue:
         """When the first job in the background after this moment is due (both Unix seconds)."""
         return await jobs.next_due_in_background(self._store, after)
 
+    async def turn(
+        self,
+        decider: Decider,
+        observed: Sequence[Observation],
+        due: Sequence[Job],
+        earlier: Decided | None = None,
+    ) -> Turned:
+        """Record what was observed and what was decided `earlier`, decide on what follows, and record that: all or nothing.
+
+        Raises `StoreTrouble`, `sqlite3.Error` and one of `REFUSALS`, after which nothing was recorded, and
+        `EpochRefused`.
+        """
+        # The token is new for each turn. So a commit whose result is unknown can be found out: only this
+        # turn's rows carry it.
+        token = self._randomness.token()
+        async with self._one_at_a_time, self.steps.noted():
+            if self._open_is_stale:
+                await self._count_open()
+            # The clock was stepped since the claim. What was decided may mix times from before and after the
+            # step, so it is decided again.
+            if earlier is not None and self.steps.ahead != earlier.claim.ahead:
+                earlier = earlier._replace(results=[put_back(each.job) for each in earlier.results])
+            turn = TurnTransaction(
+                decider=decider,
+                clock=self._clock,
+                token=token,
+                head=self._head,
+                new_batch=self._batch,
+                open_before=self._open,
+            )
+
+            async def happened() -> bool:
+                if turn.head.seq > self._head.seq:
+                    return await events.events_head(self._store) == turn.head
+                if due:
+                    return await self._was_done(due, turn)
+                return earlier is not None and await self._was_applied(earlier.results, earlier.claim.token)
+
+            def work(transaction: Transaction) -> None:
+                turn.work(transaction, observed, due, earlier)
+
+            if earlier is None:
+                await self._attempt(work, "turn", happened)
+            else:
+                await self._attempt(work, "finish", happened)
+            self._head = turn.head
+            for lane, more in turn.opened.items():
+                if not in_background(lane):
+                    self._open_more(lane, more)
+            self._note_new(turn.completed, turn.waiting, is_rung=turn.rung, is_released=turn.released)
+            undecided = () if turn.undecided is None else tuple(turn.undecided.jobs)
+            claim = Claim(token, undecided, ahead=self.steps.ahead)
+        return Turned(turn.completed, turn.undecided, claim)
+
+    async def _count_open(self) -> None:
+        # A released job changed the lanes behind our counters' back, so they are counted again before
+        # anything is claimed by them.
+        self._open = await jobs.open_lanes(self._store)
+        self._open_is_stale = False
+
     async def put(self, observed: Sequence[Observation], due: Sequence[Job]) -> Claim:
         """Record what was observed and claim its jobs, together with those that are due.
 
         Raises `StoreTrouble`, after which nothing was recorded, and `EpochRefused`. What the database
         refuses for good is left out and kept in `tally.refused`.
         """
-        # The token is new for each turn. So a commit whose result is unknown can be found out: only this
-        # turn's rows carry it.
         token = self._randomness.token()
         mine: list[Job] = []
         trouble: str | None = None
         ahead = self.steps.ahead
         async with self._one_at_a_time:
-            # A released job changed the lanes behind our counters' back, so they are counted again before
-            # anything is claimed by them.
             if self._open_is_stale:
-                self._open = await jobs.open_lanes(self._store)
-                self._open_is_stale = False
+                await self._count_open()
             try:
                 await self._unpack(observed)
                 await self._reopen(observed)
@@ -239,7 +291,7 @@ class Queue:
     async def _unpack_all(self, lanes: Collection[str]) -> None:
         statements = await packing.unpacked(self._store, lanes) if lanes else []
         if statements:
-            await self._attempt(statements, "unpack", _unknowable)
+            await self._run(statements, "unpack", _unknowable)
 
     async def _reopen(self, observed: Sequence[Observation]) -> None:
         """Restore the pruned sessions that a further attempt continues. This changes only those sessions."""
@@ -247,7 +299,7 @@ class Queue:
             self._store, (event for each in observed for event in each.events)
         )
         if statements:
-            await self._attempt(statements, "reopen", _unknowable)
+            await self._run(statements, "reopen", _unknowable)
 
     async def beside(self, work: Callable[[], Awaitable[_T]]) -> _T:
         """Work on completed jobs, while nothing is put or completed and no commit is in doubt."""
@@ -257,7 +309,6 @@ class Queue:
     async def _put(
         self, observed: Sequence[Observation], due: Sequence[Job], token: str, mine: list[Job]
     ) -> None:
-        batch = self._batch()
         claimed = Counter(job.lane for job in due)
 
         def blocked(lane: str) -> bool:
@@ -265,36 +316,37 @@ class Queue:
             # what is added to their lane now.
             return self._open.get(lane, 0) > claimed[lane]
 
+        batch = self._batch(self._head, blocked)
+
         def add() -> None:
             for each in observed:
                 for event in each.events:
-                    events.add_event(batch, event, token, blocked)
+                    events.add_event(batch, event)
                 for rows in each.rows:
                     batch.add(rows)
+            for job in batch.claimed:
+                jobs.keep_claimed(batch, job, token)
+            for job in due:
+                jobs.claim_due(batch, job, token)
 
         await _gently(add, sum(len(each.events) for each in observed))
         statements = tables.statements(batch)
-        if due:
-            # Exact: if one of them isn't waiting any more, the whole transaction is undone, and nothing is
-            # worked on twice.
-            taken = [(token, self._store.epoch, job.id) for job in due]
-            statements.append(Statement(jobs.CLAIM, taken, exact=True))
         if not statements:
             return
         try:
-            await self._attempt(statements, "put", lambda: self._was_put(batch, due, token))
+            await self._run(statements, "put", lambda: self._was_put(batch, due, token))
         except REFUSALS as error:
             await self._put_apart(observed, due, token, mine, error)
             return
         # Memory follows only after the commit: a refused batch must leave the head and the counters as they
         # were.
         self._head = batch.head
-        for job in batch.waiting:
-            self._opened(job.lane)
         for job in due:
-            self._close(job.lane)
-        self._wake()
-        mine += [*due, *batch.jobs]
+            self._open_more(job.lane, -1)
+        for job in batch.waiting:
+            self._open_more(job.lane, 1)
+        self._note_new((), batch.waiting)
+        mine += [*due, *batch.claimed]
 
     async def _put_apart(
         self,
@@ -349,20 +401,26 @@ class Queue:
     async def _complete(self, token: str, results: Sequence[JobResult], completed: list[JobResult]) -> None:
         if not results:
             return
-        batch = self._batch()
+        # The turn that decided this may be working on other jobs of a lane, so every new job waits.
+        batch = self._batch(self._head)
 
         def add() -> None:
             for result in results:
-                tables.add_result(batch, result, token)
+                jobs.finish_claimed(batch, result, token)
+                tables.apply_result(batch, result)
 
         await _gently(add, len(results))
         try:
-            await self._attempt(tables.statements(batch), "apply", lambda: self._was_applied(results, token))
+            await self._run(tables.statements(batch), "apply", lambda: self._was_applied(results, token))
         except REFUSALS as error:
             await self._complete_apart(token, results, completed, error)
             return
         self._head = batch.head
-        self._settle(results, batch)
+        # A batch counts for a lane only what still waits there; a completed job left the counter when it was
+        # claimed.
+        for job in (*(each.job for each in results if each.state in ("waiting", "held")), *batch.waiting):
+            self._open_more(job.lane, 1)
+        self._note_new(results, batch.waiting, is_rung=batch.rung, is_released=batch.released)
         completed += results
 
     async def _complete_apart(
@@ -398,55 +456,50 @@ class Queue:
         reason = f"the store refused what was decided: {type(error).__name__}: {error}"
         await self._complete(token, [JobResult(first.job, "held", error=reason)], completed)
 
-    def _batch(self) -> Batch:
-        return Batch(self._head, self._store.epoch, self._now(self._clock.now()), self.steps.steady())
+    def _batch(self, head: Head, blocked: Callable[[str], bool] = always) -> Batch:
+        return Batch(head, self._store.epoch, self._now(self._clock.now()), self.steps.steady(), blocked)
 
-    def _settle(self, results: Sequence[JobResult], batch: Batch) -> None:
-        # A batch counts for a lane only what still waits there; a completed job left the counter when it was
-        # claimed.
-        for result in results:
-            if result.state in ("waiting", "held"):
-                self._opened(result.job.lane)
-        for job in batch.waiting:
-            self._opened(job.lane)
-        if batch.rung:
-            self.may_be_due = True
-        if batch.released:
-            self.may_be_due = True
+    def _note_new(
+        self,
+        results: Sequence[JobResult],
+        waiting: Sequence[Job],
+        *,
+        is_rung: bool = False,
+        is_released: bool = False,
+    ) -> None:
+        """What is durable now may have left something to do: wake the loops that do it."""
+        back = [each.job for each in results if each.state in ("waiting", "held")]
+        in_back = [in_background(job.lane) for job in (*back, *waiting)]
+        if is_released:
             self._open_is_stale = True
-        self._background_is_due = self._background_is_due or bool(batch.released)
-        self._wake()
-
-    def _wake(self) -> None:
-        """Wake the loops that have something to do."""
-        if self._foreground_is_due:
-            self._foreground_is_due = False
+        if is_released or is_rung or not all(in_back):
+            self.may_be_due = True
+        if not all(in_back):
             self.wake_foreground()
-        if self._background_is_due:
-            self._background_is_due = False
+        if is_released or any(in_back):
             self.wake_background()
 
-    def _opened(self, lane: str) -> None:
-        """A job in this lane waits or is held."""
+    def _open_more(self, lane: str, more: int) -> None:
+        """So many more jobs of this lane wait or are held."""
         if in_background(lane):
-            self._background_is_due = True
-        else:
-            self._open[lane] = self._open.get(lane, 0) + 1
-            self.may_be_due = self._foreground_is_due = True
-
-    def _close(self, lane: str) -> None:
-        left = self._open.get(lane, 0) - 1
-        if left > 0:
-            self._open[lane] = left
+            return
+        waiting = self._open.get(lane, 0) + more
+        if waiting > 0:
+            self._open[lane] = waiting
         else:
             self._open.pop(lane, None)
 
-    async def _attempt(
+    async def _run(
         self, statements: Sequence[Statement], name: str, happened: Callable[[], Awaitable[bool]]
+    ) -> None:
+        await self._attempt(lambda transaction: transaction.write(statements), name, happened)
+
+    async def _attempt(
+        self, work: Callable[[Transaction], None], name: str, happened: Callable[[], Awaitable[bool]]
     ) -> None:
         """Run a transaction, resolve an uncertain commit, and raise `StoreTrouble` if the store can't write."""
         try:
-            await self._store.run(statements, name)
+            await self._store.transact(work, name)
         except CommitUnknown as error:
             if not await self._find_out(happened):
                 raise StoreTrouble(str(error)) from error
@@ -473,15 +526,38 @@ class Queue:
         # Events move the head of the chain, and only this daemon appends to it.
         if batch.head.seq > self._head.seq:
             return await events.events_head(self._store) == batch.head
-        states = await jobs.states_under(self._store, (job.id for job in due))
-        # Without events, the claim's token on every job shows it: the transaction is all or nothing.
-        return bool(due) and all(job.id in states and states[job.id][1] == token for job in due)
+        return bool(due) and await self._has_token(due, token)
+
+    async def _has_token(self, due: Sequence[Job], token: str) -> bool:
+        # Without events, the turn's token on every job shows it: the transaction is all or nothing.
+        standings = await jobs.standings(self._store, (job.id for job in due))
+        return all(job.id in standings and standings[job.id].token == token for job in due)
+
+    async def _was_done(self, due: Sequence[Job], turn: TurnTransaction) -> bool:
+        """Whether a transaction that recorded no events, but the results of these jobs, took place."""
+        results = {each.job.id: each for each in turn.completed}
+        claimed = [job for job in due if job.id not in results]
+        if claimed:
+            return await self._has_token(claimed, turn.token)
+        # A job that waits as before tells nothing. If no other one was due, the turn is repeated without harm.
+        changed = [
+            each
+            for each in results.values()
+            if (each.state, jobs.tries_after(each)) != ("waiting", each.job.tries)
+        ]
+        standings = await jobs.standings(self._store, (each.job.id for each in changed))
+        return bool(changed) and all(
+            each.job.id in standings
+            and (standings[each.job.id].state, standings[each.job.id].tries)
+            == (each.state, jobs.tries_after(each))
+            for each in changed
+        )
 
     async def _was_applied(self, results: Sequence[JobResult], token: str) -> bool:
         ids = [each.job.id for each in results]
-        states = await jobs.states_under(self._store, ids)
+        standings = await jobs.standings(self._store, ids)
         # A missing job was packed or pruned under a successor, whose epoch refuses the retry.
-        return states.keys() >= set(ids) and all(states[each][1] != token for each in ids)
+        return standings.keys() >= set(ids) and all(standings[each].token != token for each in ids)
 
 
 async def _unknowable() -> bool:

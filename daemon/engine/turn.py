@@ -1,7 +1,8 @@
-"""One turn of the worker: look; put and claim; decide; apply and complete; pass the rest to the outbox.
+"""One turn of the worker: look; put, decide and apply in one transaction; carry out what was decided.
 
-A turn takes whatever is waiting, at most a batch, and never waits for more. Looking and deciding run in a thread.
-Nothing is acknowledged or performed before its commit returned.
+A turn takes whatever is waiting, at most a batch, and never waits for more. Jobs that need files are decided in a thread
+after that, and their results have a transaction of their own. What the store refuses is done again in single steps, to
+find the part at fault. Nothing is acknowledged or performed before its commit returned.
 """
 
 import sqlite3
@@ -16,11 +17,12 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.deciding import Decider
 from runward.daemon.engine.outbox import MANY_OWED, Outbox
 from runward.daemon.engine.part import Reactions
-from runward.daemon.engine.queue import Claim, Queue, StoreTrouble
+from runward.daemon.engine.queue import REFUSALS, Queue, StoreTrouble, Turned
+from runward.daemon.engine.turn_transaction import Decided
 from runward.daemon.inbox.requests import kept_with, load_request
 from runward.daemon.inbox.spool import InboxFile, first_batch
 from runward.daemon.log import Log
-from runward.daemon.store.batch import JobResult, Observation
+from runward.daemon.store.batch import Claim, Job, JobResult, Observation
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.events import known_events
 from runward.daemon.store.transaction import fix_of_trouble
@@ -28,6 +30,8 @@ from runward.daemon.watch.hints import Hint, Hints
 from runward.daemon.watch.looks import Looks
 from runward.daemon.world.files import Files
 from runward.handlers.model.events import Event
+
+NOTHING_CLAIMED: Final = Claim("", ())
 
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
@@ -142,24 +146,61 @@ class Worker:
         observed += [request for _, request in requests if request is not None]
         findings = self.findings[: self.batch]
         observed += findings
-        refused = len(self.queue.tally.refused)
-        # The first commit: events, cursors and the claims of their jobs. From here on a crash loses nothing.
-        claim = await self.queue.put(observed, due)
+        turned, claim, trouble = await self._record(observed, due)
         # Otherwise some may not be recorded. They are put again; a known event changes nothing.
-        if claim.trouble is None:
+        if trouble is None:
             del self.findings[: len(findings)]
         # Only now, because a look whose events were not recorded must be repeated.
         self.looks.note(looked)
-        for subject, why in self.queue.tally.refused[refused:]:
-            self.log.error("observation.refused", subject=subject, why=why)
         # A request is removed after its event is durable. A crash in between leaves the file, and the event's
         # key makes the second reading harmless.
-        trouble = claim.trouble or await self._clear(requests)
+        trouble = trouble or await self._clear(requests)
         # What was claimed is worked on even in trouble, since nobody else would release it.
+        await self.report(turned.completed)
+        await self._finish(turned)
         await self._work(claim)
         if trouble is not None:
             raise StoreTrouble(trouble)
         return True
+
+    async def _record(
+        self, observed: Sequence[Observation], due: Sequence[Job]
+    ) -> tuple[Turned, Claim, str | None]:
+        """The first commit: from here on a crash loses nothing.
+
+        Returns what was done in it, what was only claimed, and why not everything could be recorded.
+        """
+        # Most looks find nothing new.
+        observed = [each for each in observed if each.events or each.rows]
+        if not observed and not due:
+            return Turned(()), NOTHING_CLAIMED, None
+        try:
+            return await self.queue.turn(self.decider, observed, due), NOTHING_CLAIMED, None
+        except REFUSALS as error:
+            self.queue.tally.in_steps += 1
+            self.log.debug("turn.in_steps", why=f"{type(error).__name__}: {error}")
+        refused = len(self.queue.tally.refused)
+        claim = await self.queue.put(observed, due)
+        for subject, why in self.queue.tally.refused[refused:]:
+            self.log.error("observation.refused", subject=subject, why=why)
+        return Turned(()), claim, claim.trouble
+
+    async def _finish(self, turned: Turned) -> None:
+        """Decide the jobs that need files, and what follows from them. Claimed jobs are always finished."""
+        while turned.undecided is not None:
+            await self.decider.finish(turned.undecided, in_thread, self._wait_out)
+            earlier = Decided(turned.claim, turned.undecided.results())
+            try:
+                turned = await self.queue.turn(self.decider, (), (), earlier)
+            except REFUSALS as error:
+                self.queue.tally.in_steps += 1
+                self.log.debug("turn.in_steps", why=f"{type(error).__name__}: {error}")
+                await self._complete(earlier.claim, earlier.results)
+                return
+            except (StoreTrouble, sqlite3.Error) as error:
+                await self._wait_out(str(error))
+                continue
+            await self.report(turned.completed)
 
     async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:
         """The inbox's requests that aren't recorded yet; None for those that are not requests."""

@@ -160,7 +160,7 @@ class Assembly:
         )
         self.agents = AgentsInRuns(store, self.roots)
         self.verdicts = Verdicts(world.clock)
-        self.decider = Decider(self._make_answers(), world.clock)
+        self.decider = Decider(self._make_answers(), store, world.clock)
         self.worker = self._make_worker(settings.batch)
         self.background = self._make_background()
         self.running_replays = self._make_running_replays()
@@ -238,7 +238,6 @@ class Assembly:
 
     def _make_answers(self) -> Answers:
         return answers_of_the_world(
-            store=self._store,
             files=self._world.files,
             processes=self._world.processes,
             agents=self.agents,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from runward.config.bundle import BundleRules
@@ -12,7 +11,6 @@ from runward.config.settings import USUAL
 from runward.daemon.engine.deciding import Answers
 from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
 from runward.daemon.parts.notices import NOBODY, Messenger
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.watch.looks import AgentsInRuns
 from runward.daemon.world.files import Files
@@ -154,7 +152,6 @@ class InForce:
 
 
 def answers_of_the_world(
-    store: Store,
     files: Files,
     processes: Processes,
     agents: AgentsInRuns,
@@ -164,32 +161,33 @@ def answers_of_the_world(
 ) -> Answers:
     """Who answers which question. Raises `NoAnswer` if nobody answers one."""
     answers = Answers(folds=tables.FOLDS)
-    _ask_store(answers, store, agents)
+    _ask_store(answers, agents)
     answers.at_once(ArtifactsUnder, lambda asked: files.artifacts(asked.root, asked.within, asked.paths))
     answers.at_once(LegsBefore, files.early_legs)
     answers.at_once(LastChangeOf, lambda asked: files.change_of_run(asked.path))
     answers.at_once(HashesOf, lambda asked: files.hashes(asked.root, asked.within, asked.paths, go_on))
     answers.at_once(FilesLeftIn, lambda asked: files.left(asked.places, asked.elsewhere, go_on))
     answers.at_once(AgeOf, lambda asked: _age(processes, asked))
-    answers.once_a_batch(DeclaredContract, lambda asked: in_force.declared(asked.playbook, asked.agent))
+    answers.once_a_round(DeclaredContract, lambda asked: in_force.declared(asked.playbook, asked.agent))
     answers.at_once(RuledPlaybook, in_force.ruled)
-    answers.once_a_batch(PlayOf, lambda asked: in_force.playable(asked.playbook))
-    answers.once_a_batch(ActionOf, lambda asked: in_force.chains.action(asked.action))
+    answers.once_a_round(PlayOf, lambda asked: in_force.playable(asked.playbook))
+    answers.once_a_round(ActionOf, lambda asked: in_force.chains.action(asked.action), opens_files=False)
     answers.at_once(RootOf, in_force.covering)
-    answers.once_a_batch(ListenersTo, lambda asked: in_force.chains.listening(asked.event))
-    answers.once_a_batch(ChainNamed, lambda asked: in_force.chains.chain(asked.name))
-    answers.once_a_batch(StepsAtOnce, lambda asked: in_force.chains.steps_at_once())
-    answers.once_a_batch(ScheduleIn, lambda asked: in_force.chains.scheduled(asked.chain))
-    answers.once_a_batch(RecipientsOf, lambda asked: in_force.messenger.recipients(asked.kind))
+    answers.once_a_round(ListenersTo, lambda asked: in_force.chains.listening(asked.event))
+    answers.once_a_round(ChainNamed, lambda asked: in_force.chains.chain(asked.name))
+    answers.once_a_round(StepsAtOnce, lambda asked: in_force.chains.steps_at_once(), opens_files=False)
+    answers.once_a_round(ScheduleIn, lambda asked: in_force.chains.scheduled(asked.chain))
+    answers.once_a_round(RecipientsOf, lambda asked: in_force.messenger.recipients(asked.kind))
     answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path, asked.named))
     answers.at_once(PlayFilesIn, lambda asked: files.play_files(asked.path))
     answers.at_once(FinalMessageOf, lambda asked: files.final_message(asked.layout, asked.path))
     answers.at_once(BundleRulesOf, in_force.bundled)
     answers.at_once(WorkTreeOf, lambda asked: files.work_tree(asked.cwd, asked.since))
     answers.at_once(DraftOf, drafted)
-    answers.once_a_batch(ExchangeRulesNow, lambda asked: in_force.exchange())
+    answers.once_a_round(ExchangeRulesNow, lambda asked: in_force.exchange(), opens_files=False)
+    # It starts the code: only once the intent is durable, so not inside the transaction that records it.
     answers.at_once(ActedWithCode, in_force.with_code.answer)
-    answers.at_once(CodeOf, in_force.with_code.ran)
+    answers.at_once(CodeOf, in_force.with_code.ran, opens_files=False)
     answers.check(QUESTIONS)
     return answers
 
@@ -200,7 +198,7 @@ def _age(processes: Processes, asked: AgeOf) -> float | None:
     return processes.age(asked.process)
 
 
-def _ask_store(answers: Answers, store: Store, agents: AgentsInRuns) -> None:
+def _ask_store(answers: Answers, agents: AgentsInRuns) -> None:
     for kind, answerer in tables.ANSWERS.items():
-        answers.from_store(kind, partial(answerer, store))
+        answers.from_store(kind, answerer)
     answers.from_store(LinkedSessionsOf, agents.linked)

@@ -6,7 +6,7 @@ import this with the tables, so it imports little.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.daemon.store.transaction import Row
@@ -65,21 +65,42 @@ class JobResult(NamedTuple):
     run_after: float = 0.0
 
 
+class Claim(NamedTuple):
+    """Jobs that this turn may carry out, in order, and the token that proves it.
+
+    `trouble` says that not everything could be recorded: it must be observed again.
+    """
+
+    token: str
+    jobs: tuple[Job, ...]
+    trouble: str | None = None
+    ahead: float = 0.0
+    """By how much the wall clock was ahead of the machine's own, as far as was noted."""
+
+
 def put_back(job: Job) -> JobResult:
     """The result of a claimed job that was not reached: it waits again, and this doesn't count as a try."""
     return JobResult(job._replace(tries=job.tries - 1), "waiting")
 
 
-class Batch:
-    """Everything in one transaction. `head` advances as events are added.
+def always(lane: str) -> bool:
+    """Every new job waits."""
+    return True
 
-    `steady` is the wall time that all waiting rows use: it jumps when the store notes a step of the clock.
+
+class Batch:
+    """Rows that are written together. `head` advances as events are added.
+
+    `steady` is the wall time that all waiting rows use: it jumps when the store notes a step of the clock. New jobs in
+    lanes that are not `blocked` are `claimed`: they have no row yet, because most are over before they would need one.
     """
 
-    def __init__(self, head: Head, epoch: int, now: float, steady: float) -> None:
+    def __init__(
+        self, head: Head, epoch: int, now: float, steady: float, blocked: Callable[[str], bool] = always
+    ) -> None:
         self.head = head
-        self.epoch, self.now, self.steady = epoch, now, steady
-        self.jobs: list[Job] = []
+        self.epoch, self.now, self.steady, self.blocked = epoch, now, steady, blocked
+        self.claimed: list[Job] = []
         self.waiting: list[Job] = []
         self.released = False
         """Whether a held job was released."""

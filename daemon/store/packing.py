@@ -10,9 +10,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from runward.daemon.store.packed_document import CHOSEN, COLUMNS, Document, insert, pack, select, unpack
 from runward.daemon.store.rows import rows_of
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables.prunings import ASKED, ASKED_LATELY, NOTHING_OWED
-from runward.daemon.store.transaction import Row, Statement, as_float, as_int, listed
+from runward.daemon.store.transaction import Reader, Row, Statement, as_float, as_int, listed
 
 _DELETE: Final = "delete from absent_events where last = ?"
 _INSERT: Final = "insert into absent_events (last, first, hash) values (?, ?, ?)"
@@ -26,7 +25,7 @@ class Stretch(NamedTuple):
     hash: str
 
 
-async def absent(store: Store, events: Mapping[int, str]) -> list[Statement]:
+async def absent(store: Reader, events: Mapping[int, str]) -> list[Statement]:
     """Mark these events (numbers and hashes) as removed."""
     # The stretches around them may touch: only one that ends right before the first, lies between, or comes next.
     rows = await store.read(
@@ -39,7 +38,7 @@ async def absent(store: Store, events: Mapping[int, str]) -> list[Statement]:
     return _changed(before, set(after))
 
 
-async def present(store: Store, events: Iterable[int], before: Mapping[int, str]) -> list[Statement]:
+async def present(store: Reader, events: Iterable[int], before: Mapping[int, str]) -> list[Statement]:
     """Mark these events as present again. `before` has the hash of the event before each, if that one isn't present."""
     numbers = sorted(events)
     rows = await store.read(
@@ -141,7 +140,7 @@ class Slice(NamedTuple, Generic[P]):
 
 
 async def sessions_to_pack(
-    store: Store, place: PackPlace, before: float, most: int, now: float
+    store: Reader, place: PackPlace, before: float, most: int, now: float
 ) -> Slice[PackPlace]:
     """The next slice of the walk over unpacked sessions that ended before a moment (both Unix seconds)."""
     candidates = await store.read(_CANDIDATES, (before, now - ASKED_LATELY, *place, most))
@@ -166,7 +165,7 @@ async def sessions_to_pack(
     return Slice(statements, last, list(documents))
 
 
-async def _documents(store: Store, sessions: Mapping[str, tuple[str, object]]) -> dict[str, Document]:
+async def _documents(store: Reader, sessions: Mapping[str, tuple[str, object]]) -> dict[str, Document]:
     """The documents of these sessions, by key. Sessions that have no events are left out."""
     rows: dict[str, dict[str, list[Row]]] = defaultdict(lambda: {table: [] for table in COLUMNS})
     owners: dict[int, str] = {}
@@ -198,7 +197,7 @@ async def _documents(store: Store, sessions: Mapping[str, tuple[str, object]]) -
     return documents
 
 
-async def packed_sessions(store: Store, keys: Iterable[str]) -> dict[str, Document]:
+async def packed_sessions(store: Reader, keys: Iterable[str]) -> dict[str, Document]:
     """Those of these sessions that are packed. Raises `ValueError` if one can't be read."""
     rows = await store.read(
         "select session_key, document from packed where session_key in (select value from json_each(?))",
@@ -207,7 +206,7 @@ async def packed_sessions(store: Store, keys: Iterable[str]) -> dict[str, Docume
     return {key: unpack(content) for key, content in rows_of(tuple[str, bytes], rows)}
 
 
-async def unpacked(store: Store, keys: Iterable[str]) -> list[Statement]:
+async def unpacked(store: Reader, keys: Iterable[str]) -> list[Statement]:
     """Restore the rows of those of these sessions that are packed."""
     documents = await packed_sessions(store, keys)
     if not documents:

@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from runward.daemon.store.packing import Slice, absent, packed_sessions
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables.prunings import ASKED, ASKED_LATELY, NOTHING_OWED
 from runward.daemon.store.tables.sessions import STORED
-from runward.daemon.store.transaction import Row, Statement, Value, as_float, as_int, listed
+from runward.daemon.store.transaction import Reader, Row, Statement, Value, as_float, as_int, listed
 from runward.handlers.model.events import Event
 from runward.handlers.model.exchange import IntentMade
 from runward.handlers.model.requests import PlayRunRequested
@@ -111,7 +110,7 @@ FIRST_LOOSE: Final = LoosePlace("", 0)
 
 
 async def sessions_to_prune(
-    store: Store, place: Place, before: float, recorded_before: float | None, most: int, now: float
+    store: Reader, place: Place, before: float, recorded_before: float | None, most: int, now: float
 ) -> Slice[Place]:
     """The next slice of the walk over sessions that ended and were recorded before these times (Unix seconds)."""
     candidates = await store.read(_CANDIDATES, (before, now - ASKED_LATELY, recorded_before, *place, most))
@@ -143,7 +142,7 @@ async def sessions_to_prune(
 
 
 async def loose_to_prune(
-    store: Store, place: LoosePlace, before: float, most: int, now: float
+    store: Reader, place: LoosePlace, before: float, most: int, now: float
 ) -> Slice[LoosePlace]:
     """The next slice of the walk over requests that were recorded before a moment and belong to no session."""
     rows = await store.read(_LOOSE, (*place, min(before, now - ASKED_LATELY), most))
@@ -170,7 +169,7 @@ def _subject(lane: str, kind: str, payload: str) -> str:
     return f"job {lane.removeprefix('queue:')}" if lane.startswith("queue:") else lane
 
 
-async def _without(store: Store, events: dict[int, str]) -> list[Statement]:
+async def _without(store: Reader, events: dict[int, str]) -> list[Statement]:
     """Delete these events (their numbers and hashes), with everything that refers to their numbers."""
     if not events:
         return []
@@ -183,7 +182,7 @@ async def _without(store: Store, events: dict[int, str]) -> list[Statement]:
     ]
 
 
-async def reopened(store: Store, events: Iterable[Event]) -> list[Statement]:
+async def reopened(store: Reader, events: Iterable[Event]) -> list[Statement]:
     """Restore the sessions whose record was pruned and that a further attempt among these events continues."""
     sessions = {each.session_key for each in events if isinstance(each, AttemptStarted) and each.attempt > 1}
     if not sessions:
@@ -218,7 +217,7 @@ FIRST_CHAIN_RUN: Final = ""
 FIRST_FIRING: Final = 0
 
 
-async def chain_runs_to_prune(store: Store, place: str, before: float, most: int, now: float) -> Slice[str]:
+async def chain_runs_to_prune(store: Reader, place: str, before: float, most: int, now: float) -> Slice[str]:
     """The next slice of the walk over chain runs that ended before a moment (Unix seconds)."""
     runs = await store.read(_OLD_CHAIN_RUNS, (place, min(before, now - ASKED_LATELY), most))
     if not runs:
@@ -236,7 +235,7 @@ async def chain_runs_to_prune(store: Store, place: str, before: float, most: int
     return Slice(statements, last)
 
 
-async def firings_to_prune(store: Store, place: int, before: float, most: int) -> Slice[int]:
+async def firings_to_prune(store: Reader, place: int, before: float, most: int) -> Slice[int]:
     """The next slice of the walk over skips and misses from before a moment (Unix seconds)."""
     firings = await store.read(_SKIPPED, (place, before, most))
     if not firings:

@@ -4,10 +4,17 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 Value: TypeAlias = int | float | str | bytes | None
 Row: TypeAlias = tuple[Value, ...]
+
+
+class Reader(Protocol):
+    """Where queries are answered: the store, or an open transaction of it."""
+
+    async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
+        """All rows of a query. Raises `StoreMalformed` and `sqlite3.Error`."""
 
 
 class Statement(NamedTuple):

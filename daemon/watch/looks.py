@@ -13,6 +13,7 @@ from runward.daemon.log import Log
 from runward.daemon.store.batch import Job
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cursors, places, sessions, starts
+from runward.daemon.store.transaction import Reader
 from runward.daemon.watch.following import FEWER_BYTES, MOST_BYTES, Follower
 from runward.daemon.watch.hints import Coverage, Hint, Hints, Target, Why
 from runward.daemon.watch.look import NOTHING_LACKS, Looked, Looker
@@ -51,7 +52,7 @@ class AgentsInRuns:
         self.known = await places.has_links(self.store)
 
     async def linked(
-        self, questions: Sequence[LinkedSessionsOf], jobs: Sequence[Job]
+        self, store: Reader, questions: Sequence[LinkedSessionsOf], jobs: Sequence[Job]
     ) -> dict[LinkedSessionsOf, LinkedSessions]:
         """The agents' sessions in these runs, including those that only a hook reported, even in this very batch."""
         spoke = [job.event for job in jobs if isinstance(job.event, HookSpoke)]
@@ -60,8 +61,8 @@ class AgentsInRuns:
         if not (self.known or self.inbox_is_long):
             return dict.fromkeys(questions, LinkedSessions())
         names = {asked: asked.launcher.rpartition("/")[2] for asked in questions}
-        linked = await places.linked_sessions(self.store, {asked.launcher for asked in questions})
-        announced = await places.announced_sessions(self.store, set(names.values()))
+        linked = await places.linked_sessions(store, {asked.launcher for asked in questions})
+        announced = await places.announced_sessions(store, set(names.values()))
         # A hook's note in this very batch is not in the store yet.
         announced += [(each.launcher_session or "", each.session_key) for each in spoke]
         known = {each.key for sessions in linked.values() for each in sessions.sessions}

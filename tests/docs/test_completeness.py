@@ -130,7 +130,8 @@ def test_every_point_is_in_the_table_and_no_other() -> None:
         name
         for text in sources
         for name in re.findall(
-            r'(?:store\.run|_attempt)\([^"]*?"(\w+)"', re.sub(r'"(?:insert|select)[^"]*"', "", text)
+            r'(?:store\.run|_attempt|(?<=await self)\._run)\([^"]*?"(\w+)"',
+            re.sub(r'"(?:insert|select)[^"]*"', "", text),
         )
     }
     assert (

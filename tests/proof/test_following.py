@@ -575,7 +575,7 @@ def _put_large(homes: Homes) -> int:
 
 @pytest.mark.prove
 def test_a_daemon_that_is_killed_in_the_middle_of_a_large_transcript_reads_on(homes: Homes) -> None:
-    daemon = homes.place.daemon(fault="kill@commit.put.after")
+    daemon = homes.place.daemon(fault="kill@commit.turn.after")
     homes.place.wait_ready(daemon)
     size = _put_large(homes)
     assert daemon.wait() == -signal.SIGKILL

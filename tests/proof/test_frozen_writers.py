@@ -39,6 +39,7 @@ OF_CHAIN_RUNS: Final = (
     "commit.start.",
     "commit.worktree.",
     "commit.apply.",
+    "commit.finish.",
 )
 """The beginnings of the names of what chain runs wait for, or have done outside."""
 
@@ -202,7 +203,7 @@ def test_a_daemon_frozen_inside_a_transaction_keeps_its_successor_out_and_finish
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
 ) -> None:
     place = Place(in_memory / "in-apply", forks)
-    assert not _parted_after_a_freeze_in_a_transaction(place, "commit.apply.before", undisturbed[0])
+    assert not _parted_after_a_freeze_in_a_transaction(place, "commit.finish.before", undisturbed[0])
 
 
 @pytest.mark.prove
@@ -290,7 +291,7 @@ def test_without_the_epoch_in_transactions_a_superseded_daemon_goes_on_as_if_it_
     in_memory: Path, forks: Forks
 ) -> None:
     place = Place(in_memory / "no-epoch-in-transactions", forks)
-    zombie = _judged_by_a_successor(place, "commit.put.begin", NO_EPOCH)
+    zombie = _judged_by_a_successor(place, "commit.turn.begin", NO_EPOCH)
     assert zombie.code == 0, zombie.said()
     assert not place.log("superseded")
 
@@ -300,7 +301,7 @@ def test_without_the_epoch_in_transactions_the_token_refuses_a_second_completion
     in_memory: Path, forks: Forks
 ) -> None:
     place = Place(in_memory / "only-the-token", forks)
-    zombie = _judged_by_a_successor(place, "commit.apply.begin", NO_EPOCH)
+    zombie = _judged_by_a_successor(place, "commit.finish.begin", NO_EPOCH)
     assert zombie.code not in (0, SUPERSEDED), "it fails, unexplained"
     assert "token = ?" in zombie.said()
 
@@ -308,7 +309,7 @@ def test_without_the_epoch_in_transactions_the_token_refuses_a_second_completion
 @pytest.mark.prove
 def test_without_epoch_and_token_a_job_is_completed_twice(in_memory: Path, forks: Forks) -> None:
     place = Place(in_memory / "no-token", forks)
-    zombie = _judged_by_a_successor(place, "commit.apply.begin", [*NO_EPOCH, "token of the job"])
+    zombie = _judged_by_a_successor(place, "commit.finish.begin", [*NO_EPOCH, "token of the job"])
     assert zombie.code == 0, "it never learns that its time is over"
     held = place.rows("select handler from jobs where state = 'held'")
     assert held == [("requests/play",)], "what the successor had done, the zombie held"

@@ -192,7 +192,7 @@ def test_the_economy_comes_to_what_its_rules_say(undisturbed: tuple[Account, lis
         *(0.625, 0.25, 0.625, 0.125, 0.125)
     ]
     assert [each["resources_consumed"].get("scrip") for each in bought] == [5, 1, 5, None, None]
-    assert {"commit.put.before", "commit.apply.after", "journal.append.after"} <= set(points[1])
+    assert {"commit.turn.before", "commit.finish.after", "journal.append.after"} <= set(points[1])
 
 
 def kill_and_compare(place: Place, chapter: int, points: list[str], expected: Account) -> bool:
@@ -241,5 +241,5 @@ def test_a_daemon_killed_again_and_again_leaves_the_same_ledger_and_results(
 ) -> None:
     expected, _ = undisturbed
     place = Place(in_memory / "again", forks, code_in_process=True)
-    points = ["commit.put.after", "commit.apply.before", "commit.apply.after", "journal.append.after"]
+    points = ["commit.turn.after", "commit.finish.before", "commit.finish.after", "journal.append.after"]
     assert kill_and_compare(place, 1, points, expected)

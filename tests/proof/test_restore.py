@@ -145,7 +145,7 @@ def test_what_was_judged_after_a_backup_is_found_again_and_no_line_is_written_tw
                 "outbox.after",
                 "commit.outbox.before",
                 "commit.outbox.after",
-                "commit.apply.after",
+                "commit.finish.after",
                 "sweep.sync.before",
                 "40",
                 "90",

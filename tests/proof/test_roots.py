@@ -144,7 +144,7 @@ def test_a_mount_point_is_not_taken_for_a_root_in_which_all_is_over(
 
 def test_a_verdict_that_a_killed_daemon_owes_waits_until_the_root_is_itself(place: Place) -> None:
     run = place.finished_run("honest")
-    daemon = place.daemon(fault="kill@commit.put.after")
+    daemon = place.daemon(fault="kill@commit.turn.after")
     daemon.wait()
     assert place.rows("select count(*) from events"), "the end is recorded"
     place.runs.rename(place.directory / "aside")

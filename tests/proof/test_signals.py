@@ -94,7 +94,7 @@ def test_a_second_sigterm_is_harmless(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
 ) -> None:
     place = Place(in_memory / "twice", forks)
-    assert _stopped_at(place, "commit.apply.begin", times=3) < BOUND
+    assert _stopped_at(place, "commit.finish.begin", times=3) < BOUND
     assert place.once() == 0
     let_go(place)
     assert not difference(undisturbed[0], account(place))

@@ -179,10 +179,13 @@ class Chains:
         return None if schedule is None else Scheduled(schedule, name, PATIENCE)
 
     def steps_at_once(self) -> int:
-        ((running,),) = self._universe.peek("select count(*) from chain_steps where status = 'running'")
-        if running > self.slots:
-            raise Broken(f"{running} steps run at once, and {self.slots} may")
         return self.slots
+
+    def check_slots(self) -> None:
+        """No commit leaves more steps running than may."""
+        for (running,) in self._universe.peek("select count(*) from chain_steps where status = 'running'"):
+            if running > self.slots:
+                self._universe.timeline.fail(Broken(f"{running} steps run at once, and {self.slots} may"))
 
     @property
     def not_over(self) -> str:

@@ -55,7 +55,8 @@ class Daemon:
             raise Killed
 
     def _committed(self) -> None:
-        """No daemon commits anything once another one has taken over."""
+        """No daemon commits anything once another one has taken over, nor more running steps than may be."""
+        self.universe.chains.check_slots()
         ((epoch,),) = self.universe.disk.world.execute("select epoch from daemon").fetchall()
         if self.store.epoch not in (0, epoch):
             self.universe.timeline.fail(

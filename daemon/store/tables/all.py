@@ -125,11 +125,7 @@ def apply(batch: Batch, job: Job, effect: Effect) -> None:
     APPLIERS[type(effect)](batch, job, effect)
 
 
-def add_result(batch: Batch, result: JobResult, token: str) -> None:
-    """Complete a job under the token it was claimed with, and apply what it decided."""
-    job = result.job
-    # A job that is done keeps its number of tries, so that people see how often it was tried before.
-    tries = job.tries if result.state == "done" else job.tries + 1
-    batch.row(jobs.FINISH, (result.state, result.run_after, tries, result.error, batch.now, job.id, token))
+def apply_result(batch: Batch, result: JobResult) -> None:
+    """Add the rows of what a job decided."""
     for effect in result.effects:
-        apply(batch, job, effect)
+        apply(batch, result.job, effect)

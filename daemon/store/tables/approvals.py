@@ -16,7 +16,7 @@ from runward.daemon.store.transaction import listed
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.approvals import ApprovalStanding, AskApproval, DecideApproval
 
 
@@ -107,7 +107,7 @@ def approvals_of_run(connection: sqlite3.Connection, run: str) -> dict[int, str]
     return dict(rows_of(tuple[int, str], rows))
 
 
-async def approval_standings(store: Store, ids: Iterable[str]) -> dict[str, ApprovalStanding]:
+async def approval_standings(store: Reader, ids: Iterable[str]) -> dict[str, ApprovalStanding]:
     """The current state of these approvals, by id."""
     from runward.handlers.model.approvals import ApprovalStanding
 

@@ -16,7 +16,7 @@ from runward.daemon.store.transaction import listed
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.outcomes import (
         ArtifactFile,
         RecordArtifact,
@@ -63,7 +63,7 @@ def _record_file(batch: Batch, job: Job, effect: RecordArtifactFile) -> None:
     batch.row(RECORD_FILE, (effect.artifact_id, effect.file_path, effect.sha256, size, effect.problem))
 
 
-async def files(store: Store, sessions: Iterable[str]) -> dict[str, tuple[ArtifactFile, ...]]:
+async def files(store: Reader, sessions: Iterable[str]) -> dict[str, tuple[ArtifactFile, ...]]:
     """The artifacts of these sessions whose content is in files."""
     from runward.handlers.model.outcomes import ArtifactFile
 
@@ -75,7 +75,7 @@ async def files(store: Store, sessions: Iterable[str]) -> dict[str, tuple[Artifa
     return groups_of(ArtifactFile, rows)
 
 
-async def latest(store: Store, sessions: Iterable[str]) -> dict[str, dict[str, JsonValue]]:
+async def latest(store: Reader, sessions: Iterable[str]) -> dict[str, dict[str, JsonValue]]:
     """The latest outcome of a registered kind from each of these sessions, among those that its verdict read."""
     rows = await store.read(
         "select session_key, content from artifacts where is_known and not is_provisional and session_key in (select value from json_each(?))"

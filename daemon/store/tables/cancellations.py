@@ -12,7 +12,7 @@ from runward.daemon.store.tables.table import Table
 from runward.daemon.store.transaction import listed, stored_text
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.requests import CancelRun
     from runward.handlers.model.sessions import Cancellation, CancellationOf, EndTree, RunProcesses
 
@@ -68,7 +68,7 @@ class OwedCancellation(NamedTuple):
     """Whether its processes are killed without being asked to end: its time is up, or they are all that is left of it."""
 
 
-async def owed_cancellations(store: Store) -> list[OwedCancellation]:
+async def owed_cancellations(store: Reader) -> list[OwedCancellation]:
     """The orders to end runs that are not carried out yet, in order."""
     rows = await store.read(
         select(
@@ -94,7 +94,7 @@ def _named(stored: bytes) -> RunProcesses:
         return RunProcesses(None, None, None)
 
 
-async def orders_for(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], Cancellation]:
+async def orders_for(store: Reader, keys: Iterable[str]) -> dict[tuple[str, int], Cancellation]:
     """For each attempt of these sessions, the last order to end it that its process got or may still get.
 
     An order from nobody without a timeout killed what a run left that was over.
@@ -114,7 +114,7 @@ async def orders_for(store: Store, keys: Iterable[str]) -> dict[tuple[str, int],
 
 
 async def _orders(
-    store: Store, asked: Sequence[CancellationOf], jobs: Sequence[Job]
+    store: Reader, asked: Sequence[CancellationOf], jobs: Sequence[Job]
 ) -> Mapping[CancellationOf, Cancellation | None]:
     orders = await orders_for(store, [each.key for each in asked])
     return {each: orders.get((each.key, each.attempt)) for each in asked}

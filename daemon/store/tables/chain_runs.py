@@ -19,7 +19,7 @@ from runward.daemon.store.transaction import listed
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.chains import (
         ChainRunStanding,
         LeftBySession,
@@ -189,7 +189,7 @@ def steps_by_standing(connection: sqlite3.Connection) -> dict[str, JsonValue]:
     return {"running": 0, "waiting": 0, **dict(rows)}
 
 
-async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStanding]:
+async def standings(store: Reader, runs: Iterable[str]) -> dict[str, ChainRunStanding]:
     """The current state of these chain runs, by id."""
     from runward.handlers.model.chains import ChainRunStanding, StepStanding
 
@@ -226,7 +226,7 @@ def _result(text: str | None) -> StepResult:
     return StepResult() if text is None else StepResult(**json.loads(text))
 
 
-async def open_runs(store: Store, chains: Iterable[str]) -> dict[str, tuple[OpenRun, ...]]:
+async def open_runs(store: Reader, chains: Iterable[str]) -> dict[str, tuple[OpenRun, ...]]:
     """The runs of these chains that are not over, oldest first, by chain."""
     from runward.handlers.chains.advancing import WAITS
     from runward.handlers.model.chains import OpenRun
@@ -252,7 +252,7 @@ class _Judged(NamedTuple):
     exit_code: int | None
 
 
-async def left(store: Store, asked: Iterable[tuple[str, int]]) -> dict[tuple[str, int], LeftBySession]:
+async def left(store: Reader, asked: Iterable[tuple[str, int]]) -> dict[tuple[str, int], LeftBySession]:
     """What these sessions left when their attempts were judged, by session key and attempt."""
     from runward.handlers.chains.stepping import result_of
     from runward.handlers.model.chains import MOST_OUTCOMES, LeftBySession
@@ -322,7 +322,7 @@ _ENDED: Final = _PLACES.format(
 )
 
 
-async def places_of_steps(store: Store, since: float) -> list[StepPlaces]:
+async def places_of_steps(store: Reader, since: float) -> list[StepPlaces]:
     """Where the steps work that run now, or whose runs ended at this time (Unix seconds) or later."""
     cwd = "coalesce(iif(json_valid(t.effect), t.effect ->> '$.cwd', null), t.directory)"
     facts = {"run": "c.run", "depth": "r.depth", "began_at": "c.started_at", "cwd": cwd}
@@ -335,7 +335,7 @@ MOST_WAITERS: Final = 2048
 """Of the steps that wait for a slot, those that a batch of 256 jobs with 1,000 slots can come to."""
 
 
-async def slots(store: Store) -> SlotsStanding:
+async def slots(store: Reader) -> SlotsStanding:
     """Which steps run, and the first of those that wait for a slot."""
     from runward.handlers.model.chains import WAITS_FOR_SLOT, SlotsStanding, Waiter
 
@@ -358,12 +358,12 @@ async def slots(store: Store) -> SlotsStanding:
 
 
 async def _slots(
-    store: Store, asked: Sequence[SlotsNow], jobs: Sequence[Job]
+    store: Reader, asked: Sequence[SlotsNow], jobs: Sequence[Job]
 ) -> dict[SlotsNow, SlotsStanding]:
     return dict.fromkeys(asked, await slots(store))
 
 
-async def offered(store: Store) -> frozenset[str]:
+async def offered(store: Reader) -> frozenset[str]:
     """The chain runs that were offered a slot and have not decided on it yet."""
     rows = await store.read(
         "select lane from jobs where state in ('waiting', 'held') and handler = 'chains/offered'"

@@ -14,7 +14,7 @@ from runward.daemon.store.transaction import listed, stored_text
 from runward.handlers.sessions.stored_fields import WATCHED
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.sessions import RunProcesses
 
 # Its session stays: a place is that of the session which was first seen there.
@@ -26,7 +26,7 @@ UPSERT: Final = Write(
 )
 
 
-async def remembered(store: Store, keys: Iterable[str]) -> dict[str, str]:
+async def remembered(store: Reader, keys: Iterable[str]) -> dict[str, str]:
     """What is remembered of these run directories, by cursor key."""
     rows = await store.read(
         # As bytes: a damaged text must cost its own directory a new look, not fail the query for all of them.
@@ -52,22 +52,22 @@ class OpenCursor(NamedTuple):
     state: str
 
 
-async def open_cursors(store: Store) -> list[OpenCursor]:
+async def open_cursors(store: Reader) -> list[OpenCursor]:
     """Every place with an open attempt."""
     return await _chosen(store, "phase = 'open'")
 
 
-async def known_in_root(store: Store, root: str, most: int) -> list[OpenCursor]:
+async def known_in_root(store: Reader, root: str, most: int) -> list[OpenCursor]:
     """Places that were seen in this root, with what is remembered about them: the latest first, at most this many."""
     return await _chosen(store, "root = ? order by rowid desc limit ?", root, most)
 
 
-async def _chosen(store: Store, which: str, *values: str | int) -> list[OpenCursor]:
+async def _chosen(store: Reader, which: str, *values: str | int) -> list[OpenCursor]:
     query = select(OpenCursor, f"from cursors where {which}", place="directory", state="cast(state as blob)")
     return rows_of(OpenCursor, await store.read(query, values), state=stored_text)
 
 
-async def owes_of_root(store: Store, root: str) -> bool:
+async def owes_of_root(store: Reader, root: str) -> bool:
     """Whether decisions are pending for a session that was seen in this root."""
     # From the few open jobs to their cursors: the other way round, every session of the root would be looked at.
     rows = await store.read(
@@ -79,7 +79,7 @@ async def owes_of_root(store: Store, root: str) -> bool:
     return bool(rows)
 
 
-async def processes_of(store: Store, keys: Iterable[str]) -> dict[str, RunProcesses]:
+async def processes_of(store: Reader, keys: Iterable[str]) -> dict[str, RunProcesses]:
     """The processes that the files of these sessions' runs name, as remembered from the last look."""
     from runward.handlers.model.sessions import RunProcesses
     from runward.handlers.sessions.observe import NEVER_SEEN, read_watched

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import stored_json
@@ -19,7 +19,7 @@ from runward.daemon.store.transaction import listed
 
 if TYPE_CHECKING:
     from runward.daemon.store.hash_chain import Head, Recorded
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.effects import Emit, Explain
     from runward.handlers.model.events import Event
 
@@ -174,7 +174,7 @@ _SESSION_EVENT: Final = re.compile(r"(.+)#([1-9][0-9]{0,8})/.+", re.DOTALL)
 """The key of an event of an attempt: its session's, and its attempt's number."""
 
 
-async def events_head(store: Store) -> Head:
+async def events_head(store: Reader) -> Head:
     """The end of the chain of events: the next one follows it."""
     from runward.daemon.store.hash_chain import GENESIS_HEAD, Head
 
@@ -185,7 +185,7 @@ async def events_head(store: Store) -> Head:
     return rows_of(Head, last)[0] if last else GENESIS_HEAD
 
 
-async def known_events(store: Store, keys: Iterable[str]) -> frozenset[str]:
+async def known_events(store: Reader, keys: Iterable[str]) -> frozenset[str]:
     """Those of the keys under which an event is recorded, or was before it was pruned."""
     asked = list(keys)
     attempts = attempts_of(asked)
@@ -213,12 +213,10 @@ def attempts_of(keys: Iterable[str]) -> dict[str, tuple[str, int]]:
 def add_event(
     batch: Batch,
     event: Event,
-    token: str | None,
-    blocked: Callable[[str], bool],
     cause: str | None = None,
     depth: int = 0,
 ) -> Recorded:
-    """Record an event with a job for each of its handlers, claimed under `token` unless its lane is blocked."""
+    """Record an event with a job for each of its handlers, claimed unless it must wait."""
     # Commands that read events do without these.
     from runward.daemon.store.hash_chain import Head, link
     from runward.daemon.store.tables.jobs import add_job
@@ -244,13 +242,9 @@ def add_event(
         ),
     )
     for duty in duties(event):
-        waits = token is None or duty.due > batch.now or in_background(duty.lane) or blocked(duty.lane)
-        add_job(batch, recorded, duty, None if waits else token)
+        waits = duty.due > batch.now or in_background(duty.lane) or batch.blocked(duty.lane)
+        add_job(batch, recorded, duty, waits)
     return recorded
-
-
-def _waits(lane: str) -> bool:
-    return True  # the turn that decided this may be working on other jobs of the lane
 
 
 def _emit(batch: Batch, job: Job, effect: Emit) -> None:
@@ -258,7 +252,7 @@ def _emit(batch: Batch, job: Job, effect: Emit) -> None:
 
     # Events that wait for a time can't form an endless loop at once, so their depth begins at 0 again.
     depth = 0 if isinstance(effect.event, AfterTime) else job.depth + 1
-    add_event(batch, effect.event, None, _waits, cause=job.event.key, depth=depth)
+    add_event(batch, effect.event, job.event.key, depth)
 
 
 INSERT_DECISION: Final = Write(

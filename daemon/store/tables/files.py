@@ -13,7 +13,7 @@ from runward.daemon.store.transaction import listed
 from runward.handlers.model.files import Produced
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.contracts import ProducedFiles, RecordFiles
 
 INSERT: Final = Write(
@@ -67,7 +67,7 @@ def kept_files(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str,
 
 
 async def produced_files(
-    store: Store, attempts: Iterable[tuple[str, int]]
+    store: Reader, attempts: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], ProducedFiles]:
     """What these attempts had produced when they were judged, by session key and attempt."""
     from runward.handlers.model.contracts import ProducedFiles

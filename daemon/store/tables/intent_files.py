@@ -10,10 +10,9 @@ from typing import Final, NamedTuple
 from runward.daemon.rundir.intents import IntentCursor
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.rows import columns, elsewhere, rows_by_key, rows_of, select, value_of
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables.prunings import PROGRESS
 from runward.daemon.store.tables.table import Table, answers_by
-from runward.daemon.store.transaction import listed
+from runward.daemon.store.transaction import Reader, listed
 from runward.handlers.layouts.native import RunName
 from runward.handlers.model.exchange import LANES, ActionsOf, ActionsTaken, CountIntent
 
@@ -58,17 +57,17 @@ class IntentFile(NamedTuple):
     run: str | None
 
 
-async def intent_file(store: Store, session_key: str) -> IntentFile | None:
+async def intent_file(store: Reader, session_key: str) -> IntentFile | None:
     """What is known of the intents of a session."""
     return next(iter(await _chosen(store, "f.session_key = ?", session_key)), None)
 
 
-async def owed(store: Store) -> list[IntentFile]:
+async def owed(store: Reader) -> list[IntentFile]:
     """The files that are not fully read yet."""
     return await _chosen(store, "f.state <> 'read'")
 
 
-async def _chosen(store: Store, which: str, *values: str) -> list[IntentFile]:
+async def _chosen(store: Reader, which: str, *values: str) -> list[IntentFile]:
     query = select(
         IntentFile,
         f"from {PROGRESS} f where {which}",
@@ -83,7 +82,7 @@ async def _chosen(store: Store, which: str, *values: str) -> list[IntentFile]:
     return [file._replace(cursor=cursor) for file, cursor in zip(files, cursors, strict=True)]
 
 
-async def first_place(store: Store, session_key: str, names: Iterable[RunName]) -> str | None:
+async def first_place(store: Reader, session_key: str, names: Iterable[RunName]) -> str | None:
     """The session where a run with one of these names was first seen, if that is another one.
 
     If several runs claimed a name, it is the run whose file was read furthest, so no line is read twice.
@@ -99,18 +98,18 @@ async def first_place(store: Store, session_key: str, names: Iterable[RunName]) 
     return max(places)[1] if places else None
 
 
-async def is_named(store: Store, session_key: str) -> bool:
+async def is_named(store: Reader, session_key: str) -> bool:
     """Whether the run of a session ever had a name."""
     return bool(await store.read("select 1 from intent_runs where session_key = ? limit 1", (session_key,)))
 
 
-async def is_known(store: Store, name: RunName) -> bool:
+async def is_known(store: Reader, name: RunName) -> bool:
     """Whether a run ever had this name."""
     sql = "select 1 from intent_runs where session_id = ? and started_at = ? limit 1"
     return bool(await store.read(sql, tuple(name)))
 
 
-async def lines_known(store: Store, run: str) -> int:
+async def lines_known(store: Reader, run: str) -> int:
     """How many lines of a run were read, in any of its places."""
     rows = await store.read(
         "select max(line) from intent_files where session_key = ?1 or run = ?1",
@@ -120,7 +119,7 @@ async def lines_known(store: Store, run: str) -> int:
 
 
 # A run whose file is not read to its end waits for one intent at least: nobody knows yet how many follow.
-async def _taken(store: Store, keys: Iterable[str]) -> dict[str, ActionsTaken]:
+async def _taken(store: Reader, keys: Iterable[str]) -> dict[str, ActionsTaken]:
     rows = await store.read(
         "select f.session_key, f.done, case"  # noqa: S608 # our own words
         " when exists (select 1 from jobs j where j.state in ('waiting', 'held') and j.state = 'held' and j.handler = 'exchange/act'"

@@ -14,7 +14,7 @@ from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import listed
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.invocations import EndInvocation, Invocation, OpenInvocation
 
 
@@ -45,7 +45,7 @@ def _opened(answer: Invocation | None, effect: OpenInvocation) -> Invocation | N
     return answer if effect.chain_run is not None else Invocation(effect.id, effect.skill)
 
 
-async def of_sessions(store: Store, sessions: Iterable[str]) -> dict[str, Invocation]:
+async def of_sessions(store: Reader, sessions: Iterable[str]) -> dict[str, Invocation]:
     """The invocations that ordered these sessions, by the sessions' keys."""
     from runward.handlers.model.invocations import Invocation
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.store.batch import Batch, Job, Write
+from runward.daemon.store.batch import Batch, Job, JobResult, Write
 from runward.daemon.store.rows import columns, row_of, rows_of, select, value_of, values_of
-from runward.daemon.store.tables.table import Fold, Table, answers_by
+from runward.daemon.store.tables.table import Fold, Table
 from runward.daemon.store.transaction import Row, Statement, listed
 from runward.handlers.subjects import BACKGROUND, SCHEDULED, TIMERS
 from runward.handlers.times import iso
@@ -21,21 +21,28 @@ from runward.handlers.times import iso
 if TYPE_CHECKING:
     from runward.daemon.store.hash_chain import Recorded
     from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
+    from runward.handlers.model.chains import LaneWaits
     from runward.handlers.model.events import Event
-    from runward.handlers.model.requests import JobState, ReleaseJob
+    from runward.handlers.model.requests import JobState, JobStateOf, ReleaseJob
     from runward.handlers.model.schedules import RingNow
     from runward.handlers.route import Duty
 
 
 INSERT_JOB: Final = Write(
-    "insert into jobs (id, event, handler, lane, state, token, epoch, updated_at, run_after)"
-    " values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "insert into jobs (id, event, handler, lane, state, run_after, token, tries, error, epoch, updated_at)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 FINISH: Final = Write(
     # The token names this one claim. Without it, a result that comes late would overwrite that of a later claim.
     "update jobs set state = ?, run_after = ?, token = null, tries = ?, error = ?, updated_at = ?"
     " where id = ? and token = ? and state = 'running'"
+)
+
+FINISH_DUE: Final = Write(
+    "update jobs set state = ?, run_after = ?, tries = ?, error = ?, updated_at = ?"
+    " where id = ? and state = 'waiting'"
 )
 
 # A timer that a person releases waits for its time all the same.
@@ -55,7 +62,10 @@ TAKE_BACK: Final = (
     " where state = 'running' and epoch < ?"
 )
 
-CLAIM: Final = "update jobs set state = 'running', token = ?, epoch = ? where id = ? and state = 'waiting'"
+CLAIM: Final = Write(
+    # Exact: if one of them isn't waiting any more, the whole transaction is undone, and nothing is worked on twice.
+    "update jobs set state = 'running', token = ?, epoch = ? where id = ? and state = 'waiting'"
+)
 
 # Of the jobs that the world refused: it may be well again. Timers are left out, because they wait for a time.
 RETRY_NOW: Final = (
@@ -144,7 +154,7 @@ async def take_back(store: Store, now: float) -> int:
     return stolen
 
 
-async def open_lanes(store: Store) -> dict[str, int]:
+async def open_lanes(store: Reader) -> dict[str, int]:
     """The lanes in which jobs wait or are held, with their number, excluding background jobs."""
     rows = await store.read(
         "select lane, count(*) from jobs where state in ('waiting', 'held') and lane not glob ? group by lane",
@@ -153,7 +163,7 @@ async def open_lanes(store: Store) -> dict[str, int]:
     return dict(rows_of(tuple[str, int], rows))
 
 
-async def next_due(store: Store, horizon: float = math.inf) -> float | None:
+async def next_due(store: Reader, horizon: float = math.inf) -> float | None:
     """When the next job at the head of its lane is due in the foreground (Unix seconds); None if none waits.
 
     No schedule comes after the `horizon`.
@@ -167,7 +177,7 @@ async def next_due(store: Store, horizon: float = math.inf) -> float | None:
     return value_of(float, due)
 
 
-async def next_due_in_background(store: Store, after: float) -> float | None:
+async def next_due_in_background(store: Reader, after: float) -> float | None:
     """When the first job in the background after this moment is due (both Unix seconds)."""
     (due,) = await store.read(
         "select min(run_after) from jobs where state in ('waiting', 'held') and state = 'waiting'"
@@ -184,13 +194,13 @@ class Due(NamedTuple):
     broken: list[tuple[int, str]]
 
 
-async def due_jobs(store: Store, now: float, limit: int, horizon: float = math.inf) -> Due:
+async def due_jobs(store: Reader, now: float, limit: int, horizon: float = math.inf) -> Due:
     """What may run now in the foreground, in order. No schedule comes after the `horizon` (Unix seconds)."""
     return _due(await store.read(_DUE_IN_FOREGROUND, (now, _BACKGROUND, limit, horizon)))
 
 
 async def due_in_background(
-    store: Store,
+    store: Reader,
     now: float,
     limit: int,
     large: int,
@@ -243,7 +253,7 @@ class HeldJob(NamedTuple):
     held_at: float
 
 
-async def held_jobs(store: Store, most: int) -> list[HeldJob]:
+async def held_jobs(store: Reader, most: int) -> list[HeldJob]:
     """The jobs that are held, newest first."""
     rows = await store.read(
         select(
@@ -256,28 +266,39 @@ async def held_jobs(store: Store, most: int) -> list[HeldJob]:
     return rows_of(HeldJob, rows)
 
 
-async def states_under(store: Store, numbers: Iterable[int]) -> dict[int, tuple[str, str | None]]:
-    """The state and token of each of these jobs: this resolves an uncertain commit."""
-    rows = await store.read(
-        "select id, state, token from jobs where id in (select value from json_each(?))",
-        (listed(numbers),),
-    )
-    return {number: (state, token) for number, state, token in rows_of(tuple[int, str, str | None], rows)}
+class Standing(NamedTuple):
+    """How far a job is. This resolves an uncertain commit."""
+
+    id: int
+    state: str
+    token: str | None
+    tries: int
 
 
-async def job_states(store: Store, numbers: Iterable[int]) -> dict[int, JobState]:
-    """The current state of each of these jobs, with its event; those that don't exist are left out."""
+async def standings(store: Reader, numbers: Iterable[int]) -> dict[int, Standing]:
+    """How far each of these jobs is."""
+    query = select(Standing, "from jobs where id in (select value from json_each(?))")
+    return {each.id: each for each in rows_of(Standing, await store.read(query, (listed(numbers),)))}
+
+
+async def _job_states(
+    store: Reader, asked: Sequence[JobStateOf], jobs: Sequence[Job]
+) -> dict[JobStateOf, JobState | None]:
+    """The current state of each job, with its event; None if there is no such job."""
     from runward.handlers.model.requests import JobState
 
+    # Those that are being decided run, whatever their rows say.
+    at_work = {job.id for job in jobs}
     rows = await store.read(
         "select j.id, j.state, e.type, e.version, e.payload from jobs j join events e on e.seq = j.event"
         " where j.id in (select value from json_each(?))",
-        (listed(numbers),),
+        (listed({each.job for each in asked}),),
     )
-    return {
-        number: JobState(state, _readable(kind, version, payload))
+    states = {
+        number: JobState("running" if number in at_work else state, _readable(kind, version, payload))
         for number, state, kind, version, payload in rows_of(tuple[int, str, str, int, str], rows)
     }
+    return {each: states.get(each.job) for each in asked}
 
 
 def _readable(kind: str, version: int, payload: str) -> Event | None:
@@ -302,19 +323,23 @@ def _ring(batch: Batch, job: Job, effect: RingNow) -> None:
     batch.row(RING, (effect.lane,))
 
 
-async def waiting_lanes(store: Store, lanes: Iterable[str]) -> dict[str, bool]:
-    """Those of these lanes with jobs that are neither done nor held."""
+async def _waiting_lanes(
+    store: Reader, asked: Sequence[LaneWaits], jobs: Sequence[Job]
+) -> dict[LaneWaits, bool]:
+    """Whether the lane has jobs that are neither done nor held."""
     rows = await store.read(
         "select distinct k.value from json_each(?) k where"
         " exists (select 1 from jobs j where j.lane = k.value and j.state in ('waiting', 'held') and j.state = 'waiting')"
         " or exists (select 1 from jobs j where j.lane = k.value and j.state = 'running')",
-        (listed(lanes),),
+        (listed({each.lane for each in asked}),),
     )
-    return dict.fromkeys(values_of(str, rows), True)
+    # The jobs that are being decided may have no rows yet.
+    waiting = {*values_of(str, rows), *(job.lane for job in jobs)}
+    return {each: each.lane in waiting for each in asked}
 
 
-def add_job(batch: Batch, recorded: Recorded, duty: Duty, token: str | None) -> None:
-    """Add the job that a duty towards this event makes: claimed under `token`, or waiting without one."""
+def add_job(batch: Batch, recorded: Recorded, duty: Duty, waits: bool) -> None:
+    """Add the job that a duty towards this event makes."""
     job = Job(
         id=recorded.seq * JOBS_AN_EVENT + duty.number,
         seq=recorded.seq,
@@ -324,9 +349,78 @@ def add_job(batch: Batch, recorded: Recorded, duty: Duty, token: str | None) -> 
         handler=duty.handler,
         lane=duty.lane,
     )
-    (batch.waiting if token is None else batch.jobs).append(job)
-    state, due = "waiting" if token is None else "running", _due_at(batch, duty, job.event)
-    batch.row(INSERT_JOB, (job.id, job.seq, job.handler, job.lane, state, token, batch.epoch, batch.now, due))
+    if not waits:
+        batch.claimed.append(job)
+        return
+    batch.waiting.append(job)
+    _insert(batch, job, "waiting", run_after=_due_at(batch, duty, job.event))
+
+
+def _insert(
+    batch: Batch,
+    job: Job,
+    state: str,
+    run_after: float = 0.0,
+    token: str | None = None,
+    tries: int = 0,
+    error: str | None = None,
+) -> None:
+    batch.row(
+        INSERT_JOB,
+        (
+            job.id,
+            job.seq,
+            job.handler,
+            job.lane,
+            state,
+            run_after,
+            token,
+            tries,
+            error,
+            batch.epoch,
+            batch.now,
+        ),
+    )
+
+
+def claim_due(batch: Batch, job: Job, token: str) -> None:
+    """Claim a job that waited until this transaction."""
+    batch.row(CLAIM, (token, batch.epoch, job.id))
+
+
+def keep_claimed(batch: Batch, job: Job, token: str) -> None:
+    """Record a new job as claimed: its result comes in another transaction."""
+    _insert(batch, job, "running", token=token)
+
+
+def tries_after(result: JobResult) -> int:
+    """How often the job counts as tried."""
+    # A job that is done keeps its number of tries, so that people see how often it was tried before.
+    return result.job.tries if result.state == "done" else result.job.tries + 1
+
+
+def finish_claimed(batch: Batch, result: JobResult, token: str) -> None:
+    """Complete a job that was claimed under this token in an earlier transaction."""
+    row = (result.state, result.run_after, tries_after(result), result.error, batch.now, result.job.id, token)
+    batch.row(FINISH, row)
+
+
+def finish_due(batch: Batch, result: JobResult) -> None:
+    """Complete a job that waited until this transaction."""
+    row = (result.state, result.run_after, tries_after(result), result.error, batch.now, result.job.id)
+    batch.row(FINISH_DUE, row)
+
+
+def finish_new(batch: Batch, result: JobResult) -> None:
+    """Complete a job whose event is recorded in this transaction: its only row."""
+    _insert(
+        batch,
+        result.job,
+        result.state,
+        run_after=result.run_after,
+        tries=tries_after(result),
+        error=result.error,
+    )
 
 
 def _due_at(batch: Batch, duty: Duty, event: Event) -> float:
@@ -533,11 +627,11 @@ def table() -> Table:
         lambda effect: JobStateOf(effect.job), lambda known, effect: known._replace(state=effect.state)
     )
     return Table(
-        writes=(INSERT_JOB, FINISH, RELEASE, RING),
+        writes=(INSERT_JOB, FINISH, FINISH_DUE, CLAIM, RELEASE, RING),
         appliers={ReleaseJob: _release, RingNow: _ring},
         answers={
-            JobStateOf: answers_by(job_states, lambda asked: asked.job),
-            LaneWaits: answers_by(waiting_lanes, lambda asked: asked.lane, False),
+            JobStateOf: _job_states,
+            LaneWaits: _waiting_lanes,
         },
         folds={ReleaseJob: (released,)},
         moved_by_steps=(MOVE,),

@@ -13,7 +13,7 @@ from runward.daemon.store.tables.table import Table
 from runward.daemon.store.transaction import as_int, listed
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.journal import AppendLines, RepairJournal
 
 OWE: Final = Write("insert into journal_lines (id, directory, name, live, content) values (?, ?, ?, ?, ?)")
@@ -63,7 +63,7 @@ class LinePlace(NamedTuple):
     id: int
 
 
-async def owed(store: Store, directories: Iterable[str] | None = None) -> list[OwedLine]:
+async def owed(store: Reader, directories: Iterable[str] | None = None) -> list[OwedLine]:
     """The open lines of the journals in these directories, or of all. They may have been written already.
 
     Each is searched for in its whole journal. The positions of older lines don't help, because the run's directory may
@@ -94,7 +94,7 @@ def owed_of_session(connection: sqlite3.Connection, key: str, name: str) -> list
     return values_of(bytes, rows)
 
 
-async def still_owed(store: Store, numbers: Iterable[int]) -> frozenset[int]:
+async def still_owed(store: Reader, numbers: Iterable[int]) -> frozenset[int]:
     """The rows among these outbox rows that are not done yet."""
     rows = await store.read(
         "select id from outbox where id in (select value from json_each(?))", (listed(numbers),)

@@ -12,7 +12,7 @@ from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import listed
 
 if TYPE_CHECKING:  # most never use the exchange, and `status` and `why` ask whether anybody does
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.exchange import BalanceOf, Post
 
 
@@ -130,7 +130,9 @@ def _post(batch: Batch, job: Job, effect: Post) -> None:
     batch.row_once(PROVE, (MINT, effect.resource))
 
 
-async def _balances(store: Store, asked: Sequence[BalanceOf], jobs: Sequence[Job]) -> Mapping[BalanceOf, int]:
+async def _balances(
+    store: Reader, asked: Sequence[BalanceOf], jobs: Sequence[Job]
+) -> Mapping[BalanceOf, int]:
     rows = await store.read(
         "select account, resource, amount from balances where account in (select value from json_each(?))",
         (listed({each.account for each in asked}),),
@@ -141,7 +143,7 @@ async def _balances(store: Store, asked: Sequence[BalanceOf], jobs: Sequence[Job
     return {each: balances.get((each.account, each.resource), 0) for each in asked}
 
 
-async def _resources(store: Store, accounts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+async def _resources(store: Reader, accounts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     rows = await store.read(
         "select account, resource from balances where account in (select value from json_each(?))"
         " order by account, resource",

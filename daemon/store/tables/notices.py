@@ -15,7 +15,7 @@ from runward.daemon.store.transaction import Row, listed
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.notices import ResendNotice, SendNotice
 
 
@@ -53,13 +53,13 @@ class PendingNotice(NamedTuple):
     since: float
 
 
-async def pending(store: Store, most: int) -> list[PendingNotice]:
+async def pending(store: Reader, most: int) -> list[PendingNotice]:
     """The notices to deliver, earliest due first."""
     which = "from notices where state = 'pending' order by next_at, id limit ?"
     return rows_of(PendingNotice, await store.read(select(PendingNotice, which), (most,)))
 
 
-async def states(store: Store, ids: Iterable[str]) -> dict[str, str]:
+async def states(store: Reader, ids: Iterable[str]) -> dict[str, str]:
     """The state of each of these notices, by id."""
     rows = await store.read(
         "select id, state from notices where id in (select value from json_each(?))", (listed(ids),)

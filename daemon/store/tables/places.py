@@ -6,9 +6,8 @@ from typing import Final, NamedTuple, cast
 
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.rows import groups_of, rows_by_key, rows_of, select, value_of, values_of
-from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, answers_by, no_rows
-from runward.daemon.store.transaction import listed, stored_text
+from runward.daemon.store.transaction import Reader, listed, stored_text
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.requests import AcceptRoot, ScanRoots
 from runward.handlers.model.sessions import (
@@ -37,19 +36,19 @@ ROOT_SEEN: Final = (
 )
 
 
-async def first_seen(store: Store) -> dict[str, float]:
+async def first_seen(store: Reader) -> dict[str, float]:
     """When each root was first seen (Unix seconds), by name."""
     rows = await store.read("select name, first_seen_at from roots")
     return dict(rows_of(tuple[str, float], rows))
 
 
-async def grown_elsewhere(store: Store) -> set[str]:
+async def grown_elsewhere(store: Reader) -> set[str]:
     """The roots in which a session grew without a process on this machine, so that other machines write there, too."""
     rows = await store.read("select name from roots where grew_elsewhere_at is not null")
     return set(values_of(str, rows))
 
 
-async def identities(store: Store) -> dict[str, str | None]:
+async def identities(store: Reader) -> dict[str, str | None]:
     """Which directory each root is, by name; None if that was never recorded."""
     rows = await store.read("select name, identity from roots")
     return dict(rows_of(tuple[str, str | None], rows))
@@ -80,7 +79,7 @@ class KnownPlace(NamedTuple):
     signature: Signature | None
 
 
-async def known_places(store: Store, keys: Iterable[str]) -> dict[str, KnownPlace]:
+async def known_places(store: Reader, keys: Iterable[str]) -> dict[str, KnownPlace]:
     """What is known of these places (`root/place`), by their keys; those that were never seen are left out."""
     query = select(
         KnownPlace,
@@ -92,7 +91,7 @@ async def known_places(store: Store, keys: Iterable[str]) -> dict[str, KnownPlac
     return rows_by_key(KnownPlace, await store.read(query, (listed(keys),)), signature=_signature)
 
 
-async def places_beside(store: Store, keys: Iterable[str]) -> list[tuple[str, str]]:
+async def places_beside(store: Reader, keys: Iterable[str]) -> list[tuple[str, str]]:
     """Other places, with their roots, of the sessions that were seen at these places (`root/place`)."""
     rows = await store.read(
         "select other.root, other.place from places join places other on other.session_key = places.session_key"
@@ -102,7 +101,7 @@ async def places_beside(store: Store, keys: Iterable[str]) -> list[tuple[str, st
     return rows_of(tuple[str, str], rows)
 
 
-async def places_of_sessions(store: Store, sessions: Iterable[str]) -> list[tuple[str, str]]:
+async def places_of_sessions(store: Reader, sessions: Iterable[str]) -> list[tuple[str, str]]:
     """The places, with their roots, at which these sessions were seen."""
     rows = await store.read(
         "select root, place from places where session_key in (select value from json_each(?))",
@@ -111,7 +110,7 @@ async def places_of_sessions(store: Store, sessions: Iterable[str]) -> list[tupl
     return rows_of(tuple[str, str], rows)
 
 
-async def places_read(store: Store, root: str) -> list[tuple[str, Signature]]:
+async def places_read(store: Reader, root: str) -> list[tuple[str, Signature]]:
     """The places in a root whose files were read to their ends, each with the file's state at that time."""
     rows = await store.read(
         "select place, cast(signature as blob) from places where root = ? and signature is not null", (root,)
@@ -137,7 +136,7 @@ INSERT_LINK: Final = Write(
 )
 
 
-async def linked_sessions(store: Store, launchers: Iterable[str]) -> dict[str, LinkedSessions]:
+async def linked_sessions(store: Reader, launchers: Iterable[str]) -> dict[str, LinkedSessions]:
     """The sessions that were started in these launchers' runs, by the launcher's key; usually there are none."""
     query = select(
         LinkedSession,
@@ -150,7 +149,7 @@ async def linked_sessions(store: Store, launchers: Iterable[str]) -> dict[str, L
     return {launcher: LinkedSessions(sessions) for launcher, sessions in linked.items()}
 
 
-async def announced_sessions(store: Store, launchers: Iterable[str]) -> list[tuple[str, str]]:
+async def announced_sessions(store: Reader, launchers: Iterable[str]) -> list[tuple[str, str]]:
     """The sessions that weren't read yet and whose hooks named these launched runs, each with the run's id."""
     rows = await store.read(
         "select h.launcher_session, h.session_key from hooks h"
@@ -162,7 +161,7 @@ async def announced_sessions(store: Store, launchers: Iterable[str]) -> list[tup
     return rows_of(tuple[str, str], rows)
 
 
-async def has_links(store: Store) -> bool:
+async def has_links(store: Reader) -> bool:
     """Whether any session was ever reported as started in a launcher's run."""
     (row,) = await store.read(
         "select exists (select 1 from links) or exists (select 1 from hooks where launcher_session is not null)"
@@ -222,7 +221,7 @@ class Hook(NamedTuple):
         return self.ancestors[: place + 1] if place is not None and place < len(self.ancestors) else ()
 
 
-async def last_hooks(store: Store, keys: Iterable[str]) -> dict[str, Hook]:
+async def last_hooks(store: Reader, keys: Iterable[str]) -> dict[str, Hook]:
     """What the hooks of these sessions said last, by session key."""
     query = select(
         Hook,
@@ -235,7 +234,7 @@ async def last_hooks(store: Store, keys: Iterable[str]) -> dict[str, Hook]:
     return rows_by_key(Hook, rows, ancestors=_ancestors, whereabouts=_whereabouts)
 
 
-async def declarations(store: Store, keys: Iterable[str]) -> dict[str, HookDeclaration]:
+async def declarations(store: Reader, keys: Iterable[str]) -> dict[str, HookDeclaration]:
     """What was declared for these sessions when their hooks reported their first prompts, by session key."""
     rows = await store.read(
         "select session_key, declared from hooks"

@@ -13,7 +13,7 @@ from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import listed
 
 if TYPE_CHECKING:  # most never use the exchange, and `status` and `why` ask whether anybody does
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.exchange import CpuUsedBy, KeepPrincipal, Principal, UseCpu
 
 
@@ -72,7 +72,7 @@ def principal(connection: sqlite3.Connection, name: str) -> Principal | None:
     return row_of(Principal, connection.execute(_asked("where id = ?"), (name,)).fetchone())
 
 
-async def _principals(store: Store, ids: Iterable[str]) -> dict[str, Principal]:
+async def _principals(store: Reader, ids: Iterable[str]) -> dict[str, Principal]:
     from runward.handlers.model.exchange import Principal
 
     rows = await store.read(_asked("where id in (select value from json_each(?))"), (listed(ids),))
@@ -140,7 +140,7 @@ def _use_cpu(batch: Batch, job: Job, effect: UseCpu) -> None:
 
 
 async def _cpu_used(
-    store: Store, asked: Sequence[CpuUsedBy], jobs: Sequence[Job]
+    store: Reader, asked: Sequence[CpuUsedBy], jobs: Sequence[Job]
 ) -> Mapping[CpuUsedBy, tuple[tuple[float, float], ...]]:
     rows = await store.read(
         "select principal, at, seconds from cpu_use where principal in (select value from json_each(?))",

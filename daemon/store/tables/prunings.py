@@ -11,7 +11,7 @@ from runward.daemon.store.tables.table import Table
 from runward.daemon.store.transaction import Statement
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.requests import PruneSessions
 
 
@@ -29,7 +29,7 @@ class Pruning(NamedTuple):
     before: float
 
 
-async def owed_prunings(store: Store) -> list[Pruning]:
+async def owed_prunings(store: Reader) -> list[Pruning]:
     """The requests that aren't carried out yet, in order."""
     which = "from prunings where ended_at is null order by event"
     return rows_of(Pruning, await store.read(select(Pruning, which)))

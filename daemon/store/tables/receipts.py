@@ -15,7 +15,7 @@ from runward.handlers.model.part import Part, load_parts
 
 if TYPE_CHECKING:
     from runward.config.bundle import Scheme
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.bundle import RecordReceipt, SignReceipt
 
 
@@ -134,7 +134,7 @@ class OwedSigning(NamedTuple):
     is_coming: bool
 
 
-async def owed_signings(store: Store, after: int, most: int) -> list[OwedSigning]:
+async def owed_signings(store: Reader, after: int, most: int) -> list[OwedSigning]:
     """The receipts still to be signed after this number, oldest first, at most this many."""
     query = select(
         OwedSigning,
@@ -192,7 +192,7 @@ class UnplacedBundle(NamedTuple):
     recorded_at: float
 
 
-async def receipts_head(store: Store) -> str | None:
+async def receipts_head(store: Reader) -> str | None:
     """The hash of the last receipt in the chain; None if there is none."""
     rows = await store.read(
         "select receipt_hash from receipts where receipt_hash is not null order by seq desc limit 1"
@@ -200,7 +200,7 @@ async def receipts_head(store: Store) -> str | None:
     return value_of(str, next(iter(rows), None))
 
 
-async def unplaced(store: Store, after: int, most: int, was_placed: bool = False) -> list[UnplacedBundle]:
+async def unplaced(store: Reader, after: int, most: int, was_placed: bool = False) -> list[UnplacedBundle]:
     """The bundles after this number to put in place, oldest first, at most this many.
 
     With `was_placed`, those that were in place when the store was backed up, whose parts must be looked for.
@@ -214,7 +214,7 @@ async def unplaced(store: Store, after: int, most: int, was_placed: bool = False
     return rows_of(UnplacedBundle, await store.read(query, (after, int(was_placed), most)))
 
 
-async def own_places(store: Store, keys: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+async def own_places(store: Reader, keys: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
     """The directories in our own state with the bundles of these sessions, each with the names of its parts."""
     rows = await store.read(
         "select directory, parts from receipts where session_key in (select value from json_each(?))"

@@ -20,7 +20,7 @@ from runward.daemon.store.transaction import Row, listed, stored_text
 from runward.handlers.sessions.stored_fields import TRACED_SIZE, WATCHED
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.calls import BeganAndEnded, Told
     from runward.handlers.model.bundle import BegunReplay, Reported, Stretch
 
@@ -130,7 +130,7 @@ def attempts_of(connection: sqlite3.Connection, key: str) -> list[BeganAndEnded]
     return [*groups_of(BeganAndEnded, rows).get(key, ())]
 
 
-async def stretches(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Stretch]:
+async def stretches(store: Reader, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Stretch]:
     """The start and end of each of these attempts, by session key and attempt."""
     from runward.handlers.calls import BeganAndEnded, stretch_of
 
@@ -174,7 +174,7 @@ class RunningReplay(NamedTuple):
     problem: str | None
 
 
-async def running_replays(store: Store, places: Iterable[str]) -> list[RunningReplay]:
+async def running_replays(store: Reader, places: Iterable[str]) -> list[RunningReplay]:
     """The sessions at these places (root and place) that run, as the last look found them."""
     from runward.handlers.model.bundle import Grown
 
@@ -203,7 +203,7 @@ async def running_replays(store: Store, places: Iterable[str]) -> list[RunningRe
     return replays
 
 
-async def replay_lengths(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], int]:
+async def replay_lengths(store: Reader, keys: Iterable[str]) -> dict[tuple[str, int], int]:
     """The recorded lengths of these sessions' replays, in bytes."""
     rows = await store.read(
         "select session_key, attempt, length from replays where session_key in (select value from json_each(?))",
@@ -231,7 +231,7 @@ def grown_row(key: str, attempt: int, begun: BegunReplay, problem: str | None) -
 
 
 async def begun_replays(
-    store: Store, attempts: Iterable[tuple[str, int]]
+    store: Reader, attempts: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], BegunReplay]:
     """What was shown of the replays of these attempts, by session key and attempt."""
     from runward.handlers.model.bundle import Grown
@@ -257,7 +257,7 @@ def _begun(row: Row) -> BegunReplay:
     return BegunReplay(grown, Stored(BundleRules).load(str(row[0])))
 
 
-async def reported(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Reported]:
+async def reported(store: Reader, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Reported]:
     """The data for the summaries of these attempts, by session key and attempt."""
     from runward.handlers.model.bundle import Reported
 

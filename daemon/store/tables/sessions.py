@@ -23,8 +23,8 @@ from runward.handlers.sessions.stored_fields import WATCHED
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
     from runward.daemon.store.tables.files import KeptFile
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.files import Produced
     from runward.handlers.model.invocations import LinkSession
     from runward.handlers.model.sessions import (
@@ -344,7 +344,7 @@ MOST_DECISIONS: Final = 10_000
 """The latest decisions among which a new daemon searches for their verdicts."""
 
 
-async def known(store: Store, keys: Iterable[str]) -> dict[str, Session]:
+async def known(store: Reader, keys: Iterable[str]) -> dict[str, Session]:
     """The sessions with these keys, as handlers see them."""
     from runward.handlers.model.sessions import Session
 
@@ -356,7 +356,7 @@ async def known(store: Store, keys: Iterable[str]) -> dict[str, Session]:
     return {each.key: each for each in rows_of(Session, await store.read(query, (listed(keys),)))}
 
 
-async def working_directories(store: Store, keys: Iterable[str]) -> dict[str, str]:
+async def working_directories(store: Reader, keys: Iterable[str]) -> dict[str, str]:
     """Where these sessions work, if their files say it. One that began and ended in one look has no row yet."""
     rows = await store.read(
         f"select asked.value, coalesce(iif(asked.value glob ? || ':*', null, json_extract(c.state, '{CWD}')),"  # noqa: S608 # our own words
@@ -378,7 +378,7 @@ class _Verdict(NamedTuple):
     known: dict[str, JsonValue]
 
 
-async def lacking_of(store: Store, keys: Iterable[str]) -> dict[str, Lacking]:
+async def lacking_of(store: Reader, keys: Iterable[str]) -> dict[str, Lacking]:
     """What those of these sessions lack whose verdict may be corrected by a file that arrived, by key."""
     from runward.handlers.sessions.late import lacking
 
@@ -398,7 +398,7 @@ async def lacking_of(store: Store, keys: Iterable[str]) -> dict[str, Lacking]:
     return {key: lacking(**row._asdict()) for key, row in rows.items()}
 
 
-async def judged_lately(store: Store) -> list[str]:
+async def judged_lately(store: Reader) -> list[str]:
     """The keys of sessions whose verdict may be corrected by a file that arrived while no daemon ran.
 
     They were judged within the last minute in which anything was recorded: a daemon that went on saw to the others itself.

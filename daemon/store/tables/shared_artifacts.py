@@ -15,7 +15,7 @@ from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import listed
 
 if TYPE_CHECKING:  # most never use the exchange, and `status` and `why` ask whether anybody does
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.exchange import (
         Existing,
         ExistingInExchange,
@@ -223,12 +223,12 @@ def _dumped(value: JsonValue) -> str | None:
     return None if value is None else json.dumps(value)
 
 
-async def _artifacts(store: Store, ids: Iterable[str]) -> dict[str, SharedArtifact]:
+async def _artifacts(store: Reader, ids: Iterable[str]) -> dict[str, SharedArtifact]:
     rows = await store.read(_whole("where a.id in (select value from json_each(?))"), (listed(ids),))
     return {each.id: each for each in _artifacts_of(rows)}
 
 
-async def _names(store: Store, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+async def _names(store: Reader, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     rows = await store.read(
         "select asked.value, a.id from json_each(?) asked join shared_artifacts a on a.id = asked.value collate nocase"
         " order by a.id",
@@ -242,7 +242,7 @@ def _standing(answer: Principal | None, effect: KeepArtifact) -> Principal | Non
 
 
 async def _existing(
-    store: Store, asked: Sequence[ExistingInExchange], jobs: Sequence[Job]
+    store: Reader, asked: Sequence[ExistingInExchange], jobs: Sequence[Job]
 ) -> Mapping[ExistingInExchange, Existing]:
     from runward.handlers.model.exchange import SCRIP, Existing
 

@@ -14,7 +14,7 @@ from runward.daemon.store.transaction import listed
 from runward.handlers.subjects import START, of_start
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.approvals import Workplace
     from runward.handlers.model.invocations import GiveUpStart, RemoveWorktree, StartRun, WithdrawStart
     from runward.handlers.model.sessions import Launch
@@ -118,7 +118,7 @@ class Hopeless(NamedTuple):
     why: str
 
 
-async def owed_starts(store: Store) -> OwedStarts:
+async def owed_starts(store: Reader) -> OwedStarts:
     """The open starts, in the order of their events; those from an earlier daemon may have begun."""
     rows = await store.read(
         # As bytes: a damaged text must make its own start hopeless, not fail the query for all of them.
@@ -160,7 +160,7 @@ class UnseenRun(NamedTuple):
     directory: str
 
 
-async def unseen_runs(store: Store) -> dict[str, UnseenRun]:
+async def unseen_runs(store: Reader) -> dict[str, UnseenRun]:
     """The runs that have begun and have no linked session yet, by the keys of their starts; not those known to be gone."""
     query = select(
         UnseenRun,
@@ -174,7 +174,7 @@ async def unseen_runs(store: Store) -> dict[str, UnseenRun]:
     return rows_by_key(UnseenRun, await store.read(query))
 
 
-async def begun_starts(store: Store, keys: Iterable[str]) -> frozenset[str]:
+async def begun_starts(store: Reader, keys: Iterable[str]) -> frozenset[str]:
     """Those of these keys of starts that are marked as begun."""
     rows = await store.read(
         "select key from starts where key in (select value from json_each(?)) and state = 'begun'",
@@ -183,7 +183,7 @@ async def begun_starts(store: Store, keys: Iterable[str]) -> frozenset[str]:
     return frozenset(values_of(str, rows))
 
 
-async def seen_sessions(store: Store, keys: Iterable[str]) -> dict[str, bool]:
+async def seen_sessions(store: Reader, keys: Iterable[str]) -> dict[str, bool]:
     """Those of these session keys that belong to an existing or a former session, and whether its invocation is missing."""
     rows = await store.read(
         f"select x.key, {_NOT_LINKED} from sessions x where x.key in (select value from json_each(?1))"  # noqa: S608 # our own words
@@ -193,7 +193,7 @@ async def seen_sessions(store: Store, keys: Iterable[str]) -> dict[str, bool]:
     return dict(rows_of(tuple[str, bool], rows))
 
 
-async def workplaces(store: Store, sessions: Iterable[str]) -> dict[str, Workplace]:
+async def workplaces(store: Reader, sessions: Iterable[str]) -> dict[str, Workplace]:
     """Where the commands of steps were ordered to start, by the keys of their sessions."""
     from runward.handlers.model.approvals import Workplace
 
@@ -247,7 +247,7 @@ INSERT_LAUNCH: Final = Write(
 )
 
 
-async def last_launches(store: Store, keys: Iterable[str]) -> dict[str, Launch]:
+async def last_launches(store: Reader, keys: Iterable[str]) -> dict[str, Launch]:
     """What the launchers of these sessions' runs recorded last, by session key."""
     return _by_session(await store.read(_launches(), (listed(keys),)))
 
@@ -305,7 +305,7 @@ class OwedRemoval(NamedTuple):
     repo: str
 
 
-async def owed_removals(store: Store) -> list[OwedRemoval]:
+async def owed_removals(store: Reader) -> list[OwedRemoval]:
     """The worktrees that are still to be removed, in order."""
     which = "from worktrees where removed_at is null order by event, session_key"
     return rows_of(OwedRemoval, await store.read(select(OwedRemoval, which)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from runward.daemon.store.batch import Batch, Job, Write
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.asking import Question
     from runward.handlers.model.effects import Effect
 
@@ -30,7 +30,7 @@ class Fold(NamedTuple):
 Applier: TypeAlias = Callable[[Batch, Job, Any], None]
 """Turns an effect of a job into rows of the batch."""
 
-Answerer: TypeAlias = "Callable[[Store, Sequence[Any], Sequence[Job]], Awaitable[Mapping[Any, Any]]]"
+Answerer: TypeAlias = "Callable[[Reader, Sequence[Any], Sequence[Job]], Awaitable[Mapping[Any, Any]]]"
 """Answers all questions of one kind together, for the jobs of a batch. The answer must contain every question."""
 
 
@@ -57,13 +57,13 @@ def no_rows(batch: Batch, job: Job, effect: object) -> None:
 
 
 def answers_by(
-    query: Callable[[Store, Iterable[Key]], Awaitable[Mapping[Key, object]]],
+    query: Callable[[Reader, Iterable[Key]], Awaitable[Mapping[Key, object]]],
     key: Callable[[Any], Key],
     absent: object = None,
 ) -> Answerer:
     """An answerer that runs `query` for the keys of all questions; `absent` is the answer for what is not found."""
 
-    async def answer(store: Store, asked: Sequence[Any], jobs: Sequence[Job]) -> dict[Any, object]:
+    async def answer(store: Reader, asked: Sequence[Any], jobs: Sequence[Job]) -> dict[Any, object]:
         answers = await query(store, [key(each) for each in asked])
         # Every question gets an answer: a handler that waited for one that never comes would hold up its lane.
         return {each: answers.get(key(each), absent) for each in asked}

@@ -14,7 +14,7 @@ from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import listed
 
 if TYPE_CHECKING:
-    from runward.daemon.store.store import Store
+    from runward.daemon.store.transaction import Reader
     from runward.handlers.model.chains import (
         ChainFires,
         Held,
@@ -40,7 +40,7 @@ def chain_statuses(connection: sqlite3.Connection) -> dict[str, ChainStatusRow]:
     return rows_by_key(ChainStatusRow, connection.execute(select(ChainStatusRow, "from chains", by="name")))
 
 
-async def firing(store: Store, chains: Iterable[str]) -> dict[str, ChainFires]:
+async def firing(store: Reader, chains: Iterable[str]) -> dict[str, ChainFires]:
     """Whether these chains fire, by name, if that was ever set."""
     from runward.handlers.model.chains import ChainFires
 
@@ -91,7 +91,7 @@ def held_events(connection: sqlite3.Connection, chain: str) -> list[HeldRow]:
     return rows_of(HeldRow, rows)
 
 
-async def held(store: Store, chains: Iterable[str]) -> dict[str, tuple[Held, ...]]:
+async def held(store: Reader, chains: Iterable[str]) -> dict[str, tuple[Held, ...]]:
     """The events that are held for these chains, in the order of their recording, by chain."""
     from runward.handlers.model.chains import Held
 
@@ -100,7 +100,7 @@ async def held(store: Store, chains: Iterable[str]) -> dict[str, tuple[Held, ...
     return groups_of(Held, rows)
 
 
-async def told(store: Store, chains: Iterable[str]) -> dict[str, Mapping[str, JsonValue]]:
+async def told(store: Reader, chains: Iterable[str]) -> dict[str, Mapping[str, JsonValue]]:
     """The contents of the events that are held for these chains, by chain and key."""
     rows = await store.read(
         "select chain, key, fields from held_events where chain in (select value from json_each(?))",
@@ -194,7 +194,7 @@ def _record(batch: Batch, job: Job, effect: RecordFiring) -> None:
     batch.row(RECORD_FIRING, astuple(effect))
 
 
-async def firings_by_events(store: Store, chains: Iterable[str]) -> dict[str, tuple[float, ...]]:
+async def firings_by_events(store: Reader, chains: Iterable[str]) -> dict[str, tuple[float, ...]]:
     """When events recently fired these chains, newest first, by chain."""
     from runward.handlers.model.chains import BY_EVENT, MOST_FIRINGS
 
@@ -238,17 +238,17 @@ def schedules(connection: sqlite3.Connection) -> dict[str, ScheduleRow]:
     return rows_by_key(ScheduleRow, connection.execute(select(ScheduleRow, which, by="chain")))
 
 
-async def schedule_standings(store: Store, chains: Iterable[str]) -> dict[str, ScheduleStanding]:
+async def schedule_standings(store: Reader, chains: Iterable[str]) -> dict[str, ScheduleStanding]:
     """The current state of these chains' schedules, by chain."""
     return await _standings(store, "where chain in (select value from json_each(?))", (listed(chains),))
 
 
-async def all_standings(store: Store) -> dict[str, ScheduleStanding]:
+async def all_standings(store: Reader) -> dict[str, ScheduleStanding]:
     """The current state of all schedules, by chain."""
     return await _standings(store, "", ())
 
 
-async def _standings(store: Store, which: str, values: tuple[str, ...]) -> dict[str, ScheduleStanding]:
+async def _standings(store: Reader, which: str, values: tuple[str, ...]) -> dict[str, ScheduleStanding]:
     from runward.handlers.model.schedules import ScheduleStanding
 
     query = select(ScheduleStanding, f"from schedules {which}", by="chain")
@@ -293,7 +293,7 @@ KEEP_FILE: Final = Write(
 FILE_GONE: Final = Write("delete from watched_files where glob = ? and path = ?", exact=False)
 
 
-async def known_files(store: Store) -> dict[str, dict[str, str]]:
+async def known_files(store: Reader) -> dict[str, dict[str, str]]:
     """The last reported state of each file, by watched glob and by path."""
     globs = values_of(str, await store.read("select glob from watched_globs"))
     rows = await store.read("select glob, path, signature from watched_files")

@@ -11,6 +11,7 @@ from tests.handlers.examples import HASH, declaration
 from runward.daemon.engine.deciding import LONGEST_WAIT, MOST_QUESTIONS, Answers, Asked, Decider
 from runward.daemon.store.batch import Job, JobResult
 from runward.daemon.store.tables.all import FOLDS
+from runward.daemon.store.transaction import Reader, Row, Value
 from runward.handlers import route
 from runward.handlers.model.asking import Given, TryLater, ask
 from runward.handlers.model.chains import ListenersTo, SetStep, SlotsNow, SlotsStanding, StepStanding
@@ -38,6 +39,13 @@ Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 
+class Empty:
+    """A store without any rows."""
+
+    async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
+        return []
+
+
 class Told:
     """Answers of a store that is empty, and what was asked of it."""
 
@@ -54,16 +62,18 @@ class Told:
         self.answers.at_once(DeclaredContract, lambda question: Declarations(None, None))
 
     async def decide(self, jobs: Sequence[Job]) -> list[JobResult]:
-        return await Decider(self.answers, StillClock()).decide(jobs, self._in_thread, self._wait_out)
+        return await Decider(self.answers, Empty(), StillClock()).decide(
+            jobs, self._in_thread, self._wait_out
+        )
 
     async def _none(
-        self, asked: Sequence[SessionOf], jobs: Sequence[Job]
+        self, store: Reader, asked: Sequence[SessionOf], jobs: Sequence[Job]
     ) -> Mapping[SessionOf, Session | None]:
         self.rounds.append([*asked])
         return dict.fromkeys(asked)
 
     async def _nothing_linked(
-        self, asked: Sequence[LinkedSessionsOf], jobs: Sequence[Job]
+        self, store: Reader, asked: Sequence[LinkedSessionsOf], jobs: Sequence[Job]
     ) -> Mapping[LinkedSessionsOf, LinkedSessions]:
         self.rounds.append([*asked])
         return dict.fromkeys(asked, LinkedSessions())
@@ -124,7 +134,9 @@ async def test_a_question_of_many_jobs_is_one_question_to_the_store(told: Told) 
 async def test_lanes_that_ask_the_same_see_what_the_one_before_decided(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def slots(asked: Sequence[SlotsNow], jobs: Sequence[Job]) -> Mapping[SlotsNow, SlotsStanding]:
+    async def slots(
+        store: Reader, asked: Sequence[SlotsNow], jobs: Sequence[Job]
+    ) -> Mapping[SlotsNow, SlotsStanding]:
         return dict.fromkeys(asked, SlotsStanding())
 
     def take(lane: str) -> Deciding:
@@ -174,7 +186,7 @@ async def test_a_handler_that_fails_stops_its_own_lane_and_nobody_elses(told: To
 
 async def test_a_question_that_cannot_be_answered_harms_none_that_was_asked_with_it(told: Told) -> None:
     async def one_is_broken(
-        asked: Sequence[SessionOf], among: Sequence[Job]
+        store: Reader, asked: Sequence[SessionOf], among: Sequence[Job]
     ) -> Mapping[SessionOf, Session | None]:
         if SessionOf("b") in asked:
             raise ValueError("its row can't be read")
@@ -187,7 +199,9 @@ async def test_a_question_that_cannot_be_answered_harms_none_that_was_asked_with
 
 
 async def test_an_answer_that_leaves_a_question_out_is_never_none(told: Told) -> None:
-    async def forgets(asked: Sequence[SessionOf], among: Sequence[Job]) -> Mapping[SessionOf, Session | None]:
+    async def forgets(
+        store: Reader, asked: Sequence[SessionOf], among: Sequence[Job]
+    ) -> Mapping[SessionOf, Session | None]:
         return {}
 
     told.answers.from_store(SessionOf, forgets)
@@ -199,7 +213,7 @@ async def test_a_store_that_does_not_answer_is_asked_again(told: Told) -> None:
     busy = iter((True, True, False))
 
     async def answers_at_last(
-        asked: Sequence[SessionOf], among: Sequence[Job]
+        store: Reader, asked: Sequence[SessionOf], among: Sequence[Job]
     ) -> Mapping[SessionOf, Session | None]:
         if next(busy):
             raise sqlite3.OperationalError("database is locked")

@@ -15,8 +15,8 @@ from tests.daemon.store.uncertain import Uncertain
 from tests.handlers.examples import declaration
 
 from runward.daemon.engine import queue as queueing
-from runward.daemon.engine.queue import Claim, Queue, StoreTrouble
-from runward.daemon.store.batch import Job, JobResult, Observation, Rows, Write
+from runward.daemon.engine.queue import Queue, StoreTrouble
+from runward.daemon.store.batch import Claim, Job, JobResult, Observation, Rows, Write
 from runward.daemon.store.connection import connect
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store
@@ -491,13 +491,13 @@ async def test_an_unknown_commit_of_a_claim_is_found_out(desk: Desk, fate: Fate)
 async def test_of_a_job_that_is_gone_nobody_says_that_it_was_completed(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def packed_meanwhile(store: Store, numbers: Iterable[int]) -> dict[int, tuple[str, str | None]]:
+    async def packed_meanwhile(store: Store, numbers: Iterable[int]) -> dict[int, jobs.Standing]:
         # By a successor, who refuses what is tried again: nobody else may.
         return {}
 
     claim = await desk.put(start("a"))
     desk.connection.commits = ["not done"]
-    monkeypatch.setattr(jobs, "states_under", packed_meanwhile)
+    monkeypatch.setattr(jobs, "standings", packed_meanwhile)
     with pytest.raises(StoreTrouble):
         await desk.complete(claim)
 

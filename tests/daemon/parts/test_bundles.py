@@ -19,10 +19,10 @@ from tests.daemon.native_runs import begin, finish
 from runward.config.bundle import BundleRules
 from runward.daemon import faults
 from runward.daemon.backup import have_parts_looked_for
-from runward.daemon.engine.queue import Claim, Queue, StoreTrouble
+from runward.daemon.engine.queue import Queue, StoreTrouble
 from runward.daemon.parts.bundles import REFUSED_FOR, Bundles, Placing
 from runward.daemon.rundir import call_reading
-from runward.daemon.store.batch import JobResult
+from runward.daemon.store.batch import Claim, JobResult
 from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.world.files import Files
 from runward.handlers.model.bundle import BundleRulesOf, NoDraft, Sealed, load_order

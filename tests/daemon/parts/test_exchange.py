@@ -128,7 +128,7 @@ async def a_life(base: Path, run: Path) -> None:
         raise Killed
 
 
-POINTS = ("commit.put.before", "commit.put.after", "commit.apply.before", "commit.apply.after")
+POINTS = ("commit.turn.before", "commit.turn.after", "commit.finish.before", "commit.finish.after")
 
 
 @pytest.mark.parametrize("point", POINTS)

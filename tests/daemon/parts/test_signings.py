@@ -71,9 +71,8 @@ class Killed(BaseException):
 @pytest.mark.parametrize(
     "at",
     [
-        "commit.put.after",
-        "commit.apply.before",
-        "commit.apply.after",
+        "commit.turn.before",
+        "commit.turn.after",
         "sign.rename.before",
         "sign.rename.after",
         "commit.sign.before",
@@ -93,7 +92,7 @@ async def test_a_kill_at_any_point_of_signing_leaves_what_an_undisturbed_daemon_
 
     def kill(point: str) -> None:
         nonlocal begun
-        begun = begun or (point == "commit.put.before")
+        begun = begun or (point == "commit.turn.begin")
         if begun and point == at:
             raise Killed
 

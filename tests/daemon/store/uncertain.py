@@ -20,9 +20,18 @@ class Uncertain:
     connection: Connection
     commits: list[Literal["well", "done, but told to have failed", "not done"]] = field(default_factory=list)
     unreadable: int = 0
+    is_open: bool = False
+    """Whether work is being done with it."""
 
     async def call(self, work: Callable[[Database], T]) -> T:
-        return await self.connection.call(lambda database: work(_Uncertain(database, self)))
+        def watched(database: Database) -> T:
+            self.is_open = True
+            try:
+                return work(_Uncertain(database, self))
+            finally:
+                self.is_open = False
+
+        return await self.connection.call(watched)
 
     async def close(self) -> None:
         await self.connection.close()
