@@ -51,7 +51,7 @@ from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
 from runward.handlers.model.chains import EventOccurred, SlotOffered
 from runward.handlers.model.events import Event
-from runward.handlers.model.exchange import RecordAction
+from runward.handlers.model.exchange import CountIntent, RecordAction
 from runward.handlers.model.invocations import StartEvent, StartRun
 from runward.handlers.model.journal import AppendLines, JournalDamaged, RepairJournal
 from runward.handlers.model.outcomes import OutcomesChanged
@@ -299,6 +299,7 @@ class Assembly:
         reactions.to(EndAttempt, lambda done: self.worker.looks.judged(effect for _, effect in done))
         reactions.wake(lambda: self.parts)
         reactions.to(RecordAction, self._world.in_force.with_code.forget)
+        reactions.to(CountIntent, lambda done: self.running_replays.acted(done))
         reactions.to(NoteHook, hooks.look)
         reactions.then(NoteHook, hooks.look_again)
         return reactions

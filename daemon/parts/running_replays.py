@@ -7,7 +7,8 @@ documents differ from those of the last look. So no call appears in an attempt t
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
@@ -17,13 +18,12 @@ import anyio.to_thread
 from runward.config.bundle import BundleRules
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.engine.part import Part, let_verdicts_pass
+from runward.daemon.engine.part import Done, Part, let_verdicts_pass
 from runward.daemon.parts.answering import Bundled
 from runward.daemon.parts.bundles import ToldActions
 from runward.daemon.parts.growing_replay import Changed, GrowingReplay, begin_replay
 from runward.daemon.rundir.bundle_parts import KeptAside
 from runward.daemon.rundir.opening import Gone, unreadable
-from runward.daemon.rundir.run_directories import Mark
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.tables import replays
 from runward.daemon.store.tables.replays import GROW, RunningReplay, grown_row
@@ -31,83 +31,35 @@ from runward.daemon.store.transaction import NOT_STORED, Statement
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.remembered import read_remembered
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.parts import REPLAY, part_name
-from runward.handlers.exchange.intent import RESULTS
 from runward.handlers.layouts import native
 from runward.handlers.layouts.call_readers import TRACE
 from runward.handlers.model.bundle import BegunReplay, BundleRulesOf, Grown, Stretch
+from runward.handlers.model.exchange import CountIntent
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Signature
 from runward.handlers.sessions.observe import read_watched
 
-SOURCES: Final = (TRACE, RESULTS, native.FLOW)
-"""The files that a native run's further calls come from."""
-
 SETTLED: Final = 1.0
-"""Seconds after a change of a directory until its time of change tells the next one from it."""
+"""Seconds after a change of a trace until its time of change tells the next one from it."""
 
 
-# Nothing reports that an agent's `trace.jsonl` grows, so its state is compared with the one before the last
-# reading.
-@dataclass(slots=True)
-class QuietRuns:
-    """The quiet runs, each with the state of its files."""
+class _Quiet(NamedTuple):
+    """A native run that called nothing new: its trace, and what that was like when it was read (None: not there)."""
 
-    files: Files
-    clock: Clock
-    _marks: dict[Target, Mark] = field(default_factory=dict)
-
-    def __contains__(self, target: Target) -> bool:
-        return target in self._marks
-
-    def marks(self, paths: Mapping[Target, str]) -> dict[Target, Mark]:
-        """The state of runs' files, taken in a thread before they are read.
-
-        A state that the next change might not alter is left out.
-        """
-        now, marks = self.clock.now(), {}
-        for target, path in paths.items():
-            mark = self.files.mark_of(path, SOURCES)
-            # A change within the same tick as this state would not alter it, and the run would count as
-            # quiet.
-            if mark is not None and now - mark.directory[2] / 1e9 >= SETTLED:
-                marks[target] = mark
-        return marks
-
-    def note(self, target: Target, mark: Mark | None) -> None:
-        """Record that a run's files were fully read in this state."""
-        if mark is not None:
-            self._marks[target] = mark
-
-    def unchanged(self, paths: Mapping[Target, str]) -> set[Target]:
-        """Those of these runs whose files are as they were, compared in a thread."""
-        marks = dict(self._marks)
-        return {
-            target
-            for target, path in paths.items()
-            if target in marks and self.files.is_as_marked(path, marks[target])
-        }
-
-    def disturb(self, targets: Collection[Target]) -> None:
-        """Forget these runs: they changed, or they are over."""
-        for target in targets:
-            self._marks.pop(target, None)
-
-    def disturb_all(self) -> None:
-        """Forget all runs: everything may have to be read again."""
-        self._marks.clear()
+    trace: str
+    read: Signature | None
 
 
 PERIOD: Final = 2.0
 """Seconds between two looks at what a session has called. Runs that are shorter never have a growing replay."""
 
 QUIET_PERIOD: Final = 4.0
-"""The same for a native run that called nothing new at the last look: then its files are only compared."""
+"""The same for a native run that called nothing new at the last look: then its trace is only compared."""
 
 COMPARED_AT_ONCE: Final = 1024
-"""Native runs whose files are compared in one go."""
+"""Native runs whose traces are compared in one go."""
 
 SHARE: Final = 10
 """A pause lasts this many times as long as the pass before it, which bounds the share of time for this work."""
@@ -182,40 +134,66 @@ class RunningReplays(Part):
     patience: float = PERIOD
     """Seconds from a session's first look until its replay is begun."""
     share: int = SHARE
+    _followed: set[Target] = field(default_factory=set)
+    """The sessions that run."""
     _due: dict[Target, float] = field(default_factory=dict)
-    """When each session is looked at again, by the monotonic clock."""
+    """When to read further in those that may have more to show, by the monotonic clock."""
+    # No hint reports that an agent's trace grows, so it is compared with what was read. Whatever else a replay comes
+    # from is reported: a look at the run, or an action with its result.
+    _quiet: dict[Target, _Quiet] = field(default_factory=dict)
+    """The native runs that are only compared, all in one pass."""
+    _reported: set[Target] = field(default_factory=set)
+    """Those that were reported since they were last read."""
+    _compared: deque[tuple[Target, _Quiet]] = field(default_factory=deque)
+    """Those that the current pass has still to reach."""
+    _pass_at: float = math.inf
+    """When the next pass begins, by the monotonic clock."""
     _folds: dict[tuple[str, int], GrowingReplay] = field(default_factory=dict)
-    _quiet: QuietRuns = field(init=False)
     _not_before: float = -math.inf
-
-    def __post_init__(self) -> None:
-        self._quiet = QuietRuns(self.files, self.clock)
 
     def look(self, target: Target) -> None:
         """A running session was looked at, because something in it changed or it is new."""
-        self._quiet.disturb([target])
         # Runs that are shorter than this never have a growing replay, which most are.
-        if target not in self._due:
-            self._due[target] = self.clock.monotonic() + self.patience
-            self.wake()
-        elif self._due[target] == math.inf:
-            self._due[target] = self.clock.monotonic() + PERIOD
-            self.wake()
+        patience = PERIOD if target in self._followed else self.patience
+        self._followed.add(target)
+        self._look_in([target], patience)
+
+    def acted(self, done: Done[CountIntent]) -> None:
+        """These runs' actions in the exchange have results: they are among what their replays show."""
+        targets = [native.place_of(effect.session_key) for _, effect in done]
+        self._look_in([each for each in targets if each in self._followed], PERIOD)
+
+    def _look_in(self, targets: Iterable[Target], patience: float) -> None:
+        """Read further in these in so many seconds, unless they are due before."""
+        at = self.clock.monotonic() + patience
+        for target in targets:
+            self._reported.add(target)
+            self._quiet.pop(target, None)
+            if target not in self._due:
+                self._due[target] = at
+                self.wake()
 
     def use(self, settings: Settings) -> None:
         """Other rules may apply to the roots."""
-        self._quiet.disturb_all()
-        self._put_off(list(self._due), self.clock.monotonic())
+        self._disturb_all(self.clock.monotonic())
         self.wake()
+
+    def _disturb_all(self, at: float) -> None:
+        """Everything may have to be read again."""
+        self._quiet.clear()
+        self._put_off(self._followed, at)
 
     def forget(self, target: Target) -> None:
         """Stop following a session that is over."""
+        self._followed.discard(target)
+        self._reported.discard(target)
         self._due.pop(target, None)
-        self._quiet.disturb([target])
+        self._quiet.pop(target, None)
 
     def pause(self) -> float | None:
-        due = min(self._due.values(), default=math.inf)
-        return None if due == math.inf else max(0.0, max(due, self._not_before) - self.clock.monotonic())
+        passes = -math.inf if self._compared else self._pass_at if self._quiet else math.inf
+        at = max(min([passes, *self._due.values()]), self._not_before)
+        return None if at == math.inf else max(0.0, at - self.clock.monotonic())
 
     async def carry_out(self) -> bool:
         """Let the replays of the next sessions grow; returns whether there were any that are due."""
@@ -223,55 +201,77 @@ class RunningReplays(Part):
         if now < self._not_before:
             return False
         due = [target for target, at in self._due.items() if at <= now]
-        if not due:
+        if not self._compared and self._quiet and now >= self._pass_at:
+            self._compared, self._pass_at = deque(self._quiet.items()), now + QUIET_PERIOD
+        if not due and not self._compared:
             return False
         if self.low_disk() is not None:
             self._put_off(due, now + TRIED_AGAIN)
+            self._compared, self._pass_at = deque(), now + TRIED_AGAIN
             return True
         # Nobody waits for these lines, but somebody waits for a verdict.
         await let_verdicts_pass(self.busy)
         began = self.clock.monotonic()
         try:
-            if any(target in self._quiet for target in due):
-                soon = [target for target, at in self._due.items() if at <= now + QUIET_PERIOD / 2]
-                quiet = [target for target in soon if target in self._quiet]
-                await self._pass_over_unchanged(quiet[:COMPARED_AT_ONCE])
-            if loud := [target for target in due if target not in self._quiet][:AT_ONCE]:
-                await self._grow(loud)
+            if self._compared:
+                due += await self._compare()
+            if due:
+                await self._grow(due[:AT_ONCE])
             self.trouble = None
         except (*NOT_STORED, StoreUnreadable) as error:
             self.trouble = str(error)
             # It is unknown what was recorded. So each replay is rendered again, and compared with what the
             # store has.
             self._folds.clear()
-            self._quiet.disturb_all()
-            self._put_off(due, now + TRIED_AGAIN)
+            self._disturb_all(now + TRIED_AGAIN)
         ended = self.clock.monotonic()
         # The pause follows the cost, so this work takes a bounded share of the time, however many sessions
         # run.
         self._not_before = ended + self.share * (ended - began)
         return True
 
-    def _put_off(self, targets: Sequence[Target], until: float) -> None:
+    def _put_off(self, targets: Iterable[Target], until: float) -> None:
         for target in targets:
-            if target in self._due:
+            if target in self._followed:
                 self._due[target] = until
 
-    async def _pass_over_unchanged(self, quiet: Sequence[Target]) -> None:
-        """Postpone those of these runs whose files didn't change, without asking the store."""
-        unchanged = await in_thread(self._quiet.unchanged, self._native_paths(quiet))
-        self._quiet.disturb(set(quiet) - unchanged)
-        self._put_off(list(unchanged), self.clock.monotonic() + QUIET_PERIOD)
+    def _let_be(self, target: Target) -> None:
+        """Nothing more is read of it until something reports that it changed."""
+        self._due.pop(target, None)
 
-    def _native_paths(self, targets: Sequence[Target]) -> dict[Target, str]:
-        """The directories of those that are native runs."""
+    async def _compare(self) -> list[Target]:
+        """Compare the traces of the next quiet runs; those that changed are due."""
+        some = [self._compared.popleft() for _ in range(min(COMPARED_AT_ONCE, len(self._compared)))]
+        changed = await in_thread(self._changed, some)
+        # Looked up again: it may be over, or may have been reported, while the thread compared.
+        due = [target for target in changed if self._quiet.pop(target, None) is not None]
+        self._put_off(due, self.clock.monotonic())
+        return due
+
+    def _changed(self, some: Iterable[tuple[Target, _Quiet]]) -> list[Target]:
+        signature_at = self.files.signature_at
+        return [target for target, (trace, read) in some if signature_at(trace) != read]
+
+    def _traces(self, targets: Iterable[Target]) -> dict[Target, _Quiet]:
+        """The traces of the native runs among these as they are now; one that the next change might not alter is left out."""
+        now, traces = self.clock.now(), {}
         roots = {name: root.path for name, root in self.roots.items() if root.shape is None}
-        return {target: f"{roots[target[0]]}/{target[1]}" for target in targets if target[0] in roots}
+        for target in targets:
+            if target[0] not in roots:
+                continue
+            path = f"{roots[target[0]]}/{target[1]}/{TRACE}"
+            signature = self.files.signature_at(path)
+            # A change within the same tick as this one would not alter it, and the run would count as quiet.
+            if signature is None or now - signature[2] / 1e9 >= SETTLED:
+                traces[target] = _Quiet(path, signature)
+        return traces
 
     async def _grow(self, due: Sequence[Target]) -> None:
         targets = {f"{root}/{place}": (root, place) for root, place in due}
-        # Before anything is read, so that any later change alters the marks.
-        marks = await in_thread(self._quiet.marks, self._native_paths(due))
+        # Before anything is read: what is reported from here on may not be in what is read, so it is read once more.
+        self._reported.difference_update(due)
+        # Likewise, so that any later change of a trace is found by comparing.
+        traces = await in_thread(self._traces, due)
         recorded = await replays.running_replays(self.store, targets)
         stretches = await replays.stretches(self.store, [(each.key, each.attempt) for each in recorded])
         # Set before the work: whatever fails below, no session is tried in a tight loop.
@@ -286,7 +286,7 @@ class RunningReplays(Part):
                 answers = await anyio.to_thread.run_sync(self._write, steps, refused)
         for step, answer in zip(steps, answers, strict=True):
             target = targets[step.running.place]
-            self._note(target, step, answer, marks.get(target))
+            self._note(target, step, answer, traces.get(target))
         self._let_go()
 
     async def _record(self, steps: Sequence[_Step]) -> set[tuple[str, int]]:
@@ -330,24 +330,37 @@ class RunningReplays(Part):
             fold.written += len(step.lines)
         return answer
 
-    def _note(self, target: Target, step: _Step, answer: _Answer, mark: Mark | None) -> None:
+    def _note(self, target: Target, step: _Step, answer: _Answer, trace: _Quiet | None) -> None:
         """Remember the result of a step, and when to look at the session again."""
         fields = {"session": step.running.key, "attempt": step.running.attempt}
         now = self.clock.monotonic()
         if step.problem is not None:
             self.log.warning("replay.changed", **fields, why=step.problem)
-            self._put_off([target], math.inf)
+            self._let_be(target)
         elif answer is None:
-            again = now + PERIOD if step.running.layout == native.LAYOUT else math.inf
-            self._put_off([target], now if step.more else again)
             self._folds[step.attempt] = step.fold
-            if not step.more and target in self._due:
-                self._quiet.note(target, mark)
+            self._continue(target, step, trace)
         elif isinstance(answer, KeptAside):
             self.log.warning("replay.kept_aside", **fields, file=answer.name)
             self._put_off([target], now)
         elif isinstance(answer, Unreadable):
             self.log.warning("replay.delayed", **fields, why=answer.why)
+
+    def _continue(self, target: Target, step: _Step, trace: _Quiet | None) -> None:
+        """Its lines are written: when to read further."""
+        if step.more:
+            self._put_off([target], self.clock.monotonic())
+        elif target in self._reported:
+            self._put_off([target], self.clock.monotonic() + PERIOD)
+        elif step.running.layout != native.LAYOUT:
+            self._let_be(target)
+        elif trace is None:
+            self._put_off([target], self.clock.monotonic() + PERIOD)
+        elif target in self._followed:
+            self._let_be(target)
+            self._quiet[target] = trace
+            # What called something just now is likely to call more.
+            self._pass_at = min(self._pass_at, self.clock.monotonic() + PERIOD)
 
     def _let_go(self) -> None:
         """Forget the least recently used folds, to limit the memory used."""
@@ -376,14 +389,14 @@ class RunningReplays(Part):
             if stretch is None:
                 continue
             if running.problem is not None:
-                self._put_off([target], math.inf)
+                self._let_be(target)
                 continue
             begun = running.begun
             rules = (
                 self.bundled(BundleRulesOf(running.layout, running.path)) if begun is None else begun.rules
             )
             if rules is None:
-                self._put_off([target], math.inf)  # until the settings change
+                self._let_be(target)  # until the settings change
                 continue
             try:
                 step = self._next(running, stretch, rules, target)

@@ -40,13 +40,6 @@ class Sight(NamedTuple):
     documents: tuple[Document, ...]
 
 
-class Mark(NamedTuple):
-    """A directory's signature, and those of the files of interest that are in it."""
-
-    directory: Signature
-    files: tuple[tuple[str, Signature], ...]
-
-
 class Listing(NamedTuple):
     """The run directories inside a root, by name, and the names that can't be watched.
 
@@ -152,22 +145,6 @@ def unchanged(
         directory
         for directory, signatures in known.items()
         if all(signature_at(f"{root}/{directory}/{name}") == signatures.get(name) for name in names)
-    )
-
-
-def mark_of(directory: str, names: Sequence[str]) -> Mark | None:
-    """Distinguishes this state of a directory and of the named files from the next; None if it can't be reached."""
-    own = signature_at(directory)
-    if own is None or own == _UNREACHABLE:
-        return None
-    signatures = ((name, signature_at(f"{directory}/{name}")) for name in names)
-    return Mark(own, tuple((name, there) for name, there in signatures if there is not None))
-
-
-def is_as_marked(directory: str, mark: Mark) -> bool:
-    """Whether no entry of the directory came or went since, and none of the marked files changed."""
-    return signature_at(directory) == mark.directory and all(
-        signature_at(f"{directory}/{name}") == there for name, there in mark.files
     )
 
 

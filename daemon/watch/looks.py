@@ -249,7 +249,7 @@ class Looks:
     def _look_again(self, keys: Iterable[str], seconds: float) -> None:
         at = self.clock.monotonic() + seconds
         for key in keys:
-            name, _, place = key.removeprefix(_OF_NATIVE).partition("/")
+            name, place = native.place_of(key)
             root = self.roots.get(name)
             if key.startswith(_OF_NATIVE) and root is not None and root.shape is None:
                 root.due[place] = at

@@ -127,6 +127,12 @@ def session_key(root: str, directory: str) -> str:
     return f"{LAYOUT}:{root}/{directory}"
 
 
+def place_of(key: str) -> tuple[str, str]:
+    """The root's name and the directory of the session with this key."""
+    root, _, directory = key.removeprefix(f"{LAYOUT}:").partition("/")
+    return root, directory
+
+
 def is_untelling(path: str) -> bool:
     """Whether a change of this path alone, relative to a run that is already known, can't start or end it.
 

@@ -206,3 +206,26 @@ async def test_actions_are_shown_while_the_run_goes_on_in_an_order_that_stays(tm
         assert list(calls(run)) == ["intent/1", "a", "intent/2", "intent/3", "b"]
         assert hashes(run) == await recorded(running, "run")
         assert await running.rows("select problem from receipts") == [(None,)]
+
+
+async def test_the_result_of_an_action_is_shown_though_nothing_else_in_its_run_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = StillClock()
+    async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
+        part = running.supervisor.assembly.running_replays
+
+        async def grow() -> None:
+            await settle(running)
+            clock.move(5.0)
+            await part.drain()
+
+        run = begin(tmp_path, "run")
+        append(run, write("note", "one"))
+        await grow()
+        await grow()
+        assert list(calls(run)) == ["intent/1"]
+        monkeypatch.setattr(type(part), "look", lambda self, target: None)
+        append(run, write("note", "two"))
+        await grow()
+        assert list(calls(run)) == ["intent/1", "intent/2"]

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
@@ -448,7 +449,8 @@ async def test_a_run_that_calls_nothing_new_costs_the_store_nothing_until_one_of
 
     async def shown_events(run: Path, rounds: int = 3) -> list[tuple[str, object]]:
         for _ in range(rounds):
-            os.utime(run, (1, 1))  # its directory did not change just now
+            if (run / "trace.jsonl").exists():
+                os.utime(run / "trace.jsonl", (1, 1))  # it did not change just now
             await grow(running, QUIET_PERIOD)
         return told(shown(run))
 
@@ -468,6 +470,27 @@ async def test_a_run_that_calls_nothing_new_costs_the_store_nothing_until_one_of
         assert asked == []
         add(run, call("b", 8))  # a file that grows: nothing reports that
         assert (await shown_events(run, 1))[-1:] == [("ToolCall", "b")]
-        (run / "results.jsonl").write_text("{}\n")
-        await grow(running, QUIET_PERIOD)
-        assert asked
+
+
+async def test_what_is_reported_while_a_run_is_read_has_it_read_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+    real = replays.stretches
+
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        part = running.supervisor.assembly.running_replays
+
+        async def reported_once(*asked: Any) -> object:
+            nonlocal reads
+            reads += 1
+            if reads == 1:
+                part.look(("runs", "run"))
+            return await real(*asked)
+
+        monkeypatch.setattr(replays, "stretches", reported_once)
+        begin(tmp_path, "run")
+        await settle(running)
+        for _ in range(3):
+            await grow(running, QUIET_PERIOD)
+        assert reads == 2
