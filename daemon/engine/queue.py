@@ -74,6 +74,12 @@ class Tally:
     refused: list[tuple[str, str]] = field(default_factory=list)
 
 
+def _tell_durable(observed: Sequence[Observation]) -> None:
+    for each in observed:
+        if each.then is not None:
+            each.then()
+
+
 async def _gently(add: Callable[[], None], count: int) -> None:
     """Add rows to a batch: many of them in a thread, because each takes up to 0.1 ms and the loop has others to serve."""
     if count > MANY:
@@ -240,6 +246,7 @@ class Queue:
                 if not in_background(lane):
                     self._open_more(lane, more)
             self._note_new(turn.completed, turn.waiting, is_rung=turn.rung, is_released=turn.released)
+            _tell_durable(observed)
             undecided = () if turn.undecided is None else tuple(turn.undecided.jobs)
             claim = Claim(token, undecided, ahead=self.steps.ahead)
         return Turned(turn.completed, turn.undecided, claim)
@@ -347,6 +354,7 @@ class Queue:
             self._open_more(job.lane, 1)
         self._note_new((), batch.waiting)
         mine += [*due, *batch.claimed]
+        _tell_durable(observed)
 
     async def _put_apart(
         self,
@@ -362,11 +370,7 @@ class Queue:
         )
         if known:
             unknown = [
-                Observation(
-                    each.subject,
-                    [event for event in each.events if event.key not in known],
-                    each.rows,
-                )
+                each._replace(events=[event for event in each.events if event.key not in known])
                 for each in observed
             ]
             await self._put(unknown, due, token, mine)

@@ -107,7 +107,13 @@ class Assembly:
         usual, chains = self._of_each_part, world.in_force.chains
         self.orders = CancelOrders(*usual, files=world.files, processes=world.processes)
         self.starts = Starts(
-            *usual, processes=world.processes, files=world.files, begun=self._run_begun, report=self._found
+            *usual,
+            processes=world.processes,
+            files=world.files,
+            begun=self._run_begun,
+            report=self._found,
+            record=self._record,
+            ended=self._run_ended,
         )
         self.worktrees = Worktrees(*usual, processes=world.processes)
         self.notices = Notices(
@@ -261,6 +267,8 @@ class Assembly:
             doubt=self.rounds.doubt,
             opened=self._opened,
             closed=self._closed,
+            beginning=self.starts.beginning,
+            announced=self.starts.announced,
         )
         return Worker(
             files=self._world.files,
@@ -336,7 +344,10 @@ class Assembly:
 
     def _observed(self, subject: str, events: Sequence[Event], rows: Sequence[Rows] = ()) -> None:
         """Have the worker record these events, and the rows in the same transaction."""
-        self.worker.findings.append(Observation(subject, events, rows))
+        self._record(Observation(subject, events, rows))
+
+    def _record(self, observation: Observation) -> None:
+        self.worker.findings.append(observation)
         self.wake()
 
     def _run_begun(self, order: StartRun) -> None:
@@ -346,6 +357,11 @@ class Assembly:
             self.hints.add([(names[order.root], order.name)], Why.WATCH)
             if self.begun_here is not None:
                 self.begun_here.add((names[order.root], order.name))
+
+    def _run_ended(self, order: StartRun) -> None:
+        """Its launcher said so, or is gone."""
+        root, _, name = order.session.removeprefix("native:").partition("/")
+        self.hints.add([(root, name)], Why.WATCH | Why.PROCESS)
 
     def _inbox(self) -> None:
         self.worker.inbox_waits = True

@@ -3,10 +3,9 @@
 Without a NAME it waits on a socket for orders, and forks a launcher for each, which saves starting an interpreter.
 Nothing is decided before the fork, so such a launcher takes the same path as any other.
 
-It is the same launcher as `runward run`, except for its beginning. The order comes as JSON on stdin. The result goes to
-stdout, one line, before the command is released, so that the caller stops waiting. The launcher is nobody's child and
-has its own session. Its later complaints go to stderr, a file. However often it is started for one order, the command
-runs once: see `ticket.py`.
+It is the same launcher as `runward run`, except for its beginning. The order comes as JSON on stdin, and stdout is a
+socket on which it speaks with the daemon (`channel.py`). The launcher is nobody's child and has its own session. Its
+later complaints go to stderr, a file. However often it is started for one order, the command runs once: see `ticket.py`.
 """
 
 import json
@@ -19,17 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from runward.config.json_value import JsonValue
+from runward.daemon.launch import channel
+from runward.daemon.launch.channel import DaemonSpokenTo
 
 if TYPE_CHECKING:
     from runward.daemon.launch.launch import Order
     from runward.daemon.launch.ticket import Claim
-
-BEGUN: Final = "begun"
-HELD: Final = "held"
-SUPERSEDED: Final = "superseded"
-TAKEN: Final = "taken"
-FAILED: Final = "failed"
-"""The words of the answer; the last two are followed by a blank and the reason."""
 
 PATIENCE: Final = 300.0
 """Seconds that it waits for another order. It holds some 20 MB meanwhile."""
@@ -59,24 +53,6 @@ class Ordered(NamedTuple):
     invocation_id: str | None = None
 
 
-class Answer:
-    """The one line for the daemon that ordered the run; what comes after it is not for that daemon."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor: int | None = descriptor
-
-    def give(self, *words: str) -> None:
-        """Answer, unless that was done already."""
-        if self._descriptor is None:
-            return
-        try:
-            os.write(self._descriptor, (" ".join(words) + "\n").encode(errors="backslashreplace"))
-        except BrokenPipeError:
-            pass  # the daemon that ordered it has ended; a successor asks again
-        os.close(self._descriptor)
-        self._descriptor = None
-
-
 def main() -> NoReturn:
     """Carries out the order on stdin, in a child of this process; this process ends at once."""
     state, epoch = Path(sys.argv[1]), int(sys.argv[2])
@@ -93,10 +69,10 @@ def main() -> NoReturn:
     try:
         with open(0, encoding="utf-8", closefd=False) as file:
             ordered = Ordered(**json.load(file))
-        # Before anything is started, so that no command inherits the daemon's pipes.
-        answer = _let_go_of_streams()
+        # Before anything is started, so that no command inherits the daemon's descriptors.
+        daemon = _let_go_of_streams()
         _ignore_no_signal()
-        _carry_out(ordered, state, epoch, answer)
+        _carry_out(ordered, state, epoch, daemon)
     except Exception:  # noqa: BLE001  # it goes to the log, and who ordered it finds no answer
         import traceback
 
@@ -121,7 +97,7 @@ def _is_launcher_forked() -> bool:
         daemon.settimeout(PATIENCE)
         while True:
             try:
-                # Each order comes as three descriptors: where to read it, where to answer, and where the log
+                # Each order comes as three descriptors: where to read it, what to answer on, and where the log
                 # is.
                 _, descriptors, _, _ = socket.recv_fds(daemon, 1, 3)
             except OSError:
@@ -130,7 +106,7 @@ def _is_launcher_forked() -> bool:
                 return False
             if not os.fork():
                 break
-            # The server must not keep them: the daemon waits for the end of the answer's pipe.
+            # The server must not keep them: the daemon waits for the end of what the launcher holds.
             for descriptor in descriptors:
                 os.close(descriptor)
             os.wait()
@@ -144,44 +120,46 @@ def _is_launcher_forked() -> bool:
     return True
 
 
-def _carry_out(ordered: Ordered, state: Path, epoch: int, answer: Answer) -> None:
+def _carry_out(ordered: Ordered, state: Path, epoch: int, daemon: DaemonSpokenTo) -> None:
     from runward.daemon.launch.record import BegunAlready, NameTaken
     from runward.daemon.launch.ticket import EpochOver, TicketHeld, claim_start
 
     try:
         claim = claim_start(state, ordered.key, epoch, ordered.root, ordered.name)
     except BegunAlready:
-        answer.give(BEGUN)
+        daemon.answer(channel.BEGUN)
     except TicketHeld:
-        answer.give(HELD)
+        daemon.answer(channel.HELD)
     except EpochOver:
-        answer.give(SUPERSEDED)
+        daemon.answer(channel.SUPERSEDED)
     except NameTaken as error:
-        answer.give(TAKEN, str(error))
+        daemon.answer(channel.TAKEN, str(error))
     except OSError as error:
-        answer.give(FAILED, str(error))
+        daemon.answer(channel.FAILED, str(error))
     else:
         # Before the command exists, so that it is outside of the unit, too.
         _leave_service(ordered.name)
-        _launch(ordered, state, claim, answer)
+        _launch(ordered, state, claim, daemon)
 
 
-def _launch(ordered: Ordered, state: Path, claim: "Claim", answer: Answer) -> None:
+def _launch(ordered: Ordered, state: Path, claim: "Claim", daemon: DaemonSpokenTo) -> None:
     from runward.daemon.launch.cgroup import ContainmentUnavailable
     from runward.daemon.launch.launch import launch
 
-    def before_release() -> None:
+    def before_release(is_recorded: bool) -> None:
         # The mark is durable before the answer. A successor that asks again learns that the run began, and
         # starts nothing.
-        answer.give(BEGUN, repr(claim.ticket.mark()))
+        at = claim.ticket.mark(is_recorded=is_recorded)
+        if not is_recorded:
+            daemon.answer(channel.BEGUN, at=at)
 
     environment = {**os.environ, **dict(ordered.environment)}
     try:
-        launched = launch(_order(ordered, state), environment, claim.directory, before_release)
+        launched = launch(_order(ordered, state), environment, claim.directory, before_release, daemon)
     except (OSError, ContainmentUnavailable) as error:
-        answer.give(FAILED, str(error))
+        daemon.answer(channel.FAILED, str(error))
         return
-    answer.give(BEGUN)  # also if the command could not be started: the run's record says so
+    daemon.answer(channel.BEGUN)  # also if the command could not be started: the run's record says so
     for complaint in launched.complaints:
         _complain(ordered.name, complaint)
 
@@ -211,16 +189,16 @@ def _order(ordered: Ordered, state: Path) -> "Order":
     return order if ordered.grace is None else order._replace(grace=ordered.grace)
 
 
-def _let_go_of_streams() -> Answer:
+def _let_go_of_streams() -> DaemonSpokenTo:
     """The command's streams lead only into the run's logs; nobody reads the launcher's own."""
-    answer = Answer(os.dup(1))  # Python lets no command inherit these
+    daemon = DaemonSpokenTo(os.dup(1))  # Python lets no command inherit these
     sys.stderr = open(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115  # for its life
     # 0, 1 and 2 must stay open, or the next files would get these numbers.
     nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
     os.close(nowhere)
-    return answer
+    return daemon
 
 
 def _complain(name: str, message: str) -> None:

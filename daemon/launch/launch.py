@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from runward.config.json_value import JsonValue
     from runward.daemon.disk.durable import ReservedFile
+    from runward.daemon.launch.channel import DaemonSpokenTo
     from runward.daemon.launch.containment import Containment
     from runward.daemon.launch.record import RunDirectory
 
@@ -96,12 +97,14 @@ def launch(
     order: Order,
     environment: Mapping[str, str],
     directory: RunDirectory | None = None,
-    before_release: Callable[[], None] = lambda: None,
+    before_release: Callable[[bool], None] = lambda is_recorded: None,
+    channel: DaemonSpokenTo | None = None,
 ) -> Launched:
     """Runs the command to its end, in the empty run `directory` or else in a new one.
 
-    `before_release` is called when everything is recorded and the command may be released. If it raises OSError, the
-    command is not released.
+    `before_release` is called when everything is recorded and the command may be released; it is told whether the
+    daemon has recorded the launch. If it raises OSError, the command is not released. Over the `channel` the launch is
+    announced to the daemon that ordered it, if it is there.
 
     Raises FileExistsError if the name is taken, ContainmentUnavailable, and OSError if there can be no run directory.
     In these cases nothing was started, and nothing is left.
@@ -124,6 +127,7 @@ def launch(
             signals=signals,
             started_at=started_at,
             before_release=before_release,
+            channel=channel,
         ).run()
     finally:
         directory.close()
@@ -137,10 +141,13 @@ class _Launch:
         directory: RunDirectory,
         signals: SignalInbox,
         started_at: float,
-        before_release: Callable[[], None],
+        before_release: Callable[[bool], None],
+        channel: DaemonSpokenTo | None,
     ) -> None:
         self._order = order
         self._before_release = before_release
+        self._channel = channel
+        self._is_recorded = False
         self._directory = directory
         self._signals = signals
         self._started_at = started_at
@@ -158,11 +165,14 @@ class _Launch:
         ending = _by_whom(ending)
         point("launch.ended")
         complaints = [*self._complaints, *([ending.error] if ending.error is not None else [])]
-        secret = None
-        # Announced once more. The command could remove the first note from the inbox, since it runs as the
-        # same user.
+        secret = tell = None
         if self._announcement is not None:
             secret = self._announcement.secret
+        if self._is_recorded and self._channel is not None:
+            tell = self._channel.ended
+        # Announced once more. The command could remove the first note from the inbox, since it runs as the
+        # same user. What the daemon has recorded is not there any more.
+        elif self._announcement is not None:
             try:
                 self._announcement.put()  # the whole run is dead by now, and can't remove it
             except OSError as error:
@@ -171,7 +181,7 @@ class _Launch:
         try:
             # Last of all: a renamed `exit.json` means that the run is over, and the daemon judges it. The
             # secret in it shows that it is from this launcher, and not from the command.
-            self._directory.write_exit(room, ending, secret)
+            self._directory.write_exit(room, ending, secret, tell)
         except OSError as error:
             complaints.append(f"exit.json can't be written: {error}")
         point("launch.exit_json")
@@ -205,8 +215,11 @@ class _Launch:
             # Reserved while there is some room: a run that filled the disk must still be able to record its
             # end.
             room = self._directory.reserve_exit()
-            # Before `run.json`: a reader that sees the run can then see that a launcher began it.
-            self._announce(command, containment.cgroup)
+            self._seal(command, containment.cgroup)
+            # Before `run.json`: a reader that sees the run can then see that a launcher began it. A daemon that
+            # ordered the run looks at it only when it was told, or knows that it won't be.
+            if self._announcement is not None and self._channel is None:
+                self._announcement.put()
             point("launch.announced")
             self._directory.write_json(record.RUN, self._run_json(containment.name))
         except BaseException:
@@ -221,8 +234,8 @@ class _Launch:
         point("launch.run_json")
         return command, containment, room
 
-    def _announce(self, command: GatedCommand, cgroup: str | None) -> None:
-        """Tell the daemon, bypassing the run. The command was forked before, so it has no copy of the secret."""
+    def _seal(self, command: GatedCommand, cgroup: str | None) -> None:
+        """Make what the daemon is told, bypassing the run. The command was forked before, so it has no copy of the secret."""
         order = self._order
         if order.state is None:
             return
@@ -239,7 +252,14 @@ class _Launch:
             grace=order.grace,
             cgroup=cgroup,
         )
-        self._announcement.put()
+
+    def _tell(self) -> None:
+        """Announce the launch over the channel; if the daemon doesn't say that it is recorded, in its inbox. Raises OSError."""
+        if self._channel is None or self._announcement is None:
+            return
+        self._is_recorded = self._channel.announce(self._announcement.content)
+        if not self._is_recorded:
+            self._announcement.put()
 
     def _perform(self, command: GatedCommand, containment: Containment) -> tuple[Ending, frozenset[int]]:
         """Releases the command, and watches until it and its whole tree have ended."""
@@ -252,9 +272,13 @@ class _Launch:
             if why_not is not None:
                 command.abandon()
                 return self._not_started(why_not)
+            # The command waits for it: were it released before its launch is durable, it could remove every trace
+            # of its launcher, and pass for a run that was written by hand.
+            self._tell()
+            point("launch.recorded")
             # The start's ticket is marked here. After it no other launcher begins this start, so the release
             # may follow.
-            self._before_release()
+            self._before_release(self._is_recorded)
         except OSError as error:
             command.abandon()
             return self._not_started(self._failure(f"it can't be recorded: {error}"))

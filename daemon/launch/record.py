@@ -18,7 +18,7 @@ from runward.daemon.processes.stand_ins import json_text
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from runward.config.json_value import JsonValue
     from runward.daemon.launch.supervision import Ending
@@ -59,15 +59,26 @@ class RunDirectory:
         """Reserves space for `exit.json` while there is some."""
         return ReservedFile(self.descriptor, EXIT, _EXIT_ROOM)
 
-    def write_exit(self, room: ReservedFile, ending: Ending, secret: str | None = None) -> None:
-        """Writes `exit.json`, with the secret that the launch was sealed with, against what the command may have put in the way. Raises OSError."""
+    def write_exit(
+        self,
+        room: ReservedFile,
+        ending: Ending,
+        secret: str | None = None,
+        tell: Callable[[], None] | None = None,
+    ) -> None:
+        """Writes `exit.json`, with the secret that the launch was sealed with, against what the command may have put in the way.
+
+        `tell` is called when it is there, before it is durable. Raises OSError.
+        """
         content = _encoded(_exit_json(ending) | ({} if secret is None else {"secret": secret}))
         try:
-            room.write(content)
+            room.write(content, tell)
         except OSError:
             # The command may have taken our rights on the directory, or made a directory with this name.
             self._clear_the_way()
             write_durably(self.descriptor, EXIT, content)
+            if tell is not None:
+                tell()
 
     def open_log(self, name: str, limit: int) -> RunLog:
         """A new file that only grows, up to `limit` bytes; 0 is none."""
@@ -267,7 +278,7 @@ class Announcement:
 
         self._inbox = os.path.join(state, _INBOX)
         self.secret = os.urandom(32).hex()
-        self._content: dict[str, JsonValue] = {
+        self.content: dict[str, JsonValue] = {
             "runward-launch": _VERSION,
             "session_key": session_key,
             "launch": os.urandom(16).hex(),
@@ -286,4 +297,4 @@ class Announcement:
         os.makedirs(self._inbox, mode=0o700, exist_ok=True)
         # A new name each time: the second note must not depend on what became of the first one.
         name = f"launch-{os.urandom(16).hex()}.json"
-        write_durably(self._inbox, name, json_text(self._content).encode(errors="replace") + b"\n")
+        write_durably(self._inbox, name, json_text(self.content).encode(errors="replace") + b"\n")

@@ -46,12 +46,14 @@ class Ticket:
         """Whether a launcher released the command of this start."""
         return os.fstat(self._descriptor).st_size > 0
 
-    def mark(self) -> float:
-        """The command is about to be released: when, by the kernel's time for files. Durable when it returns; raises
-        `OSError`."""
+    def mark(self, *, is_recorded: bool = False) -> float:
+        """The command is about to be released: when, by the kernel's time for files. Durable when it returns, unless the
+        store has recorded that; raises `OSError`."""
         os.write(self._descriptor, _MARK)
-        # Durable before the command runs: after a crash, nobody could tell otherwise whether it ever ran.
-        os.fsync(self._descriptor)
+        # Durable before the command runs: after a crash, nobody could tell otherwise whether it ever ran. A start
+        # that the store knows as begun is not asked for again, so then only processes need the mark.
+        if not is_recorded:
+            os.fsync(self._descriptor)
         return os.fstat(self._descriptor).st_mtime
 
     def close(self) -> None:

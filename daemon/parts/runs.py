@@ -7,24 +7,30 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from functools import partial
+from typing import ClassVar, Final, TypeAlias
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from runward.config.json_value import stored_json
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Delayed, Part, delayed
 from runward.daemon.faults import point
+from runward.daemon.inbox.launches import launch_of
+from runward.daemon.inbox.requests import kept_with
 from runward.daemon.processes.cancelling import WORD
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import Sight
+from runward.daemon.store.batch import Observation, Rows
 from runward.daemon.store.tables import cancellations
 from runward.daemon.store.tables.cancellations import OwedCancellation
 from runward.daemon.store.tables.chain_runs import offered, slots
 from runward.daemon.store.tables.starts import (
+    NOTE_BEGUN,
     START_BEGUN,
     WORKTREE_REMOVED,
     OwedRemoval,
@@ -37,7 +43,7 @@ from runward.daemon.store.tables.starts import (
 )
 from runward.daemon.store.transaction import NOT_STORED, CommitUnknown, Fenced, Row, Statement
 from runward.daemon.world.files import Files
-from runward.daemon.world.processes import Begun, NotBegun, NotRemoved, Processes
+from runward.daemon.world.processes import Announced, Begun, Channel, NotBegun, NotRemoved, Processes
 from runward.handlers.layouts.native import RUN
 from runward.handlers.model.chains import SlotOffered
 from runward.handlers.model.files import Unreadable
@@ -50,15 +56,21 @@ from runward.handlers.model.invocations import (
 )
 from runward.handlers.model.processes import is_here
 from runward.handlers.model.requests import CancelRun
-from runward.handlers.model.sessions import EndTree
+from runward.handlers.model.sessions import EndTree, Launch
 
 AT_ONCE: Final = 4
 """How many launchers may be beginning at the same time."""
+
+MOST_CHANNELS: Final = 256
+"""Launchers that are listened to until their runs are over. Of the ends of other runs their files tell."""
 
 _GONE: Final = "its run directory, or its run.json, was gone before anyone looked at it"
 
 _STARTS_PERIOD: Final = 1.0
 """Seconds until the store is asked again after a refusal."""
+
+
+_Answer: TypeAlias = Begun | Announced | NotBegun
 
 
 @dataclass(slots=True)
@@ -74,6 +86,17 @@ class Starts(Part):
     """Called for each run that began: its directory is worth a look."""
     report: Callable[[StartEvent], None] = lambda event: None
     """Called for each run that can never begin, vanished before it was seen, or began before its order was recorded."""
+    record: Callable[[Observation], None] = lambda observation: None
+    """Called with each announced launch, to be recorded."""
+    ended: Callable[[StartRun], None] = lambda order: None
+    """Called when a launcher says that its run is over, or can't say it any more: its directory is worth a look."""
+    beginning: set[str] = field(default_factory=set)
+    """The session keys of the runs whose launchers may still announce them: nobody looks at these."""
+    announced: dict[str, Launch] = field(default_factory=dict)
+    """What launchers announced over channels that are still open, by session key."""
+    _unrecorded: set[str] = field(default_factory=set)
+    """The keys of the starts whose launchers announced them, and wait until that is recorded."""
+    _tasks: TaskGroup | None = None
     _failed: set[str] = field(default_factory=set)
     _unseen: dict[str, UnseenRun] = field(default_factory=dict)
     """Runs that have begun and are not sessions yet, by the keys of their starts."""
@@ -83,6 +106,7 @@ class Starts(Part):
         """Continue where an earlier daemon stopped, before anything is started. Raises `sqlite3.Error`."""
         owed_now = await owed_starts(self.store)
         owed = [*(each.key for each in owed_now.orders), *(each.key for each in owed_now.hopeless)]
+        self.beginning |= {each.session for each in owed_now.orders}
         self._unseen = await unseen_runs(self.store)
         try:
             # Before anything is started: no launcher of an earlier epoch can use a ticket any more.
@@ -94,6 +118,15 @@ class Starts(Part):
         """What keeps runs from beginning, for `status`."""
         problems = [f"start {key}: {each.why}" for key, each in self._delayed.items() if each.lasts]
         return sorted(problems) + Part.degraded(self)
+
+    async def run(self) -> None:
+        """Work until cancelled; the channels of the runs that began are listened to meanwhile."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                await Part.run(self)
+            finally:
+                self._tasks = None  # what is begun after that, as the daemon ends, is not listened to
 
     async def drain(self) -> bool:
         """Begin all runs that are due; returns whether there were any."""
@@ -135,16 +168,24 @@ class Starts(Part):
         now = self.clock.monotonic()
         waiting = {order.key: self._delayed[order.key] for order in owed if order.key in self._delayed}
         self._delayed = waiting
+        self._forget_withdrawn(owed)
         due = [order for order in owed if order.key not in waiting or waiting[order.key].at <= now]
         # A hopeless start stays open until a handler gives it up. It is reported once and not tried again.
-        due = [order for order in due if order.key not in self._failed][:AT_ONCE]
+        settled = self._failed | self._unrecorded
+        due = [order for order in due if order.key not in settled][:AT_ONCE]
         if not due:
             self.trouble = None
             return False
+        # Before their launchers exist: a look that finds the run must find its announcement, too.
+        self.beginning |= {order.session for order in due}
         with anyio.CancelScope(shield=True):
             # Shielded, because a thread can't be cancelled and what it started must be known.
             await self._note(await self._perform(due))
         return self.trouble is None
+
+    def _forget_withdrawn(self, owed: Sequence[StartRun]) -> None:
+        """Runs that are no longer ordered, because somebody withdrew them, are like any others."""
+        self.beginning &= {order.session for order in owed}
 
     async def look_for_unseen(self) -> None:
         """Report runs that vanished before anyone saw them, and runs that were seen before their orders were recorded.
@@ -185,8 +226,8 @@ class Starts(Part):
             self.log.error("run.not_begun", session=session, why=why)
             self.report(StartFailed(key, session, self.clock.now(), why))
 
-    async def _perform(self, orders: Sequence[StartRun]) -> list[tuple[StartRun, Begun | NotBegun]]:
-        answers: dict[str, Begun | NotBegun] = {}
+    async def _perform(self, orders: Sequence[StartRun]) -> list[tuple[StartRun, _Answer]]:
+        answers: dict[str, _Answer] = {}
 
         async def ask(order: StartRun) -> None:
             answers[order.key] = await anyio.to_thread.run_sync(self._ask, order, self.store.epoch)
@@ -196,7 +237,7 @@ class Starts(Part):
                 tasks.start_soon(ask, order)
         return [(order, answers[order.key]) for order in orders]
 
-    def _ask(self, order: StartRun, epoch: int) -> Begun | NotBegun:
+    def _ask(self, order: StartRun, epoch: int) -> _Answer:
         away = self.files.away(order.root)
         if away is not None:
             return NotBegun(away)
@@ -205,18 +246,20 @@ class Starts(Part):
         point("start.after")
         return answer
 
-    async def _note(self, results: Sequence[tuple[StartRun, Begun | NotBegun]]) -> None:
+    async def _note(self, results: Sequence[tuple[StartRun, _Answer]]) -> None:
         """Mark what is settled and delay the rest."""
         settled: list[Row] = []
         for order, answer in results:
+            if not (isinstance(answer, NotBegun) and not answer.for_good):
+                self.beginning.discard(order.session)
             match answer:
+                case Announced():
+                    self._take_up(order, answer)
                 case Begun(at=at):
                     # Marked after the launcher's answer. After a crash in between it is asked again, and its
                     # ticket says that it began.
                     settled.append((self.clock.now() if at is None else at, order.key))
-                    # Until it is seen as a session, nobody else would notice that it vanished.
-                    self._unseen[order.key] = UnseenRun(order.session, f"{order.root}/{order.name}")
-                    self.begun(order)
+                    self._begun(order)
                 case NotBegun(why=why, for_good=True):
                     self._fail(order.key, order.session, why)
                 case NotBegun(why=why):
@@ -227,6 +270,48 @@ class Starts(Part):
         for order, answer in results:
             if isinstance(answer, Begun):
                 self.log.info("run.begun", session=order.session, playbook=order.playbook)
+
+    def _begun(self, order: StartRun) -> None:
+        # Until it is seen as a session, nobody else would notice that it vanished.
+        self._unseen[order.key] = UnseenRun(order.session, f"{order.root}/{order.name}")
+        self.begun(order)
+
+    def _take_up(self, order: StartRun, announced: Announced) -> None:
+        """Have the launch recorded, together with the begin and what the look finds, and then acknowledged."""
+        launch, at, channel = announced
+        self._unrecorded.add(order.key)
+        self.announced[order.session] = launch_of(launch)
+        listens = self._tasks is not None and len(self.announced) <= MOST_CHANNELS
+        rows = (*kept_with(launch), Rows(NOTE_BEGUN, [(at, order.key)]))
+        recorded = partial(self._recorded, order, channel, listens=listens)
+        self.record(Observation(order.session, (launch,), rows, recorded))
+        self._begun(order)
+        if self._tasks is not None and listens:
+            self._tasks.start_soon(self._listen, order, channel)
+
+    def _recorded(self, order: StartRun, channel: Channel, *, listens: bool) -> None:
+        """The launch is durable: the command may be released."""
+        point("start.recorded")
+        channel.acknowledge()
+        if order.key in self._unrecorded:
+            self.log.info("run.begun", session=order.session, playbook=order.playbook)
+        self._unrecorded.discard(order.key)
+        if not listens:
+            self._close(order, channel)
+
+    async def _listen(self, order: StartRun, channel: Channel) -> None:
+        try:
+            await channel.ended()
+        finally:
+            self._close(order, channel)
+        self.ended(order)
+        # If it was never recorded, its launcher went another way, and is asked again.
+        self.wake()
+
+    def _close(self, order: StartRun, channel: Channel) -> None:
+        channel.close()
+        self.announced.pop(order.session, None)
+        self._unrecorded.discard(order.key)
 
     def _delay(self, order: StartRun, why: str) -> None:
         refused = self._delayed[order.key] = delayed(

@@ -35,11 +35,15 @@ class Rows(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """Events that belong together, with what must be remembered with them."""
+    """Events that belong together, with what must be remembered with them.
+
+    `then` is called in the event loop once all of it is durable; in doubt twice, never before.
+    """
 
     subject: str
     events: Sequence[Event]
     rows: Sequence[Rows] = ()
+    then: Callable[[], None] | None = None
 
 
 class Job(NamedTuple):

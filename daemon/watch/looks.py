@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -130,6 +131,10 @@ class Looks:
     """Called with a running session and its processes."""
     closed: Callable[[Target], None] = lambda target: None
     """Called with a session that has stopped running."""
+    beginning: AbstractSet[str] = frozenset()
+    """The session keys of runs that the daemon has ordered and whose launchers may still announce them."""
+    announced: Mapping[str, Launch] = field(default_factory=dict)
+    """What launchers announced over their channels, by session key."""
     _native_at: float = -math.inf
     _is_ready: bool = False
 
@@ -139,6 +144,9 @@ class Looks:
             await in_thread(_load_what_runs_need)
             self._is_ready = True
         of_native = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is None]
+        # Its launch is not known yet, so it would be opened as a run that somebody wrote by hand. Whatever comes of
+        # the start, a look follows.
+        of_native = [each for each in of_native if native.session_key(*each[0]) not in self.beginning]
         native_looks = await self._native(of_native, most_requests) if of_native else Found([])
         foreign = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is not None]
         if foreign:
@@ -206,7 +214,10 @@ class Looks:
             inbox_waits = inbox_waits or bool(waiting)
             is_long = is_long or len(waiting) > len(first_batch(waiting, most_requests))
             asked = [event for file in waiting if (event := launch_in(file)) is not None]
-            return {**launches, **{event.session_key: launch_of(event) for event in asked}}
+            # Likewise what was announced over a channel: its command may run as soon as it is recorded, which may
+            # have been after `launches` were read.
+            announced = dict(self.announced)
+            return {**launches, **announced, **{event.session_key: launch_of(event) for event in asked}}
 
         looked = self._judged(self.looker.look(hints, self.roots, remembered, known, lacking))
         return _OfNative(looked, is_long, inbox_waits)

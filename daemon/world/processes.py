@@ -21,6 +21,7 @@ from runward.handlers.sessions.over import WriterOf
 
 if TYPE_CHECKING:  # commands that only look at processes needn't load playbooks
     from runward.handlers.model.invocations import StartRun
+    from runward.handlers.model.sessions import RunLaunched
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,31 @@ class Begun:
     """
 
     at: float | None = field(default=None, compare=False, repr=False)
+
+
+class Channel(Protocol):
+    """What connects the daemon with a launcher that it started."""
+
+    def acknowledge(self) -> None:
+        """Say that the launch is recorded durably. The launcher then releases its command."""
+        ...
+
+    async def ended(self) -> None:
+        """Wait until the launcher says that its run is over, or can't say anything any more."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Announced(NamedTuple):
+    """A launcher is about to begin a run: it waits on `channel` until its `launch` is recorded, but not for long.
+
+    Nothing that its command writes is older than `at` (Unix seconds).
+    """
+
+    launch: "RunLaunched"
+    at: float
+    channel: Channel
 
 
 class NotBegun(NamedTuple):
@@ -96,7 +122,7 @@ class Processes(Protocol):
         """Seconds since this process started, whether or not it is alive; None if it is from another boot."""
         ...
 
-    def start(self, order: "StartRun", epoch: int) -> Begun | NotBegun: ...
+    def start(self, order: "StartRun", epoch: int) -> Begun | Announced | NotBegun: ...
 
     def expect_start(self, epoch: int) -> None:
         """A run was started, so another one may follow soon: get ready for it. Raises OSError."""

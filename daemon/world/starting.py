@@ -1,4 +1,4 @@
-"""Starting runs: a launcher that outlives the daemon gets one request, and answers before it releases its command."""
+"""Starting runs: a launcher that outlives the daemon gets one request, and announces its run before it releases its command."""
 
 import os
 import select
@@ -6,17 +6,21 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+import anyio
 
 from runward.daemon.disk.epoch import EpochPassed
-from runward.daemon.launch import detached, worktree
+from runward.daemon.inbox.launches import load_launch
+from runward.daemon.launch import channel, detached, worktree
+from runward.daemon.launch.channel import Heard, Message
 from runward.daemon.launch.ticket import throw_away
-from runward.daemon.world.processes import Begun, NotBegun, NotRemoved, RealProcesses
+from runward.daemon.world.processes import Announced, Begun, NotBegun, NotRemoved, RealProcesses
 from runward.handlers.model.invocations import StartRun
+from runward.handlers.model.sessions import RunLaunched
 from runward.handlers.model.stored import as_json
 
 LAUNCHER: Final = (sys.executable, "-P", "-m", detached.__name__)
@@ -79,15 +83,21 @@ class StartingProcesses(RealProcesses):
                 self._forking[1].close()
             self._forking = None
 
-    def start(self, order: StartRun, epoch: int) -> Begun | NotBegun:
+    def start(self, order: StartRun, epoch: int) -> Begun | Announced | NotBegun:
         """Begin the run, unless it has begun. Raises `EpochPassed`; a failure is an answer."""
         try:
-            answer = self._ask_launcher(order, epoch)
+            ours = self._ask_launcher(order, epoch)
         except OSError as error:
             return NotBegun(f"no launcher can be started: {error.strerror or error}")
-        if answer is None:
-            return NotBegun(f"its launcher has not begun after {PATIENCE:g} s")
-        return understood(answer)
+        if isinstance(ours, NotBegun):
+            return ours
+        end, heard = ours
+        announced = _announced(order, heard)
+        if announced is not None:
+            return Announced(*announced, LauncherSpokenTo(end))
+        # Closed, a launcher that announced what isn't understood uses the inbox.
+        end.close()
+        return understood(heard.message)
 
     def forget_starts(self, owed: Collection[str]) -> None:
         """Tickets of other starts than these are useless now: this daemon's epoch has begun."""
@@ -120,8 +130,8 @@ class StartingProcesses(RealProcesses):
             os.close(log)
         self._forking = epoch, ours
 
-    def _ask_launcher(self, order: StartRun, epoch: int) -> str | None:
-        """A launcher's answer: empty if it ended without one, None if it took too long."""
+    def _ask_launcher(self, order: StartRun, epoch: int) -> "_Answer | NotBegun":
+        """A launcher's answer, or why there is none."""
         log = self._open_log()
         try:
             # In memory: an order holds a command and its environment, and needs no file that somebody must
@@ -132,7 +142,7 @@ class StartingProcesses(RealProcesses):
                 answer = self._ask_forked(epoch, content.fileno(), log)
                 # The prepared process may have ended or been killed. A new launcher is always possible, and
                 # the ticket keeps the start from happening twice.
-                return self._ask_new(order, epoch, content.fileno(), log) if answer == "" else answer
+                return self._ask_new(order, epoch, content.fileno(), log) if answer is None else answer
         finally:
             os.close(log)
 
@@ -143,11 +153,11 @@ class StartingProcesses(RealProcesses):
             0o600,
         )
 
-    def _ask_forked(self, epoch: int, content: int, log: int) -> str | None:
-        """A forked launcher's answer: empty also if there is none. A process that doesn't answer is not asked again."""
+    def _ask_forked(self, epoch: int, content: int, log: int) -> "_Answer | NotBegun | None":
+        """A forked launcher's answer; None if it ended without one. A process that doesn't answer is not asked again."""
         os.lseek(content, 0, os.SEEK_SET)
         answer = _answer(lambda answering: self._give(epoch, (content, answering, log)))
-        if not answer:
+        if answer is None or isinstance(answer, NotBegun):
             self.close()
         return answer
 
@@ -159,9 +169,12 @@ class StartingProcesses(RealProcesses):
                     # The descriptors are copied to the other process, so it needs no right to open anything.
                     socket.send_fds(self._forking[1], [b"."], descriptors, socket.MSG_NOSIGNAL)
 
-    def _ask_new(self, order: StartRun, epoch: int, content: int, log: int) -> str | None:
+    def _ask_new(self, order: StartRun, epoch: int, content: int, log: int) -> "_Answer | NotBegun":
         os.lseek(content, 0, os.SEEK_SET)
-        return _answer(lambda answering: self._launch(epoch, [order.name], content, answering, log))
+        answer = _answer(lambda answering: self._launch(epoch, [order.name], content, answering, log))
+        return answer or NotBegun(
+            f"its launcher ended before it began; log/{LOG} in the state directory may say why"
+        )
 
     def _launch(self, epoch: int, name: list[str], stdin: int, stdout: int, stderr: int) -> None:
         """Start a launcher, which leaves a child behind and ends."""
@@ -182,51 +195,86 @@ def environment(ours: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in ours.items() if name not in OF_THE_DAEMON}
 
 
-def understood(answer: str) -> Begun | NotBegun:
-    """The meaning of a launcher's answer. Raises `EpochPassed`."""
-    word, _, why = answer.partition(" ")
-    match word:
-        case detached.BEGUN:
-            return Begun(float(why) if why else None)
-        case detached.SUPERSEDED:
-            raise EpochPassed("another daemon took the state directory over: its launcher starts nothing")
-        case detached.HELD:
-            return NotBegun("another launcher is about to begin it")
-        case detached.TAKEN:
-            return NotBegun(f"its run directory can't be made: {why}", for_good=True)
-        case detached.FAILED:
-            return NotBegun(why)
-        case _:
-            return NotBegun(
-                f"its launcher ended before it began; log/{LOG} in the state directory may say why"
-            )
+class _Answer(NamedTuple):
+    """The first thing that a launcher said, and our end of the channel to it."""
+
+    end: socket.socket
+    heard: Heard
 
 
-def _answer(ask: Callable[[int], None]) -> str | None:
-    """The answer of a launcher that gets this descriptor to write to."""
-    answer, answering = os.pipe()
+class LauncherSpokenTo:
+    """The daemon's end of the channel to a launcher that announced its run."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def acknowledge(self) -> None:
+        """Say that the launch is recorded; a launcher that has gone on without it doesn't mind."""
+        channel.send(self._end, Message(channel.RECORDED))
+
+    async def ended(self) -> None:
+        """Wait until the launcher says that its run is over, ends, or says anything else."""
+        await anyio.wait_readable(self._end)
+
+    def close(self) -> None:
+        self._end.close()
+
+
+def _announced(order: StartRun, heard: Heard) -> tuple[RunLaunched, float] | None:
+    """What a launcher announced; None if it was not this run's launcher, or did not announce this run."""
+    message = heard.message
+    if message is None or message.word != channel.ANNOUNCED or message.launch is None or message.at is None:
+        return None
     try:
-        try:
-            ask(answering)
-        finally:
-            # Only the launcher holds the other end then, so its death is the end of the answer.
-            os.close(answering)
-        return _read_line(answer)
-    finally:
-        os.close(answer)
+        launch = load_launch(message.launch)
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None
+    if not isinstance(launch, RunLaunched) or launch.session_key != order.session:
+        return None
+    # Whoever got hold of the descriptor: only the launcher itself may speak for its run.
+    if heard.uid != os.geteuid() or heard.pid != launch.launcher[0]:
+        return None
+    return launch, message.at
 
 
-def _read_line(descriptor: int) -> str | None:
-    """The line that is written there, as far as it got; None if it is not terminated in time."""
-    give_up = time.monotonic() + PATIENCE
-    poll, content = select.poll(), b""
-    poll.register(descriptor, select.POLLIN)
-    while not content.endswith(b"\n"):
+def understood(message: Message | None) -> Begun | NotBegun:
+    """The meaning of a launcher's refusal, or of its word that it began. Raises `EpochPassed`."""
+    if message is None:
+        return NotBegun(_NOT_UNDERSTOOD)
+    match message.word:
+        case channel.BEGUN:
+            return Begun(message.at)
+        case channel.SUPERSEDED:
+            raise EpochPassed("another daemon took the state directory over: its launcher starts nothing")
+        case channel.HELD:
+            return NotBegun("another launcher is about to begin it")
+        case channel.TAKEN:
+            return NotBegun(f"its run directory can't be made: {message.why}", for_good=True)
+        case channel.FAILED:
+            return NotBegun(message.why)
+        case _:
+            return NotBegun(_NOT_UNDERSTOOD)
+
+
+_NOT_UNDERSTOOD: Final = "its launcher said something that this daemon doesn't understand"
+
+
+def _answer(ask: Callable[[int], None]) -> _Answer | NotBegun | None:
+    """The answer of a launcher that gets this descriptor to speak on; None if it ended without one."""
+    ours, theirs = channel.pair()
+    try:
+        # Only the launcher holds the other end then, so its death is the end of the channel.
+        with theirs:
+            ask(theirs.fileno())
+        poll = select.poll()
+        poll.register(ours, select.POLLIN)
         # A launcher that hangs must not hold up the other starts. It is asked again later.
-        if not poll.poll(max(0.0, give_up - time.monotonic()) * 1000):
-            return None
-        piece = os.read(descriptor, 4096)
-        if not piece:
-            break
-        content += piece
-    return content.decode(errors="replace").rstrip("\n")
+        is_late = not poll.poll(PATIENCE * 1000)
+        heard = None if is_late else channel.receive(ours)
+    except BaseException:
+        ours.close()
+        raise
+    if heard is not None:
+        return _Answer(ours, heard)
+    ours.close()
+    return NotBegun(f"its launcher has not begun after {PATIENCE:g} s") if is_late else None

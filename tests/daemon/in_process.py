@@ -44,7 +44,7 @@ from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import SystemRandomness
 from runward.daemon.world.files import Files
-from runward.daemon.world.processes import Begun, NotBegun
+from runward.daemon.world.processes import Announced, Begun, NotBegun
 from runward.handlers.model.contracts import Declarations
 from runward.handlers.model.invocations import StartRun
 from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, RecordedProcess, Whereabouts
@@ -80,7 +80,7 @@ class ToldProcesses:
     gone: set[int] = field(default_factory=set)
     started: list[StartRun] = field(default_factory=list)
     """What was ordered, in order; each begins unless `refuse` says otherwise."""
-    refuse: dict[str, NotBegun] = field(default_factory=dict)
+    refuse: dict[str, Begun | NotBegun] = field(default_factory=dict)
     told: list[int] = field(default_factory=list)
     """Launchers and processes that were told to end, by pid, in order."""
     killed: list[int] = field(default_factory=list)
@@ -144,7 +144,7 @@ class ToldProcesses:
     def age(self, process: RecordedProcess) -> float | None:
         return self.ages.get(process.pid)
 
-    def start(self, order: StartRun, epoch: int) -> Begun | NotBegun:
+    def start(self, order: StartRun, epoch: int) -> Begun | Announced | NotBegun:
         self.started.append(order)
         return self.refuse.get(order.key, Begun())
 

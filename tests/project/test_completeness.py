@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.daemon.launching import Launcher
+from tests.daemon.parts.test_announced_starts import Announcing
 from tests.project.repository import ROOT, parsed, sources
 
 from runward.config.bundle import BundleRules
@@ -176,7 +177,7 @@ async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: 
     async with daemon(
         tmp_path,
         StillClock(),
-        ToldProcesses(),
+        Announcing(tmp_path),
         playable=lambda name: play,
         messenger=told,
         bundled=lambda session: BundleRules(),

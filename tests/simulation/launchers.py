@@ -6,28 +6,42 @@ its locks with its life. What it does to the ticket and the run directory is the
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+import anyio
 from tests.simulation.broken import Broken
 from tests.simulation.places import CANCELLED, Begun, Named, Over, Place, Places, contract_of
 from tests.simulation.ports import HOST, STATE, ProcessTable
-from tests.simulation.virtual_time import Killed
+from tests.simulation.virtual_time import Killed, Process
 
 from runward.config.json_value import JsonValue
-from runward.daemon.launch import ticket
-from runward.daemon.launch.detached import BEGUN, FAILED, HELD, SUPERSEDED, TAKEN
-from runward.daemon.launch.record import EXIT, PROCESS, RUN, START, BegunAlready, NameTaken, RunDirectory
+from runward.daemon.disk.durable import write_whole
+from runward.daemon.inbox.launches import load_launch
+from runward.daemon.launch import channel, ticket
+from runward.daemon.launch.channel import ACKNOWLEDGED_WITHIN, Message
+from runward.daemon.launch.record import (
+    EXIT,
+    PROCESS,
+    RUN,
+    START,
+    Announcement,
+    BegunAlready,
+    NameTaken,
+    RunDirectory,
+)
 from runward.daemon.launch.ticket import EpochOver, TicketHeld
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
+from runward.daemon.processes.proc import ProcessIdentity
+from runward.daemon.processes.stand_ins import json_text
+from runward.daemon.world.processes import Announced, NotBegun, NotRemoved
 from runward.daemon.world.processes import Begun as HasBegun
-from runward.daemon.world.processes import NotBegun, NotRemoved
 from runward.daemon.world.starting import PATIENCE, understood
 from runward.handlers.model.chains import chain_run_of
 from runward.handlers.model.invocations import StartRun
 from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, RecordedProcess, Whereabouts
-from runward.handlers.model.sessions import RunProcesses
+from runward.handlers.model.sessions import RunLaunched, RunProcesses
 from runward.handlers.sessions.over import WriterOf
 
 if TYPE_CHECKING:
@@ -50,6 +64,8 @@ _BY_ORDER: Final[tuple[dict[str, JsonValue], str, str]] = (
 
 
 _RUNS: Final = "after its command was let go"
+_WAITS: Final = "while it waited for its launch to be recorded"
+_TOLD: Final = "before its end was synced"
 NOTICE: Final = 20.0
 """Seconds within which a daemon that runs has noticed that a process is gone."""
 
@@ -68,8 +84,9 @@ class Launchers:
         self._all: list[Launcher] = []
 
     def spawn(self, order: StartRun, epoch: int) -> "Launcher":
-        """A new launcher with this order, which begins soon."""
-        launcher = Launcher(self, order, epoch, len(self._all) + 1)
+        """A new launcher with this order, which begins soon, and speaks with the daemon that runs now."""
+        spoken_to = SimulatedChannel(self.universe, self.universe.timeline.running)
+        launcher = Launcher(self, order, epoch, len(self._all) + 1, spoken_to)
         self._all.append(launcher)
         return launcher
 
@@ -110,14 +127,60 @@ class Launchers:
             raise Broken(f"the command of the start {key} was let go {self.released[key]} times")
 
 
+class SimulatedChannel:
+    """What connects a daemon and a launcher: it ends with either."""
+
+    def __init__(self, universe: "Universe", daemon: Process) -> None:
+        self.is_acknowledged = False
+        self.announced: RunLaunched
+        self._universe = universe
+        self._daemon = daemon
+        self._is_closed = False
+        self._is_over = anyio.Event()
+
+    # The daemon's end.
+
+    def acknowledge(self) -> None:
+        """What it acknowledges must be durable, for the command is let go now."""
+        if self._universe.peek("select 1 from daemon"):  # else somebody has the store locked
+            launch = self._universe.peek("select 1 from launches where id = ?", (self.announced.launch,))
+            owed = self._universe.peek(
+                "select 1 from starts where session_key = ? and state = 'owed'", (self.announced.session_key,)
+            )
+            if owed or not launch:
+                raise Broken(f"the launch of {self.announced.session_key} is acknowledged, and not recorded")
+        self.is_acknowledged = True
+
+    async def ended(self) -> None:
+        await self._is_over.wait()
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    # The launcher's end.
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody could still say something."""
+        return not (self._is_closed or self._daemon.over or self._daemon.killed)
+
+    def end(self) -> None:
+        """The launcher said that its run is over, or closed its end."""
+        self._daemon.call(self._is_over.set)
+
+
 class Launcher:
     """One launcher. `answer` is what it told the daemon that ordered the run, `over` that its process has ended,
     `noticed_by` when the end of a command that it left behind will have been noticed.
     """
 
-    def __init__(self, launchers: Launchers, order: StartRun, epoch: int, number: int) -> None:
+    def __init__(
+        self, launchers: Launchers, order: StartRun, epoch: int, number: int, spoken_to: SimulatedChannel
+    ) -> None:
         self.name = f"launcher {number}"
-        self.answer: str | None = None
+        self.answer: Message | Announced | None = None
+        self._channel = spoken_to
+        self._announcement: Announcement | None = None
         self.over = False
         self.noticed_by = 0.0
         self._launchers = launchers
@@ -131,6 +194,10 @@ class Launcher:
         self._is_ordered_to_end = False
         self._life = self._steps()
         self._universe.timeline.after(self._pause(), self._go_on)
+
+    def let_go_of_daemon(self) -> None:
+        """The daemon closes its end."""
+        self._channel.close()
 
     def starts(self, key: str) -> bool:
         return self._order.key == key
@@ -159,7 +226,8 @@ class Launcher:
         if self.over:
             return
         chaos = self._universe.chaos
-        if not chaos.calm and self._launchers.dice.random() < chaos.climate.launcher_kills:
+        rolls = self._step != _WAITS or self._launchers.dice.random() < 0.02
+        if rolls and not chaos.calm and self._launchers.dice.random() < chaos.climate.launcher_kills:
             self._universe.tally.reached[f"a launcher killed {self._step}"] += 1
             self.die()
             return
@@ -194,6 +262,7 @@ class Launcher:
 
     def _end_launcher(self) -> None:
         self.over = True
+        self._channel.end()
         self._universe.kernel.end(self.name)
         self._universe.table.end(self._me)
 
@@ -217,7 +286,7 @@ class Launcher:
             self._write_run(claim.directory)
         except OSError as error:
             self._discard(claim.directory)
-            self.answer = f"{FAILED} {error}"
+            self.answer = Message(channel.FAILED, str(error))
             return
         self._step = "before its command was let go"
         yield self._pause()
@@ -228,12 +297,14 @@ class Launcher:
             if order.worktree is not None:
                 self._universe.worktrees.make(order.name)
                 yield self._pause()
-            claim.ticket.mark()
+            is_recorded = yield from self._announce()
+            claim.ticket.mark(is_recorded=is_recorded)
         except OSError:
-            self._write_exit(claim.directory, _NOT_STARTED)
-            self.answer = BEGUN
+            yield from self._write_exit(claim.directory, _NOT_STARTED, is_recorded=False)
+            self.answer = Message(channel.BEGUN)
             return
-        self.answer = BEGUN
+        if not is_recorded:
+            self.answer = Message(channel.BEGUN)
         yield self._pause()
         self._launchers.note_release(order.key)
         self._step = _RUNS
@@ -247,24 +318,61 @@ class Launcher:
             self._universe.tally.reached["a started run that was cancelled"] += 1
         ends = _ENDS if chain_run_of(self._order.session) is None else (*_ENDS[:1] * 5, *_ENDS[1:])
         end = _BY_ORDER if self._is_ordered_to_end else self._launchers.dice.choice(ends)
-        self._write_exit(claim.directory, end)
+        yield from self._write_exit(claim.directory, end, is_recorded)
 
-    def _refusal(self, refused: Exception) -> str:
+    def _announce(self) -> Generator[float, None, bool]:
+        """Announce the launch; returns whether the daemon recorded it, and not the inbox. Raises OSError."""
+        order, reached = self._order, self._universe.tally.reached
+        assert self._command is not None
+        self._announcement = Announcement(
+            state=str(STATE),
+            session_key=order.session,
+            at=round(self._universe.clock.now(), 3),
+            launcher=ProcessIdentity(*self._me),
+            process=ProcessIdentity(*self._command),
+            contract=order.contract,
+            timeout=None,
+            grace=5.0,
+            cgroup=None,
+        )
+        launch = load_launch(self._announcement.content)
+        assert isinstance(launch, RunLaunched)
+        self._channel.announced = launch
+        self.answer = Announced(launch, self._universe.clock.now(), self._channel)
+        self._step = _WAITS
+        give_up = self._universe.timeline.time + ACKNOWLEDGED_WITHIN
+        while (
+            self._channel.is_open
+            and not self._channel.is_acknowledged
+            and self._universe.timeline.time < give_up
+        ):
+            yield 0.01
+        self._step = "before its command was let go"
+        if self._channel.is_acknowledged:
+            reached["a launch that was recorded over its channel"] += 1
+            return True
+        reached["a launch that nobody acknowledged"] += 1
+        self._channel.end()
+        self._room()
+        self._announcement.put()
+        return False
+
+    def _refusal(self, refused: Exception) -> Message:
         reached = self._universe.tally.reached
         match refused:
             case BegunAlready():
                 reached["a start that had begun already"] += 1
-                return BEGUN
+                return Message(channel.BEGUN)
             case TicketHeld():
                 reached["a start that another launcher is about"] += 1
-                return HELD
+                return Message(channel.HELD)
             case EpochOver():
                 reached["a launcher of an old epoch"] += 1
-                return SUPERSEDED
+                return Message(channel.SUPERSEDED)
             case NameTaken():
-                return f"{TAKEN} {refused}"
+                return Message(channel.TAKEN, str(refused))
             case _:
-                return f"{FAILED} {refused}"
+                return Message(channel.FAILED, str(refused))
 
     def _room(self) -> None:
         """Raise where the disk is full."""
@@ -303,12 +411,21 @@ class Launcher:
         """Its launcher is gone: the signal ends it in silence."""
         self._universe.timeline.after(self._launchers.dice.choice((0.0, 0.5)), self._end_command)
 
-    def _write_exit(self, directory: RunDirectory, end: tuple[dict[str, JsonValue], str, str]) -> None:
+    def _write_exit(
+        self, directory: RunDirectory, end: tuple[dict[str, JsonValue], str, str], is_recorded: bool
+    ) -> Iterator[float]:
+        """Write how it ended, say so to a daemon that listens, and only then make it durable."""
         value, status, reason = end
         now = round(self._universe.clock.now(), 3)
         at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        ending: dict[str, JsonValue] = {**value, "finished_at": at, "start": self._order.key}
         try:
-            directory.write_json(EXIT, {**value, "finished_at": at, "start": self._order.key})
+            if self._announcement is not None:
+                ending["secret"] = self._announcement.secret
+                if not is_recorded:
+                    self._announcement.put()
+            content = json_text(ending).encode()
+            write_whole(directory.descriptor, EXIT, content, is_synced=not is_recorded)
         except OSError as error:
             self._universe.say(f"{self.name} can't say its end: {error}")
             self.die()
@@ -318,6 +435,24 @@ class Launcher:
         self._place.exits.append(over)
         self._place.cancelled = end is _BY_ORDER
         self._mean(directory, EXIT, over)
+        if is_recorded:
+            self._channel.end()
+            self._step = _TOLD
+            yield self._pause()
+            self._sync_exit(directory)
+
+    def _sync_exit(self, directory: RunDirectory) -> None:
+        kernel = self._universe.kernel
+        try:
+            descriptor = kernel.open(EXIT, kernel.O_RDONLY, dir_fd=directory.descriptor)
+        except OSError:
+            return  # somebody took it away
+        try:
+            kernel.fsync(descriptor)
+        except OSError as error:
+            self._universe.say(f"{self.name} can't sync its end: {error}")
+        finally:
+            kernel.close(descriptor)
 
     def _mean(self, directory: RunDirectory, name: str, meaning: Begun | Named | Over) -> None:
         """Register what was written; where its root was swapped meanwhile, nobody may ever see it."""
@@ -412,7 +547,7 @@ class SimulatedProcesses:
     def age(self, process: RecordedProcess) -> float | None:
         raise AssertionError("no run of a history has a timeout")
 
-    def start(self, order: StartRun, epoch: int) -> HasBegun | NotBegun:
+    def start(self, order: StartRun, epoch: int) -> HasBegun | Announced | NotBegun:
         """As the real one: a launcher of its own is asked, and waited for while the world goes on."""
         universe = self._launchers.universe
         launcher = self._launchers.spawn(order, epoch)
@@ -421,9 +556,13 @@ class SimulatedProcesses:
             universe.timeline.elapse(0.01)
             if universe.timeline.running.killed:
                 raise Killed
-        if launcher.answer is not None:
-            return understood(launcher.answer)
-        return understood("") if launcher.over else NotBegun(f"has not begun after {PATIENCE} s")
+        answer = launcher.answer
+        if isinstance(answer, Announced):
+            return answer
+        launcher.let_go_of_daemon()
+        if answer is not None:
+            return understood(answer)
+        return NotBegun("ended before it began" if launcher.over else f"has not begun after {PATIENCE} s")
 
     def remove_worktree(self, name: str, repo: str) -> NotRemoved | None:
         return self._launchers.universe.worktrees.remove(name)

@@ -21,8 +21,8 @@ from runward.daemon.engine.outbox import Outbox
 from runward.daemon.engine.queue import Queue
 from runward.daemon.faults import point
 from runward.daemon.launch import record, ticket
-from runward.daemon.parts import notices
-from runward.daemon.parts.runs import CancelOrders
+from runward.daemon.parts import notices, runs
+from runward.daemon.parts.runs import CancelOrders, Starts
 from runward.daemon.processes.ending_runs import EndOrdered
 from runward.daemon.rundir import journal_reading, journals
 from runward.daemon.rundir.session_files import NOTHING_READ
@@ -33,12 +33,14 @@ from runward.daemon.watch.remembered import load_remembered
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world import files
 from runward.daemon.world.files import Files
+from runward.daemon.world.processes import Announced
 from runward.handlers import notices as addressed
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.contracts import files as contract_files
 from runward.handlers.model.contracts import RecordedFile
 from runward.handlers.model.effects import Deciding
 from runward.handlers.model.files import FileHash, Produced
+from runward.handlers.model.invocations import StartRun
 from runward.handlers.model.sessions import AttemptStarted
 from runward.handlers.sessions import opened, over
 from runward.handlers.sessions.ended import launcher_key
@@ -325,6 +327,22 @@ def without_giving_notices_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(standing_in, "GIVEN_UP_AFTER", math.inf)
 
 
+def without_waiting_for_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """A launch is acknowledged when it comes, and not when it is recorded."""
+    take_up = Starts._take_up
+
+    def at_once(self: Starts, order: StartRun, announced: Announced) -> None:
+        announced.channel.acknowledge()
+        take_up(self, order, announced)
+
+    patch.setattr(Starts, "_take_up", at_once)
+
+
+def without_recording_what_was_announced(patch: pytest.MonkeyPatch) -> None:
+    """A launch is acknowledged with its event, and its row is left out."""
+    patch.setattr(runs, "kept_with", lambda launch: ())
+
+
 LIKELY: Final[dict[Mutation, int]] = {
     without_the_journals_identity_check: 1,
     without_the_stores_epoch: 5,
@@ -352,7 +370,7 @@ LIKELY: Final[dict[Mutation, int]] = {
 }
 """Histories that broke a law, where that isn't the first. They are played first; if a change has shifted them, all are."""
 
-QUICK: Final = (without_taking_jobs_back, without_knowing_copies)
+QUICK: Final = (without_taking_jobs_back, without_knowing_copies, without_waiting_for_the_commit)
 """Guards whose absence shows at once: `make test` takes these."""
 
 
@@ -393,6 +411,7 @@ QUICK: Final = (without_taking_jobs_back, without_knowing_copies)
                 without_a_pause_between_tries,
                 without_trying_to_deliver_again,
                 without_giving_notices_up,
+                without_recording_what_was_announced,
             )
         ),
     ],

@@ -82,6 +82,9 @@ INSERT_START: Final = Write(
 START_BEGUN: Final = "update starts set state = 'begun', ended_at = ? where key = ? and state = 'owed'"
 """It began. A start that was withdrawn meanwhile stays withdrawn, and its run is told to end when it is seen."""
 
+NOTE_BEGUN: Final = Write(START_BEGUN, exact=False)
+"""The same, in the transaction that records its launch."""
+
 GIVE_UP: Final = Write(
     "update starts set state = case state when 'owed' then 'failed' else state end, why = ?,"
     " ended_at = coalesce(ended_at, ?) where key = ? and (state = 'owed' or state = 'begun' and why is null)",
@@ -231,7 +234,7 @@ def table() -> Table:
     from runward.handlers.model.invocations import GiveUpStart, StartRun, WithdrawStart
 
     return Table(
-        writes=(INSERT_START, GIVE_UP, WITHDRAW),
+        writes=(INSERT_START, NOTE_BEGUN, GIVE_UP, WITHDRAW),
         answers={WorkplaceOf: answers_by(workplaces, lambda asked: asked.session_key)},
         appliers={StartRun: _start, GiveUpStart: _give_up, WithdrawStart: _withdraw},
         goes_with_session=("delete from starts where session_key = ?",),

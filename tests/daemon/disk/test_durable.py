@@ -142,3 +142,24 @@ def test_a_discarded_reservation_leaves_nothing(tmp_path: Path, directory: int) 
     ReservedFile(directory, "file", 4096).discard()
 
     assert names(tmp_path) == []
+
+
+def test_a_reserved_file_that_is_told_of_is_there_before_and_durable_after_that(
+    tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserved = ReservedFile(directory, "file", 4096)
+    happened: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: happened.append("synced"))
+    reserved.write(b"content", lambda: happened.append((tmp_path / "file").read_text()))
+
+    assert happened == ["content", "synced", "synced"]
+    assert names(tmp_path) == ["file"]
+
+
+def test_one_that_was_taken_away_is_told_of_as_well(tmp_path: Path, directory: int) -> None:
+    reserved = ReservedFile(directory, "file", 4096)
+    next(tmp_path.iterdir()).unlink()
+    told: list[str] = []
+    reserved.write(b"content", lambda: told.append((tmp_path / "file").read_text()))
+
+    assert told == ["content"]

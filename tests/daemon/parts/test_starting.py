@@ -13,7 +13,7 @@ from runward.config.playbook import read_playbook
 from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.store.transaction import Statement
-from runward.daemon.world.processes import Begun, NotBegun
+from runward.daemon.world.processes import Announced, Begun, NotBegun
 from runward.handlers.model.invocations import Play, StartRun
 from runward.handlers.model.requests import PlayRunRequested
 from runward.handlers.requests import run_name
@@ -179,7 +179,7 @@ async def test_the_database_itself_refuses_to_start_a_run_a_second_time(tmp_path
 
 async def test_the_daemon_looks_at_once_where_a_run_began(tmp_path: Path) -> None:
     class Beginning(ToldProcesses):
-        def start(self, order: StartRun, epoch: int) -> Begun | NotBegun:
+        def start(self, order: StartRun, epoch: int) -> Begun | Announced | NotBegun:
             directory = Path(order.root) / order.name
             directory.mkdir()
             (directory / "run.json").write_text(json.dumps({"schema": "runward-run-v1"}))

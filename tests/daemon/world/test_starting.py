@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.launch.killed_at_a_step import program
 from tests.daemon.launching import is_alive, members
+from tests.daemon.world.recording import RecordingProcesses
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
@@ -21,7 +22,7 @@ from runward.daemon.processes.proc import read_stat, send_signal
 from runward.daemon.store.ownership import prepare
 from runward.daemon.world import starting
 from runward.daemon.world.processes import Begun, NotBegun
-from runward.daemon.world.starting import StartingProcesses, environment
+from runward.daemon.world.starting import environment
 from runward.handlers.model.invocations import StartRun
 
 EPOCH = 1
@@ -41,7 +42,7 @@ class Starter:
         write_epoch(self.state, EPOCH)
         self.root.mkdir()
         self.work.mkdir()
-        self.processes = StartingProcesses(self.state)
+        self.processes = RecordingProcesses(self.state)
 
     def order(self, name: str, *command: str, **further: object) -> StartRun:
         fields: dict[str, object] = {"cwd": str(self.work), **further}
@@ -264,9 +265,9 @@ def test_what_forks_launchers_ends_with_the_daemon_and_its_launchers_go_on(start
     script = f"""
 import os, signal
 from pathlib import Path
-from runward.daemon.world.starting import StartingProcesses
+from tests.daemon.world.recording import RecordingProcesses
 from runward.handlers.model.invocations import StartRun
-processes = StartingProcesses(Path({str(starter.state)!r}))
+processes = RecordingProcesses(Path({str(starter.state)!r}))
 processes.expect_start({EPOCH})
 processes.start(StartRun("key of one", "native:runs/one", {str(starter.root)!r}, "one", ("sleep", "60"), cwd="/"), {EPOCH})
 os.kill(os.getpid(), signal.SIGKILL)
@@ -299,10 +300,10 @@ class There(Starter):
     def __init__(self):
         pass
 from pathlib import Path
-from runward.daemon.world.starting import StartingProcesses
+from tests.daemon.world.recording import RecordingProcesses
 there = There()
 there.state, there.root, there.work = (Path({str(starter.state)!r}), Path({str(starter.root)!r}), Path({str(starter.work)!r}))
-there.processes = StartingProcesses(there.state)
+there.processes = RecordingProcesses(there.state)
 print(there.start("one", "sleep", "60"), flush=True)
 os.killpg(0, signal.SIGKILL)
 """
