@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from runward.config.agent import AgentProfile, read_agent
 from runward.config.bundle import BundleRules
@@ -21,13 +22,15 @@ from runward.daemon.configuration.declared_files import (
     NotFound,
     agent_file,
     callables,
+    chain_file,
     chain_names,
     named_chain,
     only_a_name,
     playbook_file,
     read_declaration,
+    read_text,
 )
-from runward.daemon.configuration.settings import bundle_rules, innermost_root
+from runward.daemon.configuration.settings import bundle_rules, innermost_root, text_of
 from runward.daemon.configuration.settings_files import Look, look_at, look_into, wait_until_quiet
 from runward.handlers.model.bundle import BundleRulesOf
 from runward.handlers.model.contracts import Declarations, Ruled, RuledPlaybook
@@ -36,34 +39,48 @@ from runward.handlers.model.schedules import Scheduled, chain_and_item
 from runward.handlers.model.sessions import CoveringRoot, RootOf
 from runward.handlers.schedules import PATIENCE
 
+if TYPE_CHECKING:
+    from runward.config.step import Callables
+    from runward.daemon.configuration.declared_files import TextOf
+
 NO_ROOT: Final = "no root of the settings has the layout 'native', for new runs to go to"
 
 D = TypeVar("D", Playbook, AgentProfile)
 T = TypeVar("T")
 
 
-class Remembering(Generic[T]):
-    """Parses a file once, as long as neither its text nor what is `given` with it changes."""
+class KnownFiles(Generic[T]):
+    """What was read from files. It is known as long as their marks and what was `given` stay: each use costs one `stat`."""
 
     MOST: Final = 20_000
-    """Files that are remembered. With more of them, each reading of all parses them all."""
+    """Files that are known. With more of them, each reading of all reads them all."""
 
-    def __init__(
-        self, parse: Callable[[str, str], Parsed[T]], given: Callable[[], object] = lambda: None
-    ) -> None:
-        self._parse, self._given = parse, given
-        self._known: dict[str, tuple[object, Parsed[T]]] = {}
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[object, Look, T]] = {}
 
-    def __call__(self, text: str, path: str) -> Parsed[T]:
-        """The parsed content of the file at `path` with this text."""
-        known, basis = self._known.get(path), (text, self._given())
-        if known is not None and known[0] == basis:
-            return known[1]
+    def __call__(self, path: str, given: object, read: "Callable[[TextOf], T]") -> T:
+        """What `read` makes of the file at `path`, and of any other file whose text it takes through its argument."""
+        known = self._known.get(path)
+        if known is not None and known[0] == given and known[1] == look_at(*known[1]):
+            return known[2]
+        paths = {path}
+
+        def noted(path: str) -> str | Problem:
+            paths.add(path)
+            return text_of(path)
+
+        while True:
+            # The look comes before the reading. A file that changes in between then differs from the look, and is read
+            # again; a look after the reading would take the change as read. And nothing that is half written is read.
+            look = wait_until_quiet(partial(look_at, *paths))
+            value = read(noted)
+            # Only the reading shows which schemas a file names. They were not in the look, so it begins again.
+            if paths == look.keys():
+                break
         if len(self._known) >= self.MOST:
             self._known.clear()
-        parsed = self._parse(text, path)
-        self._known[path] = (basis, parsed)
-        return parsed
+        self._known[path] = given, look, value
+        return value
 
 
 class Declarer:
@@ -75,11 +92,8 @@ class Declarer:
         self._settings = settings
         self.patience = patience
         self._checked = CheckedChains() if checked is None else checked
-        self._read_playbook, self._read_agent = Remembering(read_playbook), Remembering(read_agent)
-        self._read_chain = Remembering(
-            lambda text, path: read_chain(text, path, callables(self._settings)),
-            lambda: callables(self._settings),
-        )
+        self._playbooks, self._agents = KnownFiles[Parsed[Playbook]](), KnownFiles[Parsed[AgentProfile]]()
+        self._valid_chains = KnownFiles[Parsed[Chain]]()
         self.wrong: tuple[Wrong, ...] | None = None
         """What the last check found wrong with all configuration; None before the first one."""
         # One tuple, replaced as a whole: no thread sees new chains with an old basis, or it would keep them for good.
@@ -101,8 +115,8 @@ class Declarer:
         settings = self._settings
         wait_until_quiet(self.look)
         reading = Reading(
-            lambda name: read_declaration(playbook_file(settings, name), self._read_playbook),
-            lambda name: read_declaration(agent_file(settings, name), self._read_agent),
+            lambda name: _known(self._playbooks, playbook_file(settings, name), read_playbook),
+            lambda name: _known(self._agents, agent_file(settings, name), read_agent),
             lambda: [problem for each in self._all_chains().wrong.values() for problem in each],
         )
         self.wrong = complaints_about(Parsed(settings), reading)
@@ -119,26 +133,11 @@ class Declarer:
         """The chains whose files are wrong, each with the reason. Raises `OSError` for a directory that can't be read."""
         return [(name, _rendered(problems)) for name, problems in self._all_chains().wrong.items()]
 
-    def _declaration(
-        self,
-        settings: Settings,
-        name: str,
-        file_of: Callable[[Settings, str], str],
-        parse: Callable[[str, str], Parsed[D]],
-    ) -> D:
-        try:
-            file = file_of(settings, only_a_name(name))
-        except NotFound as error:
-            raise _Unusable(str(error)) from error
-        # A run's contract never changes once it is taken from here, so a file that is half written must not be read.
-        wait_until_quiet(lambda: look_at(file))
-        return _value(read_declaration(file, parse))
-
     def _playbook(self, settings: Settings, name: str) -> Playbook:
-        return self._declaration(settings, name, playbook_file, self._read_playbook)
+        return _named(settings, name, playbook_file, self._playbooks, read_playbook)
 
     def _defaults(self, settings: Settings, agent: str) -> tuple[ExpectedArtifact, ...] | None:
-        return self._declaration(settings, agent, agent_file, self._read_agent).artifacts
+        return _named(settings, agent, agent_file, self._agents, read_agent).artifacts
 
     def __call__(self, playbook: str | None, agent: str | None) -> Declarations:
         """What they declare; a missing or wrong file is reported as the operator's to fix."""
@@ -183,15 +182,23 @@ class Declarer:
 
     def listening(self, event: str) -> tuple[Chain, ...]:
         """The valid chains that an event of this name may fire, by name."""
-        chains = (
-            self._usable(file) for file, each in self._all_chains().right.items() if event in each.events
-        )
-        return tuple(each for each in chains if each is not None)
+        files = [file for file, each in self._all_chains().right.items() if event in each.events]
+        return tuple(self._usable(files))
 
-    def _usable(self, file: str) -> Chain | None:
-        """The chain in the file of this name, which was found valid; None if it is no longer."""
+    def _usable(self, files: Sequence[str]) -> Iterator[Chain]:
+        """The chains in the files of these names, which were found valid, except those that are valid no longer."""
+        if not files:
+            return
+        settings = self._settings
+        given = callables(settings)
+        for file in files:
+            chain = self._still_valid(settings, file, given)
+            if chain is not None:
+                yield chain
+
+    def _still_valid(self, settings: Settings, file: str, given: "Callables") -> Chain | None:
         try:
-            return self._chain(self._settings, file)
+            return self._chain(settings, file, given)
         except _Unusable:
             # The file was known as valid, so what is known of checked files is wrong: all are checked again.
             self._checked.forget()
@@ -239,9 +246,14 @@ class Declarer:
                 self._chains = basis, chains
             return chains
 
-    def _chain(self, settings: Settings, name: str) -> Chain:
+    def _chain(self, settings: Settings, name: str, given: "Callables") -> Chain:
         try:
-            return _value(named_chain(settings, name, self._read_chain))
+            file = chain_file(settings, name)
+            return _value(
+                self._valid_chains(
+                    file, given, partial(read_text, file, lambda text, path: read_chain(text, path, given))
+                )
+            )
         except NotFound as error:
             raise _Unusable(str(error)) from error
 
@@ -281,14 +293,15 @@ class Declarer:
     def chain(self, name: str) -> Chain | str:
         """The chain of this name, or why none can be fired. Usually its file has the same name."""
         try:
-            chain = self._chain(self._settings, only_a_name(name))
+            settings = self._settings
+            chain = self._chain(settings, only_a_name(name), callables(settings))
             if chain.name == name:
                 return chain
             why = f"there is no chain {name!r}: its file calls it {chain.name!r}"
         except (NotFound, _Unusable) as error:
             why = str(error)
-        files = (file for file, each in self._all_chains().right.items() if each.name == name)
-        return next((each for file in files if (each := self._usable(file)) is not None), why)
+        files = [file for file, each in self._all_chains().right.items() if each.name == name]
+        return next(self._usable(files), why)
 
     def ruled(self, session: RuledPlaybook) -> Ruled:
         """The `[[contracts]]` rules that apply to a session."""
@@ -354,6 +367,25 @@ def _lines(wrong: Iterable[Wrong]) -> Iterator[str]:
 
 def _rendered(errors: Sequence[Problem]) -> str:
     return "; ".join(problem.render() for problem in errors[:3])
+
+
+def _known(known: KnownFiles[Parsed[D]], file: str, parse: Callable[[str, str], Parsed[D]]) -> Parsed[D]:
+    return known(file, None, partial(read_declaration, file, parse))
+
+
+def _named(
+    settings: Settings,
+    name: str,
+    file_of: Callable[[Settings, str], str],
+    known: KnownFiles[Parsed[D]],
+    parse: Callable[[str, str], Parsed[D]],
+) -> D:
+    """What the file of this name declares. A run's contract never changes once it is taken from here."""
+    try:
+        file = file_of(settings, only_a_name(name))
+    except NotFound as error:
+        raise _Unusable(str(error)) from error
+    return _value(_known(known, file, parse))
 
 
 def _value(read: Parsed[T]) -> T:

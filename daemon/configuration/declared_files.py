@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from runward.config.document import AGENT_SUFFIX, CHAIN_SUFFIX, PLAYBOOK_SUFFIX, read_json
 from runward.config.problem import Parsed, Problem, has_errors
+from runward.daemon.configuration.listings import listed
 from runward.daemon.configuration.settings import text_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     D = TypeVar("D", Playbook, AgentProfile)
     T = TypeVar("T")
+
+    TextOf = Callable[[str], str | Problem]
+    """Reads the text of a file, or says what is wrong with it."""
 
 
 class NotFound(LookupError):
@@ -46,17 +50,22 @@ def find_agent(settings: Settings, name: str) -> Parsed[AgentProfile]:
     return read_declaration(agent_file(settings, name), read_agent)
 
 
-def read_declaration(path: str, parse: Callable[[str, str], Parsed[D]]) -> Parsed[D]:
+def read_declaration(
+    path: str, parse: Callable[[str, str], Parsed[D]], text_of: TextOf = text_of
+) -> Parsed[D]:
     """The playbook or profile in a file. The schemas that its artifacts name are read, too."""
-    text = text_of(path)
-    if isinstance(text, Problem):
-        return Parsed(None, (text,))
-    parsed = parse(text, path)
+    parsed = read_text(path, parse, text_of)
     if parsed.value is None or not parsed.value.artifacts:
         return parsed
-    artifacts, wrong = _with_schemas(parsed.value.artifacts, path)
+    artifacts, wrong = _with_schemas(parsed.value.artifacts, path, text_of)
     declaration = None if wrong else parsed.value._replace(artifacts=artifacts)
     return Parsed(declaration, parsed.problems + wrong)
+
+
+def read_text(path: str, parse: Callable[[str, str], Parsed[T]], text_of: TextOf = text_of) -> Parsed[T]:
+    """What `parse` makes of the text of a file, and of its path."""
+    text = text_of(path)
+    return Parsed(None, (text,)) if isinstance(text, Problem) else parse(text, path)
 
 
 class Declared(NamedTuple):
@@ -121,7 +130,7 @@ def _as_file(name: str, suffixes: tuple[str, ...]) -> str:
 
 
 def _with_schemas(
-    artifacts: tuple[ExpectedArtifact, ...], file: str
+    artifacts: tuple[ExpectedArtifact, ...], file: str, text_of: TextOf
 ) -> tuple[tuple[ExpectedArtifact, ...], tuple[Problem, ...]]:
     """The artifacts declared by `file`, with the schemas that they name; and what is wrong with those."""
     problems: list[Problem] = []
@@ -129,7 +138,7 @@ def _with_schemas(
     for artifact in artifacts:
         rules = artifact.rules
         if rules is not None and rules.schema_file is not None:
-            schema = _schema(os.path.join(os.path.dirname(file), rules.schema_file))
+            schema = _schema(os.path.join(os.path.dirname(file), rules.schema_file), text_of)
             if isinstance(schema, Problem):
                 problems.append(schema)
             else:
@@ -138,7 +147,7 @@ def _with_schemas(
     return tuple(complete), tuple(problems)
 
 
-def _schema(path: str) -> str | Problem:
+def _schema(path: str, text_of: TextOf) -> str | Problem:
     """The schema in a file as compact text."""
     import json
 
@@ -209,9 +218,12 @@ def named_chain(settings: Settings, name: str, parse: Callable[[str, str], Parse
 
     Raises `NotFound`.
     """
-    path = _find(name, settings.chains, [f"{name}{CHAIN_SUFFIX}"], CHAIN_SUFFIX, "chain")
-    text = text_of(path)
-    return Parsed(None, (text,)) if isinstance(text, Problem) else parse(text, path)
+    return read_text(chain_file(settings, name), parse)
+
+
+def chain_file(settings: Settings, name: str) -> str:
+    """Where the chain of this name is. Raises `NotFound`."""
+    return _find(name, settings.chains, [f"{name}{CHAIN_SUFFIX}"], CHAIN_SUFFIX, "chain")
 
 
 def callables(settings: Settings) -> Callables:
@@ -251,9 +263,9 @@ def agent_names(settings: Settings) -> tuple[str, ...]:
     for directory in settings.agents:
         if os.path.isdir(directory):
             names.update(
-                each
-                for each in os.listdir(directory)
-                if os.path.isfile(f"{directory}/{each}/{each}{AGENT_SUFFIX}")
+                each.name
+                for each in listed(directory)
+                if os.path.isfile(f"{each.path}/{each.name}{AGENT_SUFFIX}")
             )
     return tuple(sorted(names))
 
@@ -264,11 +276,9 @@ def _names(directories: tuple[str, ...], suffix: str) -> tuple[str, ...]:
         if os.path.isdir(directory):
             # An editor's lock or a link to nothing is not a playbook: a lookup by name would not find it either.
             names.update(
-                each.removesuffix(suffix)
-                for each in os.listdir(directory)
-                if each.endswith(suffix)
-                and not each.startswith(".")
-                and os.path.isfile(os.path.join(directory, each))
+                each.name.removesuffix(suffix)
+                for each in listed(directory)
+                if each.name.endswith(suffix) and not each.name.startswith(".") and each.is_file
             )
     return tuple(sorted(names))
 

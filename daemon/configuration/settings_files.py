@@ -9,6 +9,7 @@ from runward.config.document import AGENT_SUFFIX
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.configuration.agent_homes import homes_there
+from runward.daemon.configuration.listings import Signature, is_quiet, listed, signature_of
 from runward.daemon.configuration.settings import (
     drop_ins,
     home_of,
@@ -17,11 +18,8 @@ from runward.daemon.configuration.settings import (
     working_directory,
 )
 
-Look = dict[str, tuple[int, ...]]
-"""What a look saw: each file, with what changes when the file does. The last number is the time (ns) of its change."""
-
-_LATELY_S: Final = 0.2
-"""Only files that changed in this time are waited for, so nearly no look costs anything."""
+Look = dict[str, Signature]
+"""What a look saw: each file, with what changes when the file does."""
 
 _PAUSE_S: Final = 0.05
 _LONGEST_S: Final = 1.0
@@ -55,45 +53,30 @@ def look_into(directories: Iterable[str]) -> Look:
     look: Look = {}
     for directory in directories:
         try:
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    within = (
-                        f"{entry.path}/{entry.name}{AGENT_SUFFIX}" if _is_directory(entry) else entry.path
-                    )
-                    look[within] = _signature(within)
+            for entry in listed(directory):
+                path = f"{entry.path}/{entry.name}{AGENT_SUFFIX}" if entry.is_directory else entry.path
+                look[path] = _signature(path)
         except OSError as error:
             look[directory] = (error.errno or 0, 0)
     return look
 
 
-def look_at(path: str) -> Look:
-    """One file."""
-    return {path: _signature(path)}
+def look_at(*paths: str) -> Look:
+    """These files."""
+    return {path: _signature(path) for path in paths}
 
 
-def _signature(path: str) -> tuple[int, ...]:
+def _signature(path: str) -> Signature:
     try:
-        status = os.stat(path)
+        return signature_of(os.stat(path))
     except OSError as error:
         return (error.errno or 0, 0)
-    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
 
 
 def _changed_lately(look: Look, began: int) -> list[str]:
-    """The files that changed shortly before the look began, or while it lasted: it may last long on a busy machine.
-
-    The clock of a file server may go a little ahead. A clock that was set back makes no look wait.
-    """
-    lately = int(_LATELY_S * 1e9)
-    first, last = began - lately, time.time_ns() + lately
-    return [path for path, signature in look.items() if first < signature[-1] < last]
+    """The files that changed shortly before the look began, or while it lasted. Nearly no look waits for any."""
+    over = time.time_ns()
+    return [path for path, signature in look.items() if not is_quiet(signature, began, over)]
 
 
 class SettingsFiles:

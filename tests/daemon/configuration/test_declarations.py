@@ -12,7 +12,7 @@ from runward.config.settings import Settings
 from runward.config.step import Callables
 from runward.config.table import Placed
 from runward.daemon.configuration import checked_chains, declarations
-from runward.daemon.configuration.declarations import Declarer, Remembering
+from runward.daemon.configuration.declarations import Declarer, KnownFiles
 from runward.handlers.model.contracts import Ruled, RuledPlaybook
 from runward.handlers.model.sessions import CoveringRoot, RootOf
 
@@ -171,7 +171,7 @@ def test_many_chains_are_read_once_though_they_are_checked_and_followed_again_an
     for number in range(30):
         text = f"name: c-{number}\ntrigger: {{schedule: every 6h}}\nsteps: [{{skill: feature}}]\n"
         (tmp_path / f"chains/c-{number}.yaml").write_text(text)
-    monkeypatch.setattr(Remembering, "MOST", 10)
+    monkeypatch.setattr(KnownFiles, "MOST", 10)
     parsed: list[str] = []
 
     def counted(text: str, path: str, given: Callables) -> Parsed[Chain]:
@@ -210,22 +210,8 @@ def test_a_directory_that_can_not_be_listed_is_a_problem(
     def refuse(path: str) -> list[str]:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr("runward.daemon.configuration.declared_files.os.listdir", refuse)
+    monkeypatch.setattr("runward.daemon.configuration.listings.os.scandir", refuse)
     declarer = Declarer(settings)
     declarer.check()
     assert all("can't be read: Permission denied" in each for each in declarer.degraded())
     assert len(declarer.degraded()) == 2
-
-
-def test_a_file_is_parsed_once_for_as_long_as_it_says_the_same() -> None:
-    parsed: list[str] = []
-
-    def parse(text: str, path: str) -> Parsed[str]:
-        parsed.append(text)
-        return Parsed(text.upper(), ())
-
-    read = Remembering(parse)
-    assert [read(text, "a").value for text in ("x", "x", "y", "x")] == ["X", "X", "Y", "X"]
-    assert parsed == ["x", "y", "x"]
-    assert read("x", "b").value == "X"
-    assert parsed == ["x", "y", "x", "x"], "another file's problems name another path"

@@ -1,0 +1,153 @@
+"""Files and directories of the operator's that are known: they are read again once they changed, and only then."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runward.config.settings import Settings
+from runward.daemon.configuration import listings, settings_files
+from runward.daemon.configuration.declarations import Declarer, KnownFiles
+from runward.daemon.configuration.declared_files import playbook_names
+from runward.daemon.configuration.listings import listed
+
+LONG_AGO_NS = 10**9
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(each.name for each in listed(str(directory)))
+
+
+def _counted(known: KnownFiles[str], readings: list[str], path: Path) -> Callable[[], str]:
+    """Reads the file; each reading of the disk is noted."""
+
+    def read(text_of: Callable[[str], object]) -> str:
+        readings.append(str(text_of(str(path))))
+        return readings[-1]
+
+    return lambda: known(str(path), None, read)
+
+
+def _later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if nothing had changed for a second."""
+    clock = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: clock() + LONG_AGO_NS)
+
+
+def test_a_file_is_read_again_after_any_change_and_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _later(monkeypatch)
+    file, readings = tmp_path / "a", list[str]()
+    file.write_text("one")
+    now = _counted(KnownFiles(), readings, file)
+    assert [now(), now(), now()] == ["one"] * 3
+    assert readings == ["one"]
+    before = file.stat()
+    while file.stat().st_ctime_ns == before.st_ctime_ns:  # the clock of the file system goes in steps
+        file.write_text("two")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert [now(), now()] == ["two"] * 2, "neither its size nor its time of modification shows this change"
+    other = tmp_path / "b"
+    other.write_text("new")
+    other.replace(file)
+    assert [now(), now()] == ["new"] * 2
+    assert readings == ["one", "two", "new"]
+
+
+def test_a_file_that_is_rewritten_within_the_tick_in_which_it_was_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, tick, readings = tmp_path / "a", time.time_ns(), list[str]()
+
+    def write(text: str) -> None:
+        file.write_text(text)
+        os.utime(file, ns=(tick, tick))
+
+    # The time of modification stands in for that of the change, which no test can set.
+    monkeypatch.setattr(
+        settings_files, "signature_of", lambda status: (status.st_ino, status.st_size, status.st_mtime_ns)
+    )
+    monkeypatch.setattr(settings_files, "_LONGEST_S", 0)
+    now = _counted(KnownFiles(), readings, file)
+    write("one")
+    assert now() == "one"
+    write("two")
+    assert now() == "two"
+
+
+def test_a_schema_that_a_playbook_names_is_read_again_once_it_changed(tmp_path: Path) -> None:
+    (tmp_path / "playbooks").mkdir()
+    schema, playbook = tmp_path / "playbooks/s.json", tmp_path / "playbooks/p.playbook.yaml"
+    playbook.write_text("artifacts:\n  expected:\n    - {id: a, path: a.json, schema: s.json}\n")
+    declarer = Declarer(Settings(str(tmp_path / "state"), (str(tmp_path / "playbooks"),)))
+
+    def in_force() -> str | None:
+        declared = declarer("p", None)
+        rules = None if declared.playbook is None else declared.playbook[0].rules
+        return declared.problem if rules is None else rules.schema
+
+    assert "s.json" in (in_force() or "")
+    schema.write_text('{"type": "object"}')
+    assert in_force() == '{"type":"object"}'
+    schema.write_text('{"type": "number"}')
+    assert in_force() == '{"type":"number"}'
+
+
+def test_a_directory_is_listed_again_once_an_entry_came_or_went_and_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").touch()
+    _later(monkeypatch)
+    scans: list[str] = []
+    scan = os.scandir
+
+    def noted(path: str) -> object:
+        scans.append(path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    assert [_names(tmp_path), _names(tmp_path)] == [["a"], ["a"]]
+    assert len(scans) == 1
+    before = tmp_path.stat()
+    while tmp_path.stat().st_ctime_ns == before.st_ctime_ns:
+        (tmp_path / "b").touch()
+        (tmp_path / "b").unlink()
+    (tmp_path / "b").touch()
+    assert _names(tmp_path) == ["a", "b"]
+    (tmp_path / "a").unlink()
+    assert _names(tmp_path) == ["b"]
+
+
+def test_a_file_that_comes_within_the_tick_in_which_its_directory_was_listed_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tick = time.time_ns()
+
+    def come(name: str) -> None:
+        (tmp_path / name).touch()
+        os.utime(tmp_path, ns=(tick, tick))
+
+    # Likewise; a directory need not grow with its entries.
+    monkeypatch.setattr(listings, "signature_of", lambda status: (status.st_ino, status.st_mtime_ns))
+    come("a")
+    assert _names(tmp_path) == ["a"]
+    come("b")
+    assert _names(tmp_path) == ["a", "b"]
+
+
+def test_a_link_is_followed_anew_although_its_directory_did_not_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, target = tmp_path / "playbooks", tmp_path / "p"
+    directory.mkdir()
+    (directory / "p.playbook.yaml").symlink_to(target)
+    _later(monkeypatch)
+    settings = Settings(str(tmp_path / "state"), (str(directory),))
+    assert playbook_names(settings) == ()
+    target.touch()
+    assert playbook_names(settings) == ("p",)
+    target.unlink()
+    assert playbook_names(settings) == ()
