@@ -23,6 +23,7 @@ from runward.daemon.log import Log
 from runward.daemon.rundir.opening import Halted
 from runward.daemon.store.batch import Claim, Job, JobResult, put_back
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import jobs as job_table
 from runward.daemon.world.clock import Clock
 from runward.handlers.model.events import OfFiles
 
@@ -42,9 +43,8 @@ FEW: Final = 8
 MANY_BYTES: Final = 64 << 20
 """Bytes from which on a batch takes no further job, so that small files don't wait for large ones."""
 
-LARGE: Final = 256 << 20
 SLOW: Final = 2.0
-"""A job that reads more bytes than `LARGE`, or reads for longer than `SLOW` (seconds), is put back, and done alone by
+"""A job that reads more than `jobs.LARGE` bytes, or reads for longer than `SLOW` (seconds), is put back, and done alone by
 the one loop that does such jobs. So it never holds up others, whatever its event says about its size."""
 
 TROUBLED: Final = 2.0
@@ -185,11 +185,11 @@ class Background:
     async def _due(self, does_long: bool) -> list[Job]:
         """The jobs of the next batch: one that takes long alone, or others."""
         if does_long:
-            due = await self.queue.due_in_background(1, LARGE, self._long, self._lanes, are_long=True)
+            due = await self.queue.due_in_background(1, self._long, self._lanes, are_long=True)
             if due:
                 self._long.add(due[0].lane)
                 return due
-        return _together(await self.queue.due_in_background(BATCH, LARGE, self._long, self._lanes))
+        return _together(await self.queue.due_in_background(BATCH, self._long, self._lanes))
 
     async def _decide(self, jobs: Sequence[Job]) -> tuple[list[JobResult], float]:
         """The results of the jobs, and the seconds that deciding took, without the waits in between."""
@@ -249,7 +249,7 @@ class Background:
         work = self.decider.at_work()
         if work is not None and work.job.lane not in self._long:
             work.read += read
-            if work.read > LARGE or self.clock.monotonic() - work.since > SLOW:
+            if work.read > job_table.LARGE or self.clock.monotonic() - work.since > SLOW:
                 self._long.add(work.job.lane)
                 # Put back at once: the loop for long work does it, and this thread is free for others.
                 return False
@@ -292,17 +292,10 @@ class Background:
 
 
 def _together(due: Sequence[Job]) -> list[Job]:
-    """The jobs of one batch: the first one, and those after it as long as they are small together.
-
-    Takes only the first job of each lane: a later one must see what that one decided.
-    """
+    """The jobs of one batch: the first one, and those after it as long as they are small together."""
     chosen: list[Job] = []
-    lanes: set[str] = set()
     left = MANY_BYTES
     for job in due:
-        if job.lane in lanes:
-            continue
-        lanes.add(job.lane)
         left -= job.event.produced_bytes if isinstance(job.event, OfFiles) else 0
         if chosen and left < 0:
             break

@@ -18,7 +18,7 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.clock_steps import ClockSteps
 from runward.daemon.engine.deciding import Decider, Round
 from runward.daemon.engine.turn_transaction import Decided, TurnTransaction
-from runward.daemon.store import packing, pruning
+from runward.daemon.store import due_jobs, packing, pruning
 from runward.daemon.store.batch import Batch, Claim, Job, JobResult, Observation, always, put_back
 from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.store import Store, Transaction
@@ -129,7 +129,7 @@ class Queue:
             return []
         async with self.steps.noted() as now:
             await self._in_order(now)
-            due = await jobs.due_jobs(self._store, now, limit, self.horizon)
+            due = await due_jobs.due_jobs(self._store, now, limit, self.horizon)
         await self._hold(due.broken, now)
         if not due.jobs and not due.broken:
             self.may_be_due = False
@@ -138,7 +138,6 @@ class Queue:
     async def due_in_background(
         self,
         limit: int,
-        large: int,
         long: Iterable[str] = (),
         without: Iterable[str] = (),
         *,
@@ -146,15 +145,14 @@ class Queue:
     ) -> list[Job]:
         """Jobs that may run now in the background, in none of the lanes `without`.
 
-        They take long, or don't: those in the lanes `long`, and those that read more than `large` bytes.
+        They take long, or don't: those in the lanes `long`, and those that read more than `jobs.LARGE` bytes.
         """
         async with self.steps.noted() as now:
             await self._in_order(now)
-            due = await jobs.due_in_background(
+            due = await due_jobs.due_in_background(
                 store=self._store,
                 now=now,
                 limit=limit,
-                large=large,
                 long=long,
                 without=without,
                 are_long=are_long,
@@ -190,11 +188,11 @@ class Queue:
         # The counters are exact unless a held job was released. So an idle daemon asks the store nothing.
         if not self._open and not self._open_is_stale:
             return None  # nothing waits, so the store need not be read
-        return await jobs.next_due(self._store, self.horizon)
+        return await due_jobs.next_due(self._store, self.horizon)
 
     async def next_due_in_background(self, after: float) -> float | None:
         """When the first job in the background after this moment is due (both Unix seconds)."""
-        return await jobs.next_due_in_background(self._store, after)
+        return await due_jobs.next_due_in_background(self._store, after)
 
     async def turn(
         self,

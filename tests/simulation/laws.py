@@ -34,6 +34,10 @@ ALWAYS: Final[dict[str, str]] = {
         "select s.key from sessions s join attempts a on a.session_key = s.key"
         " where (a.ended_by is null) != (a.attempt = s.attempt and s.status = 'running')"
     ),
+    "the first open job of each lane is its head, and no other is": (
+        "select id from jobs j where is_head <> (state in ('waiting', 'held') and not exists (select 1 from jobs b"
+        " where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'held')))"
+    ),
     "a job runs under a token or not at all": "select id from jobs where (state = 'running') != (token is not null)",
 }
 """Questions to which the store must never have an answer, whatever happens."""

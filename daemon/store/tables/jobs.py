@@ -5,16 +5,15 @@ In the queries, a plus before a column makes SQLite read the few open jobs inste
 
 from __future__ import annotations
 
-import math
 import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store.batch import Batch, Job, JobResult, Write
-from runward.daemon.store.rows import columns, row_of, rows_of, select, value_of, values_of
+from runward.daemon.store.rows import row_of, rows_of, select, value_of, values_of
 from runward.daemon.store.tables.table import Fold, Table
-from runward.daemon.store.transaction import Row, Statement, listed
+from runward.daemon.store.transaction import Statement, listed
 from runward.handlers.subjects import BACKGROUND, SCHEDULED, TIMERS
 from runward.handlers.times import iso
 
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
 
 INSERT_JOB: Final = Write(
-    "insert into jobs (id, event, handler, lane, state, run_after, token, tries, error, epoch, updated_at)"
-    " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "insert into jobs (id, event, handler, lane, state, run_after, token, tries, error, epoch, updated_at, is_large)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 FINISH: Final = Write(
@@ -84,59 +83,8 @@ HOLD: Final = "update jobs set state = 'held', error = ?, updated_at = ? where i
 _BACKGROUND: Final = f"{BACKGROUND}*"
 """The background lanes, as a pattern for `glob`."""
 
-_BEFORE: Final = f"(j.run_after <= ?{{}} or j.lane not glob '{SCHEDULED}*')"
-
-
-class _DueRow(NamedTuple):
-    """A job that may run, with its event as it is stored."""
-
-    id: int
-    seq: int
-    type: str
-    version: int
-    payload: str
-    hash: str
-    depth: int
-    handler: str
-    lane: str
-    tries: int
-
-
-_DUE_COLUMNS: Final = columns(
-    _DueRow,
-    "j",
-    seq="j.event",
-    **{name: f"e.{name}" for name in ("type", "version", "payload", "hash", "depth")},
-)
-
-
-_DUE: Final = (
-    "with open as materialized (select j.id, j.lane from jobs j {also} where {which} order by {order} limit -1),"
-    " free as materialized (select o.id from open o where not exists ("
-    "  select 1 from jobs b where b.lane = o.lane and b.id < o.id"
-    "  and b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?1)) limit ?3)"
-    " select {columns}"
-    " from free f cross join jobs j on j.id = f.id join events e on e.seq = j.event order by {order}"
-)
-"""A lane stops at its first job that is held or not due yet.
-
-Jobs are looked at in order, and no further than the limit: thousands may wait in one lane, or for a later time.
-"""
-
-# Both conditions on the state: the index has only these two, and SQLite uses it only if its own words stand here.
-_OPEN: Final = "j.state in ('waiting', 'held') and j.state = 'waiting' and j.run_after <= ?1 and j.lane {} ?2"
-
-_DUE_IN_FOREGROUND: Final = _DUE.format(
-    columns=_DUE_COLUMNS, also="", which=f"{_OPEN.format('not glob')} and {_BEFORE.format(4)}", order="+j.id"
-)
-
-_DUE_IN_BACKGROUND: Final = _DUE.format(
-    columns=_DUE_COLUMNS,
-    also="join events e on e.seq = j.event",
-    which=f"{_OPEN.format('glob')} and j.lane not in (select value from json_each(?6))"  # noqa: S608 # our own words
-    " and (coalesce(e.payload ->> 'produced_bytes', 0) > ?4 or j.lane in (select value from json_each(?5))) = ?7",
-    order="j.lane, j.id",
-)
+LARGE: Final = 256 << 20
+"""Bytes of files beyond which a job in the background counts as long before it is begun."""
 
 JOBS_AN_EVENT: Final = 32
 """A job's id is this times its event's number, plus its own number among the event's jobs: unique by construction."""
@@ -161,86 +109,6 @@ async def open_lanes(store: Reader) -> dict[str, int]:
         (_BACKGROUND,),
     )
     return dict(rows_of(tuple[str, int], rows))
-
-
-async def next_due(store: Reader, horizon: float = math.inf) -> float | None:
-    """When the next job at the head of its lane is due in the foreground (Unix seconds); None if none waits.
-
-    No schedule comes after the `horizon`.
-    """
-    (due,) = await store.read(
-        "select min(run_after) from jobs j where state in ('waiting', 'held') and state = 'waiting'"  # noqa: S608 # our own words
-        f" and lane not glob ?1 and {_BEFORE.format(2)} and not exists ("
-        "select 1 from jobs b where b.lane = j.lane and b.id < j.id and b.state in ('waiting', 'held'))",
-        (_BACKGROUND, horizon),
-    )
-    return value_of(float, due)
-
-
-async def next_due_in_background(store: Reader, after: float) -> float | None:
-    """When the first job in the background after this moment is due (both Unix seconds)."""
-    (due,) = await store.read(
-        "select min(run_after) from jobs where state in ('waiting', 'held') and state = 'waiting'"
-        " and lane glob ? and run_after > ?",
-        (_BACKGROUND, after),
-    )
-    return value_of(float, due)
-
-
-class Due(NamedTuple):
-    """Jobs that may run now; and those whose event can't be read, with the reason."""
-
-    jobs: list[Job]
-    broken: list[tuple[int, str]]
-
-
-async def due_jobs(store: Reader, now: float, limit: int, horizon: float = math.inf) -> Due:
-    """What may run now in the foreground, in order. No schedule comes after the `horizon` (Unix seconds)."""
-    return _due(await store.read(_DUE_IN_FOREGROUND, (now, _BACKGROUND, limit, horizon)))
-
-
-async def due_in_background(
-    store: Reader,
-    now: float,
-    limit: int,
-    large: int,
-    long: Iterable[str],
-    without: Iterable[str],
-    *,
-    are_long: bool,
-) -> Due:
-    """What may run now in the background, in none of the lanes `without`.
-
-    It takes long, or doesn't: what is in the lanes `long`, and what reads more than `large` bytes.
-    """
-    given = (now, _BACKGROUND, limit, large, listed(sorted(long)), listed(sorted(without)), are_long)
-    return _due(await store.read(_DUE_IN_BACKGROUND, given))
-
-
-def _due(rows: Iterable[Row]) -> Due:
-    from runward.handlers.model.events import UnknownEvent
-    from runward.handlers.registry import load_payload
-
-    jobs, broken = [], []
-    for row in rows_of(_DueRow, rows):
-        try:
-            event = load_payload(row.type, row.version, row.payload)
-        except UnknownEvent as error:
-            # An event that can't be read holds its own job; the others go on.
-            broken.append((row.id, str(error)))
-            continue
-        job = Job(
-            id=row.id,
-            seq=row.seq,
-            event=event,
-            event_hash=row.hash,
-            depth=row.depth,
-            handler=row.handler,
-            lane=row.lane,
-            tries=row.tries,
-        )
-        jobs.append(job)
-    return Due(jobs, broken)
 
 
 class HeldJob(NamedTuple):
@@ -379,8 +247,18 @@ def _insert(
             error,
             batch.epoch,
             batch.now,
+            _is_large(job),
         ),
     )
+
+
+def _is_large(job: Job) -> bool:
+    """Whether a job in the background takes long, by what its event says of the files that it reads."""
+    if not job.lane.startswith(BACKGROUND):
+        return False
+    from runward.handlers.model.events import OfFiles
+
+    return isinstance(job.event, OfFiles) and job.event.produced_bytes > LARGE
 
 
 def claim_due(batch: Batch, job: Job, token: str) -> None:

@@ -184,7 +184,7 @@ async def test_no_timer_rings_early_though_the_clock_is_stepped_while_a_frozen_d
             """Another part of the daemon sees the step first, if nothing keeps it from doing so."""
             monkeypatch.undo()
             clock.wall -= 86_400.0
-            others.start_soon(desk.queue.due_in_background, 10, 100)
+            others.start_soon(desk.queue.due_in_background, 10)
             await anyio.sleep(0.2)  # it must not see the step, and nothing shows that it waits
             return await read(*asked)
 

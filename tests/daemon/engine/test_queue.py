@@ -558,14 +558,14 @@ def verdict(lane: str, produced: int = 1, size: int = 10) -> SessionFinished:
     return SessionFinished(lane, 1, 2.0, "completed", "run.completed.ok", "passed", produced, size)
 
 
-async def hashing(desk: Desk, large: int = 10**9, *long: str, are_long: bool = False) -> list[Job]:
+async def hashing(desk: Desk, *long: str, are_long: bool = False) -> list[Job]:
     """What is due in the background, without the bundles that every verdict owes."""
-    due = await desk.queue.due_in_background(20, large, long, are_long=are_long)
+    due = await desk.queue.due_in_background(20, long, are_long=are_long)
     return [job for job in due if job.handler == "contracts/hashes"]
 
 
-async def background(desk: Desk, large: int = 10**9, *long: str, are_long: bool = False) -> list[str]:
-    return [job.lane for job in await hashing(desk, large, *long, are_long=are_long)]
+async def background(desk: Desk, *long: str, are_long: bool = False) -> list[str]:
+    return [job.lane for job in await hashing(desk, *long, are_long=are_long)]
 
 
 async def test_work_in_the_background_is_never_claimed_by_a_turn(desk: Desk) -> None:
@@ -589,22 +589,23 @@ async def test_a_verdict_without_files_leaves_no_work(desk: Desk) -> None:
 
 
 async def test_work_that_reads_too_much_is_left_to_others(desk: Desk) -> None:
-    await desk.put(verdict("a", size=100), verdict("b", size=101), verdict("c", size=99))
-    assert await background(desk, 100) == ["files:a#1", "files:c#1"]
-    assert len(await background(desk, 101)) == 3
-    assert await background(desk, 100, are_long=True) == ["files:b#1"]
+    large = jobs.LARGE
+    await desk.put(verdict("a", size=large), verdict("b", size=large + 1), verdict("c", size=large - 1))
+    assert await background(desk) == ["files:a#1", "files:c#1"]
+    assert await background(desk, are_long=True) == ["files:b#1"]
+    assert await background(desk, "files:a#1", are_long=True) == ["files:a#1", "files:b#1"]
 
 
 async def test_work_that_took_long_is_left_to_others_whatever_its_event_says(desk: Desk) -> None:
     await desk.put(verdict("a"), verdict("b"), verdict("c"))
-    assert await background(desk, 100, "files:b#1") == ["files:a#1", "files:c#1"]
-    assert await background(desk, 100, "files:b#1", are_long=True) == ["files:b#1"]
+    assert await background(desk, "files:b#1") == ["files:a#1", "files:c#1"]
+    assert await background(desk, "files:b#1", are_long=True) == ["files:b#1"]
 
 
 async def test_lanes_that_are_worked_on_take_no_place_among_those_that_are_due(desk: Desk) -> None:
     await desk.put(verdict("a"), verdict("b"))
-    busy = [job.lane for job in await desk.queue.due_in_background(20, 100) if "a#1" in job.lane]
-    due = await desk.queue.due_in_background(1, 100, without=busy)
+    busy = [job.lane for job in await desk.queue.due_in_background(20) if "a#1" in job.lane]
+    due = await desk.queue.due_in_background(1, without=busy)
     assert ["b#1" in job.lane for job in due] == [True]
 
 
