@@ -239,6 +239,7 @@ class Assembly:
             clock_stepped=self.due,
             look_in_inbox=self._inbox,
             unchanged=KnownRuns(self._store, self._world.files).unchanged,
+            changed_beside=self._changed_beside,
             accept=RootIdentities(self._store, self._world.files).accept,
         )
 
@@ -288,6 +289,11 @@ class Assembly:
         self.exits.watch(target, processes)
         self.running_outcomes.look(target)
         self.running_replays.look(target)
+        self.intents.look(target)
+
+    def _changed_beside(self, target: Target) -> None:
+        """Tell the parts that something may have come into a running run that is none of its documents."""
+        self.running_outcomes.look(target)
         self.intents.look(target)
 
     def _closed(self, target: Target) -> None:

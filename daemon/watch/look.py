@@ -29,7 +29,7 @@ from runward.handlers.model.processes import (
     has_namespace,
     is_here,
 )
-from runward.handlers.model.sessions import Complaint, LastChange, Launch
+from runward.handlers.model.sessions import Complaint, LastChange, Launch, Signature
 from runward.handlers.model.shows import PlayChanged
 from runward.handlers.sessions.late import CORRECTED_WITHIN, Lacking, outcome_has_arrived
 from runward.handlers.sessions.observe import (
@@ -65,7 +65,8 @@ class Looked(NamedTuple):
     run. `lost` is the key of a running session whose files are gone, and may be elsewhere. `unreadable` says why
     nothing could be learnt. `is_forgotten` says that it was not looked at, because what is remembered of it can't be
     read. `grew_elsewhere` says that it grew without a process on this machine. `alive_at` (Unix seconds) is when a
-    process of a run was seen alive.
+    process of a run was seen alive. `documents` is the state of an open run's documents, None if a look may find more
+    although they stay the same.
     """
 
     root: WatchedRoot
@@ -86,6 +87,7 @@ class Looked(NamedTuple):
     is_forgotten: bool = False
     grew_elsewhere: bool = False
     alive_at: float | None = None
+    documents: int | None = None
 
     def observation(self) -> Observation | None:
         """What must be recorded, if anything."""
@@ -232,7 +234,10 @@ class Looker:
         if after.phase == "over" and watched.phase != "over":
             changes += self.at_end(run.root, run.directory, after.attempt)
         looked = _looked(run, after, events, changes, trusted)
-        return looked._replace(again_in=again_in, alive_at=alive_at)
+        # A complaint is repeated until its file is right, and a plan may be missing from what the run has filled.
+        is_done = not after.complaints and after.unplanned is None
+        documents = state_of_documents(dict(after.signatures).get) if is_done else None
+        return looked._replace(again_in=again_in, alive_at=alive_at, documents=documents)
 
     def _alive_at(self, run: _Run) -> float | None:
         """When a process of the run is last known to have been alive: seen, or writing what only the run writes."""
@@ -327,6 +332,11 @@ class Looker:
             lambda: self.files.is_local(root.path),
         )
         return "gone" if missing.is_dead(here) else "unknown"
+
+
+def state_of_documents(signature: Callable[[str], Signature | None]) -> int:
+    """Which documents a run has, and their versions, in one number, because there are many runs."""
+    return hash(tuple(map(signature, native.DOCUMENTS)))
 
 
 def _in_todays_digests(watched: Watched, sight: Sight, items: Sequence[Item]) -> Watched:

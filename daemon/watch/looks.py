@@ -277,6 +277,10 @@ class Looks:
                 root.seen[name] = look.mark
             if look.phase == "open":
                 root.open[name] = look.processes
+                if look.documents is None:
+                    root.documents.pop(name, None)
+                else:
+                    root.documents[name] = look.documents
                 self.opened(
                     (root.name, name), look.processes[:1]
                 )  # a launcher usually ends together with its command
@@ -286,6 +290,7 @@ class Looks:
                 self.closed((root.name, name))
             if look.phase != "open":
                 root.alive_at.pop(name, None)
+                root.documents.pop(name, None)
             if look.doubted:
                 root.doubted.add(name)
             else:

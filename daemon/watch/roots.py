@@ -39,6 +39,8 @@ class WatchedRoot:
     seen: dict[str, int] = field(default_factory=dict)
     open: dict[str, tuple[RecordedProcess, ...]] = field(default_factory=dict)
     """The places with an open attempt, and the processes that they name."""
+    documents: dict[str, int] = field(default_factory=dict)
+    """The state of the documents of native runs with an open attempt: another look at the same would find nothing."""
     doubted: set[str] = field(default_factory=set)
     """Those among them whose processes were found gone and whose grace period has not passed."""
     alive_at: dict[str, float] = field(default_factory=dict)

@@ -10,6 +10,7 @@ import math
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
@@ -18,9 +19,10 @@ import anyio
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.log import Log
 from runward.daemon.rundir.opening import Gone
-from runward.daemon.rundir.run_directories import Listing, Standing, mark, trusted_mark
+from runward.daemon.rundir.run_directories import UNTRUSTED, Listing, Standing, mark, trusted_mark
 from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.hints import Coverage, Hints, Target, Why
+from runward.daemon.watch.look import state_of_documents
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
@@ -37,6 +39,26 @@ class Replaced(NamedTuple):
     """Another directory is at the root's path."""
 
 
+class Beside(NamedTuple):
+    """A running native run in whose directory only other names than documents came or went: a look would find nothing.
+
+    It has what its directory was `seen` as before, and its signature now.
+    """
+
+    root: WatchedRoot
+    directory: str
+    seen: int | None
+    signature: Signature
+
+
+def beside_documents(files: Files, root: WatchedRoot, directory: str, signature: Signature) -> Beside | None:
+    """What changed in a run directory if no document did. The directory's signature was taken before."""
+    known = root.documents.get(directory)
+    if known is None or known != state_of_documents(partial(files.signature, root.path, directory)):
+        return None
+    return Beside(root, directory, root.seen.get(directory), signature)
+
+
 @dataclass(frozen=True, slots=True)
 class Scanned:
     """The result of a scan of one root: its listing, and what to look at."""
@@ -45,6 +67,7 @@ class Scanned:
     listing: Listing | Unreadable | Gone | Replaced
     targets: tuple[Target, ...]
     began_at: float
+    beside: tuple["Beside", ...] = ()
 
 
 def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scanned:
@@ -67,6 +90,11 @@ def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scann
         for name, signature in directories.items()
         if (anew or seen.get(name) != mark(signature)) and not root.ignores(name)
     ]
+    beside: dict[str, Beside] = {}
+    if not anew:
+        found = (beside_documents(files, root, name, directories[name]) for name in changed)
+        beside = {each.directory: each for each in found if each is not None}
+        changed = [name for name in changed if name not in beside]
     if everything and not anew:
         changed += [
             name for name in root.open if name in directories and seen.get(name) == mark(directories[name])
@@ -78,7 +106,7 @@ def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scann
     # missing.
     unlisted = tuple(f"{directory}/" for directory in listing.unlisted)
     changed += [name for name in missing if not name.startswith(unlisted)] if unlisted else missing
-    return Scanned(root, listing, tuple((root.name, name) for name in changed), now)
+    return Scanned(root, listing, tuple((root.name, name) for name in changed), now, tuple(beside.values()))
 
 
 def settle(scanned: Scanned) -> str | None:
@@ -195,6 +223,8 @@ class Rounds:
     clock_stepped: Callable[[], None]
     look_in_inbox: Callable[[], None]
     unchanged: Unchanged = nothing_known
+    changed_beside: Callable[[Target], None] = lambda target: None
+    """Told of a running native run whose directory changed, but none of its documents."""
     accept: Accept = always_accept
     flat: dict[str, str] = field(default_factory=dict)
     """The roots that aren't watched to the bottom, and why."""
@@ -318,6 +348,7 @@ class Rounds:
         directories = scanned.listing.directories
         # A restart finds every directory changed, since marks are in memory. Most are finished runs, which
         # need no look.
+        self._note_beside(scanned.beside, scanned.began_at)
         known = await self.unchanged(root, [name for _, name in scanned.targets if name in directories])
         root.seen.update((name, trusted_mark(directories[name], scanned.began_at)) for name in known)
         return replace(scanned, targets=tuple(each for each in scanned.targets if each[1] not in known))
@@ -389,19 +420,37 @@ class Rounds:
         self._asked = self._asked + most if len(asked) == most else 0
         if not asked:
             return 0
-        changed = await in_thread(self._changed, asked)
+        now = self.clock.now()
+        changed, beside = await in_thread(self._changed, asked)
+        self._note_beside(beside, now)
         self.hints.add(changed, Why.SCAN)
         return len(changed)
 
-    def _changed(self, asked: list[tuple[WatchedRoot, str]]) -> list[Target]:
-        signatures = [(root, name, self._signature(root, name)) for root, name in asked]
-        return [
-            (root.name, name)
-            for root, name, signature in signatures
-            # A foreign session that is missing may have moved. A native run that is missing is left to the
-            # scan.
-            if (root.shape is not None if signature is None else root.seen.get(name) != mark(signature))
-        ]
+    def _changed(self, asked: list[tuple[WatchedRoot, str]]) -> tuple[list[Target], list[Beside]]:
+        changed: list[Target] = []
+        beside: list[Beside] = []
+        for root, name in asked:
+            signature = self._signature(root, name)
+            # A foreign session that is missing may have moved. A native run that is missing is left to the scan.
+            if (root.shape is None) if signature is None else root.seen.get(name) == mark(signature):
+                continue
+            only_beside = None if signature is None else beside_documents(self.files, root, name, signature)
+            if only_beside is None:
+                changed.append((root.name, name))
+            else:
+                beside.append(only_beside)
+        return changed, beside
+
+    def _note_beside(self, beside: Iterable[Beside], now: float) -> None:
+        """These directories are seen as they were at `now` (Unix seconds), without a look at each."""
+        for root, directory, seen, signature in beside:
+            # Looked up again: a look in between knows more, and the run may be over.
+            if directory not in root.documents or root.seen.get(directory) != seen:
+                continue
+            root.seen[directory] = trusted_mark(signature, now)
+            if root.seen[directory] != UNTRUSTED:
+                root.unsettled.discard(directory)
+            self.changed_beside((root.name, directory))
 
     def _signature(self, root: WatchedRoot, place: str) -> Signature | None:
         if root.shape is None:

@@ -1,6 +1,7 @@
 """The rounds: what the watch lost is found, and what is asked for while a scan goes on is not lost with it."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from tests.daemon.in_process import SILENT
 from runward.config.root import Root
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import UNTRUSTED, Listing, mark, signature
-from runward.daemon.watch.hints import Coverage, Hints, Why
+from runward.daemon.watch.hints import Coverage, Hints, Target, Why
+from runward.daemon.watch.look import state_of_documents
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import ASKED, Rounds
 from runward.daemon.world.clock import SystemClock
@@ -88,6 +90,39 @@ async def test_an_end_that_nobody_told_is_found_without_a_scan(tmp_path: Path, r
     Path(root.path, "ended", "exit.json").write_text("{}")
     assert await rounds.check_running() == 1
     assert hinted(hints) == {"ended"}
+
+
+async def test_a_run_in_which_only_other_files_appeared_is_not_looked_at_but_they_are(
+    tmp_path: Path, root: WatchedRoot
+) -> None:
+    hints, files = Hints(lambda: None), Files(tmp_path)
+    rounds = rounds_over(files, hints, tmp_path, root)
+    beside: list[Target] = []
+    rounds.changed_beside = beside.append
+    running(root, "grows", "ends", "unknown")
+    for name in ("grows", "ends"):
+        root.documents[name] = state_of_documents(partial(files.signature, root.path, name))
+    for name in ("grows", "unknown"):
+        Path(root.path, name, "REPLAY.jsonl").write_text("{}\n")
+        os.utime(Path(root.path, name), (1, 1))
+    Path(root.path, "ends", "exit.json").write_text("{}")
+    assert await rounds.check_running() == 2
+    assert hinted(hints) == {"ends", "unknown"}
+    assert beside == [("runs", "grows")]
+
+
+async def test_a_scan_looks_at_no_run_in_which_only_other_files_appeared(
+    tmp_path: Path, root: WatchedRoot
+) -> None:
+    hints, files = Hints(lambda: None), Files(tmp_path)
+    rounds = rounds_over(files, hints, tmp_path, root)
+    running(root, "run")
+    root.documents["run"] = state_of_documents(partial(files.signature, root.path, "run"))
+    assert await rounds.scan() == 1, "the first one looks at everything"
+    Path(root.path, "run", "REPLAY.jsonl").write_text("{}\n")
+    assert await rounds.scan() == 0
+    Path(root.path, "run", "exit.json").write_text("{}")
+    assert await rounds.scan() == 1
 
 
 async def test_a_directory_that_changed_while_it_was_looked_at_is_looked_at_again(
