@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.figure import Conditions, Figure, Goal, Measured, Measurement, of_samples
-from tests.bench.fixtures import make, storm
+from tests.bench.fixtures import finished_with_nothing, make
 from tests.bench.product import DaemonFailed, daemon
 from tests.bench.scratch import scratch
 
@@ -21,7 +21,7 @@ def _beyond(conditions: Conditions) -> list[Measured]:
     share = max(count // 10, 20) / int(_LIMIT.read_text())
     shares: list[float] = []
     with scratch(conditions.memory) as place:
-        storm(str(place.runs), range(count))
+        finished_with_nothing(str(place.runs), range(count))
         make(str(place.runs), range(count, count + _RUNNING))
         settings = f"[watch]\nlimit_share = {share:.9f}\n"
         with daemon(place, settings, bundles=False) as first:

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.bench.figure import Conditions, Figure, Goal, Measured, Measurement, names, of_ratio
-from tests.bench.fixtures import storm
-from tests.bench.product import Daemon, daemon
+from tests.bench.figure import Conditions, Figure, Goal, Measured, Measurement, of_ratio
+from tests.bench.fixtures import finished_with_nothing
+from tests.bench.product import Daemon, DaemonFailed, daemon
 from tests.bench.scratch import scratch
 
 _GOAL: Final = Goal("at most", 1.5)
@@ -45,11 +45,12 @@ print(json.dumps(said | {"found": found}))
 def _start(conditions: Conditions) -> list[Measured]:
     """From its execution until the daemon has compared all with what it knows, wall time and processor time.
 
-    The runs were recorded without bundles: writing those takes longer than all else here, and a start does not open them.
+    The runs left nothing and have no bundles: hashing and writing those takes longer than all else here, and a start opens
+    neither.
     """
     count = conditions.size(60_000, 1_000)
     with scratch(conditions.memory) as place:
-        storm(str(place.runs), range(count))
+        finished_with_nothing(str(place.runs), range(count))
         with daemon(place, _ALL_WATCHES, bundles=False) as first:
             first.wait_judged(count)
             first.settle()
@@ -62,10 +63,12 @@ def _start(conditions: Conditions) -> list[Measured]:
                 wall.append(seconds)
                 processor.append(spent)
                 ready.append(running.ready_at - running.started_at)
-        problems = running.record.problems(names(count))
+        judged = running.record.judged()
+    if judged != count:
+        raise DaemonFailed(f"{judged} runs are judged, not {count}")
     beside = f"READY after {sorted(ready)[len(ready) // 2]:.2f} s; bare scan {bare[-1]['scan']:.2f} s, with the watch {bare[-1]['wall']:.2f} s"
     return [
-        of_ratio(_WALL, wall, [each["wall"] for each in bare], beside, problems),
+        of_ratio(_WALL, wall, [each["wall"] for each in bare], beside),
         of_ratio(_PROCESSOR, processor, [each["processor"] for each in bare], beside),
     ]
 
