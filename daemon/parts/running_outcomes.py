@@ -8,6 +8,7 @@ import math
 import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import ClassVar, Final
 
 from runward.daemon.disk.in_thread import in_thread
@@ -31,10 +32,9 @@ MOST_TOLD: Final = 1000
 
 @dataclass(slots=True)
 class _Known:
-    """What is known about a run: the reported digest, when it is compared next (monotonic clock), and how often."""
+    """What is known about a run: the reported digest, when it was compared (monotonic clock), and how often reported."""
 
     digest: str | None = None
-    due: float = math.inf
     compared: float = -math.inf
     reported: int = 0
 
@@ -47,6 +47,8 @@ class RunningOutcomes(Part):
     roots: Mapping[str, WatchedRoot]
     tell: Callable[[OutcomesChanged], None]
     _known: dict[Target, _Known] = field(default_factory=dict)
+    _due: dict[Target, float] = field(default_factory=dict)
+    """When those are compared that may have changed, by the monotonic clock."""
 
     is_owed: ClassVar[bool] = False
 
@@ -56,34 +58,34 @@ class RunningOutcomes(Part):
         if root is None or root.shape is not None:
             return
         known = self._known.setdefault(target, _Known())
-        if known.due == math.inf and known.reported < MOST_TOLD:
-            known.due = max(self.clock.monotonic(), known.compared + APART)
+        if target not in self._due and known.reported < MOST_TOLD:
+            self._due[target] = max(self.clock.monotonic(), known.compared + APART)
             self.wake()
 
     def forget(self, target: Target) -> None:
         """A run is over."""
         self._known.pop(target, None)
+        self._due.pop(target, None)
 
     def pause(self) -> float | None:
-        due = min((each.due for each in self._known.values()), default=math.inf)
-        return None if due == math.inf else max(0.0, due - self.clock.monotonic())
+        return max(0.0, min(self._due.values()) - self.clock.monotonic()) if self._due else None
 
     async def carry_out(self) -> bool:
         """Compare the next of those that are due."""
         now = self.clock.monotonic()
-        due = [target for target, each in self._known.items() if each.due <= now][:AT_ONCE]
+        due = list(islice((target for target, at in self._due.items() if at <= now), AT_ONCE))
         if not due:
             return False
+        # Before the thread compares: what changes behind it is compared once more.
+        for target in due:
+            del self._due[target]
+            self._known[target].compared = now
         paths = {
             target: f"{self.roots[target[0]].path}/{target[1]}" for target in due if target[0] in self.roots
         }
         digests = await in_thread(
             lambda: {target: self.files.outcomes_digest(path) for target, path in paths.items()}
         )
-        # Looked up again: the session may have ended while the thread compared.
-        for target in due:
-            if (known := self._known.get(target)) is not None:
-                known.due, known.compared = math.inf, now
         changed = {
             target: digest
             for target, digest in digests.items()
@@ -101,7 +103,7 @@ class RunningOutcomes(Part):
         keys = {native.session_key(*target): target for target in changed}
         # Once more a second later: a file that arrives in a directory that is new, too, may go unnoticed.
         for target in changed:
-            self._known[target].due = now + APART
+            self._due[target] = now + APART
         try:
             running = await sessions.known(self.store, keys)
         except sqlite3.Error as error:

@@ -379,6 +379,7 @@ class RunningReplays(Part):
     ) -> list[_Step]:
         """The next lines of each session, in a thread. The due times of the others are set here."""
         steps: list[_Step] = []
+        rules_within: dict[tuple[str, str], BundleRules | None] = {}
         total = 0
         for running in recorded:
             target, now = targets[running.place], self.clock.monotonic()
@@ -392,9 +393,7 @@ class RunningReplays(Part):
                 self._let_be(target)
                 continue
             begun = running.begun
-            rules = (
-                self.bundled(BundleRulesOf(running.layout, running.path)) if begun is None else begun.rules
-            )
+            rules = self._rules(running, rules_within) if begun is None else begun.rules
             if rules is None:
                 self._let_be(target)  # until the settings change
                 continue
@@ -409,6 +408,16 @@ class RunningReplays(Part):
                 steps.append(step)
                 total += len(step.lines)
         return steps
+
+    def _rules(
+        self, running: RunningReplay, within: dict[tuple[str, str], BundleRules | None]
+    ) -> BundleRules | None:
+        """The rules for a new replay. Native runs that are beside each other have the same: no link is a run."""
+        place = running.path.rpartition("/")[0] if running.layout == native.LAYOUT else running.path
+        of = running.layout, place
+        if of not in within:
+            within[of] = self.bundled(BundleRulesOf(running.layout, running.path))
+        return within[of]
 
     def _next(
         self, running: RunningReplay, stretch: Stretch, rules: BundleRules, target: Target
