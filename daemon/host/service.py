@@ -40,7 +40,7 @@ from runward.daemon.store.transaction import EpochRefused, fix_of_trouble, malfo
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.web.child_server import StudioSocket
 from runward.daemon.web.sockets import HttpReport
-from runward.daemon.world.clock import SystemClock, SystemRandomness
+from runward.daemon.world.clock import SystemClock, SystemRandomness, until_beat
 from runward.daemon.world.files import Files
 from runward.daemon.world.messenger import SettingsMessenger
 from runward.daemon.world.starting import StartingProcesses
@@ -306,7 +306,7 @@ class Obedience:
         await self.supervisor.begun.wait()
         last = dealt_with = self.settings_files.first_look
         while True:
-            with anyio.move_on_after(LOOK_PERIOD):
+            with anyio.move_on_after(until_beat(LOOK_PERIOD)):
                 await self._wanted.wait()
             is_asked = self._wanted.is_set()
             look = await self._looked()

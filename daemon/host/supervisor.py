@@ -31,7 +31,7 @@ from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.hints import Why
-from runward.daemon.world.clock import Clock
+from runward.daemon.world.clock import Clock, until_beat
 
 SOON: Final = 10.0
 """`daemon --once` waits for what is due within this many seconds, settling and grace included."""
@@ -368,7 +368,7 @@ class Supervisor:
         while True:
             self._check_epoch()
             await self.reporting.tell()
-            await anyio.sleep(REPORT_PERIOD)
+            await anyio.sleep(until_beat(REPORT_PERIOD))
 
     def _check_epoch(self) -> None:
         if self._held_epoch is not None:

@@ -20,6 +20,7 @@ from runward.daemon.disk.file_systems import Space, limit_of, rounded, space_of
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.log import Log
 from runward.daemon.store.store import Checkpointer, Store
+from runward.daemon.world.clock import until_beat
 
 PERIOD: Final = 1.0
 """Seconds between checks for work."""
@@ -51,7 +52,7 @@ class Upkeep:
     async def run(self) -> None:
         """Keep up until cancelled."""
         while True:
-            await anyio.sleep(PERIOD)
+            await anyio.sleep(until_beat(PERIOD))
             await self.step()
 
     async def step(self) -> None:
@@ -108,7 +109,7 @@ class Room:
     async def run(self) -> None:
         """Keep checking until cancelled."""
         while True:
-            await anyio.sleep(SPACE_PERIOD)
+            await anyio.sleep(until_beat(SPACE_PERIOD))
             await self.look()
 
     async def look(self) -> None:

@@ -25,6 +25,7 @@ from runward.daemon.launch.worktree import place_of
 from runward.daemon.store.batch import Rows
 from runward.daemon.store.tables import chain_runs, triggers
 from runward.daemon.watch.notifications import WatchedDirectories
+from runward.daemon.world.clock import until_beat
 from runward.handlers.model.chains import EventOccurred
 
 MOST_FILES: Final = 1000
@@ -255,7 +256,7 @@ class ChangedFiles(Part):
         soon = [each.since + SETTLED - now for each in self._unsettled.values()]
         if self._asked:
             soon.append(self._looked + LOOKS_APART - now)
-        return max(0.05, min(GLOBS_PERIOD, *soon)) if soon else GLOBS_PERIOD
+        return max(0.05, min([until_beat(GLOBS_PERIOD), *soon]))
 
     async def look_once(self) -> None:
         """Look at everything, and again at files that may still be written to: for a daemon that works once."""

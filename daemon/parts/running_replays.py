@@ -31,6 +31,7 @@ from runward.daemon.store.transaction import NOT_STORED, Statement
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.remembered import read_remembered
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.world.clock import until_beat
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.layouts import native
@@ -202,7 +203,7 @@ class RunningReplays(Part):
             return False
         due = [target for target, at in self._due.items() if at <= now]
         if not self._compared and self._quiet and now >= self._pass_at:
-            self._compared, self._pass_at = deque(self._quiet.items()), now + QUIET_PERIOD
+            self._compared, self._pass_at = deque(self._quiet.items()), now + until_beat(QUIET_PERIOD)
         if not due and not self._compared:
             return False
         if self.low_disk() is not None:

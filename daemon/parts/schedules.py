@@ -10,6 +10,7 @@ import anyio.to_thread
 
 from runward.daemon.engine.part import Part
 from runward.daemon.store.tables.triggers import all_standings
+from runward.daemon.world.clock import until_beat
 from runward.handlers.model.schedules import LOST, ScheduleChanged
 
 PERIOD: Final = 5.0
@@ -27,7 +28,7 @@ class Schedules(Part):
     _same: Mapping[str, str] | None = None
 
     def pause(self) -> float | None:
-        return PERIOD
+        return until_beat(PERIOD)
 
     async def carry_out(self) -> bool:
         """Report the chains whose times changed, all at once."""

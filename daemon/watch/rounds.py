@@ -24,7 +24,7 @@ from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.hints import Coverage, Hints, Target, Why
 from runward.daemon.watch.look import state_of_documents
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.world.clock import Clock
+from runward.daemon.world.clock import Clock, until_beat
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
 from runward.handlers.model.files import Unreadable
@@ -265,7 +265,9 @@ class Rounds:
             now = self.clock.monotonic()
             if self.scan_is_due():
                 await self.scan()
-            if now - checked >= PROCESS_PERIOD:
+            if (
+                now - checked > PROCESS_PERIOD - BEAT / 2
+            ):  # beats are a second apart, sooner or later by a hair
                 checked = now
                 self.check_writers()
                 await self.check_processes()
@@ -278,7 +280,8 @@ class Rounds:
             self._look_at_flat()
             self.check_due()
             due = self.next_due()
-            patience = BEAT if due is None else min(BEAT, max(SHORTEST_BEAT, due))
+            beat = until_beat(BEAT)
+            patience = beat if due is None else min(beat, max(SHORTEST_BEAT, due))
             # Measured right before the wait: only the wait itself may not take longer, the work may.
             last, wall = self.clock.monotonic(), self.clock.now()
             with anyio.move_on_after(patience):

@@ -2,7 +2,9 @@
 
 import os
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+import anyio
 
 
 class Clock(Protocol):
@@ -27,6 +29,19 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+_EARLY: Final = 0.001
+"""Seconds by which a timer may fire early."""
+
+
+def until_beat(period: float) -> float:
+    """Seconds until the next moment that all who wake in this period share, at most the period.
+
+    An idle daemon only waits. If all wait for the same moments, it wakes once for all of them, which costs a third less.
+    """
+    left = period - anyio.current_time() % period
+    return left if left > _EARLY else period
 
 
 class SystemRandomness:
