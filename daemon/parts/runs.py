@@ -133,16 +133,13 @@ class Starts(Part):
         did = False
         while await self.carry_out():
             did = True
-        if did:
-            await self._expect_start()
         await self.look_for_unseen()
         return did
 
     async def _expect_start(self) -> None:
-        """A chain's next step may come soon: keep a launcher ready for it."""
+        # What forks launchers is there before the first of them: a start of an interpreter takes longer than all else.
         try:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self.processes.expect_start, self.store.epoch)
+            await anyio.to_thread.run_sync(self.processes.expect_start, self.store.epoch)
         except OSError as error:
             self.log.warning("start.not_expected", why=error.strerror)
 
@@ -180,6 +177,7 @@ class Starts(Part):
         self.beginning |= {order.session for order in due}
         with anyio.CancelScope(shield=True):
             # Shielded, because a thread can't be cancelled and what it started must be known.
+            await self._expect_start()
             await self._note(await self._perform(due))
         return self.trouble is None
 

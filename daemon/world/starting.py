@@ -113,7 +113,7 @@ class StartingProcesses(RealProcesses):
     def expect_start(self, epoch: int) -> None:
         """Make sure that the next starts don't wait for an interpreter: a prepared process forks their launchers."""
         # A process of another epoch would give its launchers that epoch, and they would refuse to begin.
-        if self._forking is not None and self._forking[0] == epoch:
+        if self._forking is not None and self._forking[0] == epoch and not _is_over(self._forking[1]):
             return
         self.close()
         log = self._open_log()
@@ -188,6 +188,13 @@ class StartingProcesses(RealProcesses):
             start_new_session=True,
             check=False,  # its answer gives the result
         )
+
+
+def _is_over(server: socket.socket) -> bool:
+    """Whether the process at the other end has ended: it never says anything."""
+    poll = select.poll()
+    poll.register(server, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def environment(ours: Mapping[str, str]) -> dict[str, str]:

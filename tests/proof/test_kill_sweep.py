@@ -73,7 +73,7 @@ def test_the_history_of_runs_has_every_end_and_every_kind_of_point(
     assert len(told["problems"]) == 0, "the ill-formed end was fixed"
     kinds = {"commit", "outbox", "journal", "sweep", "start", "bundle", "replay"}
     assert {name.split(".")[0] for name in points[0]} == kinds
-    assert {"start.before", "start.after", "commit.start.before"} <= set(points[0])
+    assert {"start.before", "start.after", "start.recorded"} <= set(points[0])
     assert [line.split(" | ")[-3:] for line in told["starts"]] == [["begun", "None", "0"]]
     assert sum(" | requests/play | " in line for line in told["decisions"]) == 3
     assert any('"produced":[{"id":"ran","path":"ran","size":4}]' in line for line in told["sessions"]), "once"
@@ -93,7 +93,7 @@ def test_the_history_of_runs_has_every_end_and_every_kind_of_point(
 def test_the_history_of_chain_runs_has_every_kind_of_point(undisturbed: dict[str, Undisturbed]) -> None:
     asked, approved, built, published = undisturbed["chain runs"].points
     assert {"notice.before", "notice.after", "commit.notice.before"} <= set(asked) & set(published)
-    assert {"start.before", "start.after", "commit.start.before"} <= set(approved) & set(built)
+    assert {"start.before", "start.after", "start.recorded"} <= set(approved) & set(built)
     assert {"worktree.before", "worktree.after", "commit.worktree.before"} <= set(built)
     events = undisturbed["chain runs"].account["events"]
     for kind in ("TimerRang", "ApprovalWanted", "ApprovalDecided", "ChainFired", "ChainRunFinished"):
@@ -115,7 +115,7 @@ def test_a_daemon_killed_where_a_step_has_just_begun_leaves_what_an_undisturbed_
     undisturbed: dict[str, Undisturbed], in_memory: Path, forks: Forks
 ) -> None:
     place = Place(in_memory / "begun", forks)
-    points = ["start.after", "commit.start.before"]
+    points = ["start.after", "start.recorded"]
     assert _kill_and_compare(place, "chain runs", 1, points, undisturbed["chain runs"].account)
 
 

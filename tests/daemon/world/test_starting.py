@@ -252,6 +252,13 @@ def test_where_what_forks_was_killed_or_hangs_launchers_begin_all_the_same(
     starter.wait("two")
 
 
+def test_what_forks_and_has_ended_is_replaced_before_it_is_asked(starter: Starter) -> None:
+    pid = expected(starter)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: forking(starter) == [], "its end")
+    assert expected(starter) != pid
+
+
 def test_a_launcher_that_is_forked_after_its_epoch_starts_nothing(starter: Starter) -> None:
     expected(starter)
     write_epoch(starter.state, EPOCH + 1)
