@@ -17,6 +17,7 @@ from runward.daemon.store.store import Transaction
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import events, jobs
 from runward.daemon.world.clock import Clock
+from runward.handlers.exchange.results import told_together
 
 LONGEST: Final = 0.05
 """Seconds after which no further round begins: whoever writes or reads meanwhile waits for the transaction."""
@@ -107,7 +108,7 @@ class TurnTransaction:
                 jobs.claim_due(batch, job, self.token)
             else:
                 jobs.keep_claimed(batch, job, self.token)
-        for result in round_.results():
+        for result in _told_together(round_.results()):
             if result.job.id in due:
                 jobs.finish_due(batch, result)
             else:
@@ -141,3 +142,12 @@ class TurnTransaction:
 
     def _is_enough(self) -> bool:
         return self.head.seq - self._first >= MOST_EVENTS or self.clock.monotonic() >= self._until
+
+
+def _told_together(results: Sequence[JobResult]) -> list[JobResult]:
+    """The results, with one event for the actions of each attempt."""
+    effects_of = told_together([result.effects for result in results])
+    return [
+        result if effects is result.effects else result._replace(effects=effects)
+        for result, effects in zip(results, effects_of, strict=True)
+    ]

@@ -99,6 +99,12 @@ def _hook_spoke(fact: Fact) -> str:
 
 def _action_taken(fact: Fact) -> str:
     done = "was carried out" if fact.get("is_success") else f"failed ({fact.get('error_code')})"
+    further = fact.get("further")
+    if isinstance(further, list) and further:
+        failed = sum(
+            not (each.get("is_success") if isinstance(each, dict) else False) for each in (fact, *further)
+        )
+        return f"{1 + len(further)} actions have their results, and {failed} of them failed"
     return f"the action {fact.get('action_type') or 'of a line that is not an intent'} {done}"
 
 
@@ -328,7 +334,14 @@ def _without_content(kind: str, payload: dict[str, JsonValue]) -> dict[str, Json
     text, line = payload.get("text"), payload.get("told")
     if kind == "ActionTaken" and isinstance(line, dict):
         bare = {name: without_content(line.get(name)) for name in ("intent", "result")}
-        return {**payload, "told": {**line, **bare}}
+        payload = {**payload, "told": {**line, **bare}}
+        further = payload.get("further")
+        if isinstance(further, list):
+            bare_ones: list[JsonValue] = [
+                _without_content(kind, each) for each in further if isinstance(each, dict)
+            ]
+            payload["further"] = bare_ones
+        return payload
     if kind != "ActionTaken" and isinstance(text, str):
         return {**payload, "text": line_without_content(text)}
     return payload

@@ -300,21 +300,6 @@ def _recorded(
     outcome_json = result_to_json(result)
     kind, artifact = (None, None) if intent is None else (intent.action_type, intent.artifact_id or None)
     asked = None if intent is None else intent.id
-    record = RecordAction(
-        key=event.key,
-        at=given.at,
-        principal=event.principal,
-        session_key=None if line is None else line.session_key,
-        line=None if line is None else line.line,
-        action_type=kind,
-        artifact_id=artifact,
-        intent=written,
-        result=outcome_json,
-        is_success=result.success,
-        error_code=result.error_code,
-        scrip_after=scrip,
-        sandbox=result.sandbox,
-    )
     taken = ActionTaken(
         subject=event.key if line is None else f"{line.session_key}#{line.attempt}/action/{line.line}",
         action=event.key,
@@ -334,6 +319,22 @@ def _recorded(
             "sandbox": result.sandbox,
         },
         session_key=None if line is None else line.session_key,
+    )
+    record = RecordAction(
+        key=event.key,
+        at=given.at,
+        principal=event.principal,
+        session_key=None if line is None else line.session_key,
+        line=None if line is None else line.line,
+        action_type=kind,
+        artifact_id=artifact,
+        intent=written,
+        result=outcome_json,
+        is_success=result.success,
+        error_code=result.error_code,
+        scrip_after=scrip,
+        told_in=taken.key,
+        sandbox=result.sandbox,
     )
     # The bundle of a run waits until all its intents are counted.
     counted = () if line is None else (CountIntent(line.session_key),)

@@ -177,10 +177,13 @@ def journal_repaired(event: JournalDamaged, event_hash: str) -> bytes:
 def action_taken(event: ActionTaken, event_hash: str) -> bytes:
     """An action in the exchange."""
     reasoning = event.told["intent"]
+    # Actions that one event reports may be the same in everything else, and no two lines of ours may be the same: after a
+    # crash, a line is searched for by what it says.
     return _line(
         event,
         "action",
         event_hash,
+        line=event.told["line"],
         action_type=event.action_type,
         artifact_id=event.artifact_id,
         reasoning=reasoning.get("reasoning") if isinstance(reasoning, dict) else None,

@@ -97,7 +97,8 @@ class ActionTaken(Event, frozen=True):
     """An action has its result: the run's journals report it, and chains may react to it.
 
     `told` is the line of `results.jsonl` without its hash. `action` is the key of what asked for it. `subject` is the
-    same, or the attempt of a run and the number of the line.
+    same, or the attempt of a run and the number of the line. `further` are the actions of the same attempt that were
+    carried out with it, in order: they have no event of their own.
     """
 
     subject: str
@@ -110,6 +111,7 @@ class ActionTaken(Event, frozen=True):
     error_code: str | None
     told: dict[str, JsonValue]
     session_key: str | None = None
+    further: tuple["ActionTaken", ...] = ()
 
     @property
     def key(self) -> str:
@@ -327,7 +329,7 @@ class UseCpu(Effect, frozen=True):
 
 
 class RecordAction(Effect, frozen=True):
-    """Store an action with its result: one for each intent."""
+    """Store an action with its result: one for each intent. `told_in` is the key of the event that reports it."""
 
     key: str
     at: float
@@ -341,6 +343,7 @@ class RecordAction(Effect, frozen=True):
     is_success: bool
     error_code: str | None
     scrip_after: int | None
+    told_in: str
     sandbox: str | None = None
 
 

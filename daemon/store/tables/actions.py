@@ -47,10 +47,7 @@ class WantedActions(NamedTuple):
     before: int = LAST
 
 
-_TOLD: Final = (
-    "(select t.hash from events t where t.key in (a.key || '/taken', a.session_key || '#' ||"
-    " (select i.payload ->> 'attempt' from events i where i.seq = a.seq) || '/action/' || a.line || '/taken'))"
-)
+_TOLD: Final = "(select t.hash from events t where t.key = a.told_in)"
 """The hash of the event that reports an action."""
 
 _WANTED_ACTIONS: Final = {
@@ -118,8 +115,7 @@ def as_json(text: str) -> JsonValue:
 # however long the actions took.
 RECORD_ACTION: Final = Write(
     "insert into actions (key, seq, at, principal, session_key, line, action_type, artifact_id, intent, result,"
-    " is_success, error_code, scrip_after, sandbox) values (?1, (select seq from events where key = ?1), ?2, ?3, ?4, ?5, ?6, ?7,"
-    " ?8, ?9, ?10, ?11, ?12, ?13)"
+    " is_success, error_code, scrip_after, sandbox, told_in) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -128,6 +124,7 @@ def _record(batch: Batch, job: Job, effect: RecordAction) -> None:
         RECORD_ACTION,
         (
             effect.key,
+            job.seq,
             effect.at,
             effect.principal,
             effect.session_key,
@@ -140,6 +137,7 @@ def _record(batch: Batch, job: Job, effect: RecordAction) -> None:
             effect.error_code,
             effect.scrip_after,
             effect.sandbox,
+            effect.told_in,
         ),
     )
 

@@ -55,7 +55,10 @@ def session_events(connection: sqlite3.Connection, key: str) -> list[EventRow]:
     rows = connection.execute(
         "select seq from events where key > ?1 || '#' and key < ?1 || '$' and lane = ?1"
         " union select event from decisions where subject = ?1"
-        " union select event from jobs where lane = ?1 and state in ('waiting', 'held')",
+        " union select event from jobs where lane = ?1 and state in ('waiting', 'held')"
+        # The cause of an event that reports several actions is the first one's.
+        " union select i.seq from events t, json_each(t.payload, '$.further') f join events i on i.key = f.value ->> 'action'"
+        " where t.key > ?1 || '#' and t.key < ?1 || '$' and t.lane = ?1 and t.type = 'ActionTaken'",
         (key,),
     )
     return events_with_causes(connection, [seq for (seq,) in rows])

@@ -12,7 +12,7 @@ from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.rows import columns, elsewhere, rows_by_key, rows_of, select, value_of
 from runward.daemon.store.tables.prunings import PROGRESS
 from runward.daemon.store.tables.table import Table, answers_by
-from runward.daemon.store.transaction import Reader, listed
+from runward.daemon.store.transaction import Reader, as_int, listed
 from runward.handlers.layouts.native import RunName
 from runward.handlers.model.exchange import LANES, ActionsOf, ActionsTaken, CountIntent
 
@@ -32,7 +32,7 @@ READ: Final = Write(
 )
 """Lines were read. The file of a run that is over stays in that state until all of it is read."""
 
-TOLD: Final = Write("update intent_files set told = told + 1 where session_key = ?")
+TOLD: Final = Write("update intent_files set told = told + ? where session_key = ?")
 
 NAME: Final = Write(
     "insert or ignore into intent_runs (session_id, started_at, session_key) values (?, ?, ?)", exact=False
@@ -134,7 +134,12 @@ async def _taken(store: Reader, keys: Iterable[str]) -> dict[str, ActionsTaken]:
 
 
 def _count(batch: Batch, job: Job, effect: CountIntent) -> None:
-    batch.row(TOLD, (effect.session_key,))
+    # The actions of a run are decided next to one another, so one row counts most of them.
+    last = batch.last(TOLD)
+    if last is not None and last[1] == effect.session_key:
+        batch.rows[TOLD][-1] = (as_int(last[0]) + 1, effect.session_key)
+    else:
+        batch.row(TOLD, (1, effect.session_key))
 
 
 INTENT_FILES: Final = Table(

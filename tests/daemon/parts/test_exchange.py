@@ -16,8 +16,12 @@ from runward.daemon import faults
 from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.parts.intents import AT_ONCE, Intents
 from runward.daemon.store.batch import Rows
+from runward.daemon.store.hash_chain import lines_off_the_chain
 from runward.daemon.store.tables import starts
+from runward.daemon.store.tables.actions import WantedActions, actions
+from runward.daemon.store.tables.events import event_recorded
 from runward.daemon.store.tables.prunings import PROGRESS
+from runward.daemon.views.causes import causes_of_session
 from runward.handlers import route
 from runward.handlers.layouts import native
 from runward.handlers.model.exchange import ActionRequested, PrincipalCreateRequested
@@ -89,8 +93,53 @@ async def test_each_line_has_one_result_in_its_order_and_the_journal_tells_of_it
         actions = [each for each in lines if each["event"] == "action"]
         assert [each["hash"] for each in actions] == [each["hash"] for each in results(run)]
         hashes = await running.rows("select hash from events where type = 'ActionTaken' order by seq")
-        assert [digest for (digest,) in hashes] == [each["hash"] for each in actions]
+        events = [digest for (digest,) in hashes]
+        assert events == [*dict.fromkeys(each["hash"] for each in actions)], "each event, in order"
+        assert len(events) == 3, "the lines that were carried out together have one"
         assert await running.rows("select told, line, state from intent_files") == [(6, 6, "read")]
+
+
+async def test_actions_that_are_carried_out_together_have_one_event_that_says_all_of_them(
+    tmp_path: Path,
+) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        append(run, write("note", "hello"), read("nothing"), write("note", "again"), read("note"))
+        await settle(running)
+        assert told(run) == [(1, True), (2, False), (3, True), (4, True)], "a refusal refuses no other"
+        (artifact,) = await running.rows(
+            "select result ->> '$.data.artifact.content', result ->> '$.data.artifact.version' from actions where line = 4"
+        )
+        assert artifact == ("again", 2), "a later line sees the earlier ones"
+        ((payload, digest),) = await running.rows(
+            "select payload, hash from events where type = 'ActionTaken'"
+        )
+        event = json.loads(str(payload))
+        lines = [each["told"] | {"hash": digest} for each in (event, *event["further"])]
+        assert lines == results(run), "the chain of events covers each line as it is written"
+        with closing(sqlite3.connect(tmp_path / "state" / "runward.db")) as connection:
+            assert [each.hash for each in actions(connection, WantedActions())] == [digest] * 4
+            recorded = [event_recorded(connection, f"native:runs/run#intent/{line}") for line in range(1, 5)]
+            assert [each.seq for each in actions(connection, WantedActions())] == recorded
+            explained = causes_of_session(connection, "native:runs/run")
+            assert not list(lines_off_the_chain(connection, "native:runs/run"))
+        read_lines = [each.event for each in explained if "of its intents was read" in each.summary]
+        assert read_lines == [f"native:runs/run#intent/{line}" for line in range(1, 5)]
+        assert "again" not in str([each.as_json() for each in explained]), "others pay for the content"
+
+
+async def test_each_run_has_its_own_event_of_its_results(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        runs = [begin(tmp_path, name, name) for name in ("ann", "bob")]
+        await settle(running)
+        for run in runs:
+            append(run, write(run.name + "-1", "x"), write(run.name + "-2", "y"))
+        await settle(running)
+        assert [told(run) for run in runs] == [[(1, True), (2, True)]] * 2
+        events = await running.rows(
+            "select lane, json_array_length(payload, '$.further') from events where type = 'ActionTaken' order by lane"
+        )
+        assert events == [("native:runs/ann", 1), ("native:runs/bob", 1)]
 
 
 async def test_a_deletion_is_a_line_of_its_own_in_the_journal(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.waiting import wait_for
 
 from runward.daemon.backup import Examined, examine
 from runward.daemon.store.schema import migrate, migrations
+from runward.daemon.store.tables.actions import WantedActions, actions
 from runward.daemon.store.tables.session_lists import unseen_failures
 from runward.daemon.store.tables.shared_artifacts import shared_artifact
 from runward.daemon.store.tables.shows import shows
@@ -111,6 +112,38 @@ def test_the_code_of_an_earlier_store_acts_only_for_who_wrote_it(tmp_path: Path)
         found = {name: shared_artifact(connection, name) for name in ("own", "foreign", "made")}
     acting = {name: artifact is not None and artifact.acts for name, artifact in found.items()}
     assert acting == {"own": True, "foreign": False, "made": True}
+
+
+def test_the_actions_of_an_earlier_store_have_the_hashes_of_their_events(tmp_path: Path) -> None:
+    path = tmp_path / "runward.db"
+    load(33, path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        facts = (
+            ("native:runs/x#intent/1", "IntentMade", '{"attempt": 2}'),
+            ("native:runs/x#2/action/1/taken", "ActionTaken", "{}"),
+            ("asked", "ActionRequested", "{}"),
+            ("asked/taken", "ActionTaken", "{}"),
+            ("pruned", "ActionRequested", "{}"),
+        )
+        for number, (key, kind, payload) in enumerate(facts):
+            connection.execute(
+                "insert into events (seq, key, type, version, lane, at, recorded_at, payload, hash)"
+                " values (?, ?, ?, 1, 'l', 1.0, 1.0, ?, 'hash of ' || ?2)",
+                (9000 + number, key, kind, payload),
+            )
+        for number, session, line in ((9000, "native:runs/x", 1), (9002, None, None), (9004, None, None)):
+            connection.execute(
+                "insert into actions (key, seq, at, session_key, line, intent, result, is_success)"
+                " select key, seq, 1, ?, ?, '{}', '{}', 1 from events where seq = ?",
+                (session, line, number),
+            )
+    migrate(path)
+    with closing(sqlite3.connect(path)) as connection:
+        assert [(each.key, each.hash) for each in actions(connection, WantedActions())] == [
+            ("native:runs/x#intent/1", "hash of native:runs/x#2/action/1/taken"),
+            ("asked", "hash of asked/taken"),
+            ("pruned", None),
+        ]
 
 
 def test_the_shows_of_an_earlier_store_are_those_of_its_plays(tmp_path: Path) -> None:
