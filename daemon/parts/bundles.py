@@ -175,7 +175,9 @@ class Bundles(InPasses):
         point("bundle.replay.after")
         summary = summary_of(replay)
         text = summary_text(summary).encode()
-        summary_part = self.files.write_part(order.directory, part_name(SUMMARY, order.attempt), [text])
+        name = part_name(SUMMARY, order.attempt)
+        # A draft is synced when it is sealed, with those of its batch.
+        summary_part = self.files.write_part(order.directory, name, [text], is_synced=is_again)
         if not isinstance(summary_part, BundlePart):
             return summary_part
         point("bundle.summary.after")
@@ -190,7 +192,7 @@ class Bundles(InPasses):
         replay = Replay(order)
         beginning = _Beginning(0 if grown is None else grown.length)
         lines = beginning.of(self._lines(replay))
-        written = self.files.write_part(order.directory, name, lines)
+        written = self.files.write_part(order.directory, name, lines, is_synced=is_again)
         # What was shown while the session ran is the beginning of the complete replay: nobody may find that a
         # line changed afterwards.
         if grown is None or not isinstance(written, BundlePart) or beginning.sha256 == grown.sha256:
@@ -212,7 +214,7 @@ class Bundles(InPasses):
         replay = Replay(order)
         replay.found_changed(CHANGED if is_whole else LAST_SHOWN_IS_GONE)
         lines = chain(_adopted(replay, shown), self._lines(replay))
-        return replay, self.files.write_part(order.directory, name, lines)
+        return replay, self.files.write_part(order.directory, name, lines, is_synced=is_again)
 
     def _shown_of(
         self, directory: str, name: str, grown: Grown
@@ -266,7 +268,31 @@ class Bundles(InPasses):
                 ]
                 sealed_results.append(result._replace(effects=effects))
             await self.give_way()
-            yield sealed_results
+            yield await self._durable(sealed_results)
+
+    async def _durable(self, results: Sequence[JobResult]) -> Sequence[JobResult]:
+        """The results, once the parts of their bundles are durable: those after one that the disk refused wait, too."""
+        written: dict[str, list[str]] = {}
+        for result in results:
+            if (
+                (effect := _drafted(result)) is not None
+                and effect.draft is not None
+                and effect.sealed is not None
+            ):
+                parts = (*effect.draft.parts, effect.sealed.part)
+                written.setdefault(effect.order.directory, []).extend(part.temporary for part in parts)
+        if not written:
+            return results
+        refused = await in_thread(self.files.sync_parts, written)
+        durable: list[JobResult] = []
+        why: str | None = None
+        for result in results:
+            effect = _drafted(result)
+            if effect is not None:
+                # The next receipt names this one. If that isn't recorded, the next one must not be, either.
+                why = why or refused.get(effect.order.directory)
+            durable.append(result if effect is None or why is None else self._put_off(result, why))
+        return durable
 
     def _seal(self, order: BundleOrder, prev: str | None) -> Sealed | str:
         """Make the receipt for a draft; returns why that can't be done now."""
@@ -277,7 +303,12 @@ class Bundles(InPasses):
         return sealed_body.why if isinstance(sealed_body, NoDraft) else sealed_body
 
     def _seal_body(
-        self, order: BundleOrder, body: Mapping[str, JsonValue], prev: str | None
+        self,
+        order: BundleOrder,
+        body: Mapping[str, JsonValue],
+        prev: str | None,
+        *,
+        is_again: bool = False,
     ) -> Sealed | NoDraft | str:
         name = part_name(RECEIPT, order.attempt)
         self.files.check_epoch(self.store.epoch)
@@ -293,7 +324,7 @@ class Bundles(InPasses):
                 return f"its receipt can't be signed without more libraries: {how_to_install('sign')}"
             except (KeyRefused, NotSignable) as refused:
                 return f"its receipt can't be signed: {refused}"
-        part = self.files.write_part(order.directory, name, [text])
+        part = self.files.write_part(order.directory, name, [text], is_synced=is_again)
         if not isinstance(part, BundlePart):
             return _why(part)
         point("bundle.receipt.after")
@@ -310,7 +341,7 @@ class Bundles(InPasses):
     async def carry_on(self, after: int) -> int:
         """Put the next bundles in place."""
         unplaced = await receipts.unplaced(self.store, after, BATCH)
-        placed: list[Row] = []
+        placed: list[tuple[UnplacedBundle, Settled]] = []
         for bundle in unplaced:
             await self.give_way()
             async with self.placing:
@@ -320,16 +351,32 @@ class Bundles(InPasses):
             if isinstance(answer, Unreadable):
                 self._say_trouble(bundle, answer.why)
                 continue
+            placed.append((bundle, answer))
+        if rows := await self._durably_placed(placed):
+            await self.give_way()
+            await self.store.run([Statement(receipts.RECEIPT_PLACED, rows)], "place")
+        return unplaced[-1].seq if unplaced else 0
+
+    async def _durably_placed(self, placed: Sequence[tuple[UnplacedBundle, Settled]]) -> list[Row]:
+        """The rows that mark these bundles, once the names of their parts are durable."""
+        named: dict[str, Sequence[str]] = {
+            answer.directory: () for _, answer in placed if answer.why_never is None
+        }
+        if named:
+            await self.give_way()
+        refused = await in_thread(self.files.sync_parts, named) if named else {}
+        rows: list[Row] = []
+        for bundle, answer in placed:
+            if answer.why_never is None and (why := refused.get(answer.directory)) is not None:
+                self._say_trouble(bundle, why)
+                continue
             self._bodies.pop((bundle.key, bundle.attempt), None)
             self._say(bundle, answer)
-            problem = answer.why_never or answer.problem
             # Marked after the parts have their names. A crash in between places them again, which changes
             # nothing.
-            placed.append((self.clock.now(), problem, answer.directory, bundle.seq))
-        if placed:
-            await self.give_way()
-            await self.store.run([Statement(receipts.RECEIPT_PLACED, placed)], "place")
-        return unplaced[-1].seq if unplaced else 0
+            problem = answer.why_never or answer.problem
+            rows.append((self.clock.now(), problem, answer.directory, bundle.seq))
+        return rows
 
     def place_missing(self, bundle: UnplacedBundle) -> Settled | Unreadable:
         """Make the missing parts of a bundle that was in place. Runs in a thread."""
@@ -365,14 +412,14 @@ class Bundles(InPasses):
 
     def _place_all(self, bundle: UnplacedBundle) -> Placing:
         self.files.check_epoch(self.store.epoch)
-        answer = self.files.place_parts(bundle.directory, bundle.parts)
+        answer = self.files.place_parts(bundle.directory, bundle.parts, is_synced=False)
         # The run may have removed a draft. It is made again from the recorded order, and counts only if it is
         # the same.
         if isinstance(answer, PartMissing):
             made = self._make_again(bundle)
             if not isinstance(made, list):
                 return made
-            answer = self.files.place_parts(bundle.directory, made)
+            answer = self.files.place_parts(bundle.directory, made, is_synced=False)
         return _placed(answer)
 
     def _place_missing(self, bundle: UnplacedBundle) -> Placing:
@@ -408,7 +455,7 @@ class Bundles(InPasses):
             return made
         if isinstance(made, NoDraft):
             return made if made.is_place else made.why
-        again = self._seal_body(order, made.body, bundle.prev)
+        again = self._seal_body(order, made.body, bundle.prev, is_again=True)
         if isinstance(again, NoDraft):
             return again
         if isinstance(again, str):

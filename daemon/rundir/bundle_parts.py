@@ -99,8 +99,10 @@ def clear_parts(directory: str, names: Sequence[str]) -> Unreadable | NoDraft | 
     return None
 
 
-def write_part(directory: str, name: str, chunks: Iterable[bytes]) -> Part | Unreadable | NoDraft | Gone:
-    """Write the joined `chunks` under a temporary name in this directory, and sync it.
+def write_part(
+    directory: str, name: str, chunks: Iterable[bytes], *, is_synced: bool = True
+) -> Part | Unreadable | NoDraft | Gone:
+    """Write the joined `chunks` under a temporary name in this directory; it is durable if it `is_synced`.
 
     An exception from `chunks` propagates, and then nothing is left.
     """
@@ -116,8 +118,10 @@ def write_part(directory: str, name: str, chunks: Iterable[bytes]) -> Part | Unr
             return _refused(error)
         try:
             size, digest = _write(file, chunks)
-            # Before it gets its name: after a power cut, a file with the right name must not be empty.
-            os.fsync(file)
+            # Before it is recorded, and gets its name: after a power cut, a file with the right name must not be
+            # empty. The parts of many bundles are synced together.
+            if is_synced:
+                os.fsync(file)
         except OSError as error:
             _remove(descriptor, temporary)
             return _refused(error)
@@ -130,10 +134,11 @@ def write_part(directory: str, name: str, chunks: Iterable[bytes]) -> Part | Unr
 
 
 def place_parts(
-    directory: str, parts: Sequence[Part]
+    directory: str, parts: Sequence[Part], *, is_synced: bool = True
 ) -> PartsPlaced | PartMissing | Unreadable | NoDraft | Gone:
     """Rename each part to its final name; anything else with that name is kept aside. Safe to repeat.
 
+    The names are durable if the directory `is_synced`.
     The answer is `NoDraft` if the directory keeps the parts from their names.
 
     A file that the part begins with, such as a replay that grew while its session ran, is replaced without loss.
@@ -159,8 +164,10 @@ def place_parts(
             os.rename(part.temporary, part.name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
             point("bundle.rename.after")
         with opened(".", LISTED, descriptor) as listing:
-            # The names must survive a power cut before the store says that the parts have them.
-            sync_directory(listing)
+            # The names must survive a power cut before the store says that the parts have them. The directories of
+            # many bundles are synced together; one that can't be opened for that refuses its parts.
+            if is_synced:
+                sync_directory(listing)
         return PartsPlaced(tuple(aside))
     except OSError as error:
         return _refused(error)

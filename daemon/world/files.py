@@ -27,6 +27,7 @@ from runward.daemon.rundir.left_files import left_files_in
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.opening import ABSENT, Gone, unreadable
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
+from runward.daemon.rundir.parts_syncing import sync_parts
 from runward.daemon.rundir.play_files import play_files
 from runward.daemon.rundir.report_reading import Reports
 from runward.daemon.rundir.run_directories import change_of_run, leave_word
@@ -245,14 +246,32 @@ class Files:
         return self._in_place(directory, lambda place: bundle_parts.clear_parts(place, names))
 
     def write_part(
-        self, directory: str, name: str, chunks: Iterable[bytes]
+        self, directory: str, name: str, chunks: Iterable[bytes], *, is_synced: bool = True
     ) -> Part | Unreadable | NoDraft | Gone:
-        return self._in_place(directory, lambda place: bundle_parts.write_part(place, name, chunks))
+        return self._in_place(
+            directory, lambda place: bundle_parts.write_part(place, name, chunks, is_synced=is_synced)
+        )
+
+    def sync_parts(self, written: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
+        """Make these files in directories of bundles durable; returns for which directories that failed, and why."""
+        directories = {self._place(directory): directory for directory in written}
+        refused = sync_parts(
+            {place: written[directory] for place, directory in directories.items()}, self._sync_file_system
+        )
+        # After the syncs: a directory that seems to be gone may be in a root that another one covers.
+        away = {
+            place: why
+            for place, directory in directories.items()
+            if os.path.isabs(directory) and (why := self.away(place)) is not None
+        }
+        return {directories[place]: why for place, why in (refused | away).items()}
 
     def place_parts(
-        self, directory: str, parts: Sequence[Part]
+        self, directory: str, parts: Sequence[Part], *, is_synced: bool = True
     ) -> PartsPlaced | PartMissing | Unreadable | NoDraft | Gone:
-        return self._in_place(directory, lambda place: bundle_parts.place_parts(place, parts))
+        return self._in_place(
+            directory, lambda place: bundle_parts.place_parts(place, parts, is_synced=is_synced)
+        )
 
     def missing_parts(self, directory: str, names: Sequence[str]) -> list[str] | Unreadable | Gone:
         """Which of these names nothing in the directory of a bundle has."""

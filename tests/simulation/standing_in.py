@@ -39,6 +39,7 @@ _SYSTEM_CALLS: Final = (
     "rundir.artifacts.os",
     "rundir.bundle_parts.os",
     "rundir.parts_standing.os",
+    "rundir.parts_syncing.os",
     "rundir.call_reading.os",
     "rundir.journal_reading.os",
     "disk.durable.os",

@@ -119,6 +119,11 @@ def without_syncing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outbox, "_sync", nothing)
 
 
+def without_syncing_bundles(patch: pytest.MonkeyPatch) -> None:
+    """Bundles are recorded, and count as in their places, before they are on the disk."""
+    patch.setattr(Files, "sync_parts", lambda self, written: {})
+
+
 def without_writing_again(patch: pytest.MonkeyPatch) -> None:
     """What a failed sync may have lost isn't written again: the next one says that all is well."""
     patch.setattr(journals, "_write_again", lambda descriptor, line, offset: None)
@@ -388,6 +393,7 @@ QUICK: Final = (without_taking_jobs_back, without_knowing_copies, without_waitin
                 without_the_journals_epoch,
                 without_the_stores_epoch,
                 without_syncing,
+                without_syncing_bundles,
                 without_writing_again,
                 without_looking_whether_a_run_began,
                 without_telling_again,

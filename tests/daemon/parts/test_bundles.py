@@ -7,7 +7,7 @@ import os
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from runward.daemon.rundir import call_reading
 from runward.daemon.store.batch import Claim, JobResult
 from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.world.files import Files
-from runward.handlers.model.bundle import BundleRulesOf, NoDraft, Sealed, load_order
+from runward.handlers.model.bundle import BundleRulesOf, NoDraft, RecordReceipt, Sealed, load_order
 from runward.handlers.model.files import Unreadable
 
 TRACE = (
@@ -135,6 +135,98 @@ async def test_a_bundle_waits_while_its_sessions_files_can_not_be_read(
         await settle(running)
         assert await running.rows("select problem from receipts") == [(None,)]
         assert [each["id"] for each in json.loads((run / "RECEIPT.json").read_text())["tool_calls"]] == ["a"]
+
+
+async def test_bundles_are_recorded_and_count_as_in_place_only_when_they_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, complete = Files.sync_parts, Queue.complete
+    synced: set[tuple[str, str]] = set()
+    named: list[set[str]] = []
+
+    def syncing(files: Files, written: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
+        synced.update((directory, name) for directory, names in written.items() for name in names or ("",))
+        return sync(files, written)
+
+    async def completing(
+        queue: Queue, claim: Claim, results: Sequence[JobResult], done: list[JobResult]
+    ) -> None:
+        effects = [each for result in results for each in result.effects if isinstance(each, RecordReceipt)]
+        for each in effects:
+            assert each.draft is not None
+            assert each.sealed is not None
+            for part in (*each.draft.parts, each.sealed.part):
+                assert (each.order.directory, part.temporary) in synced
+        await complete(queue, claim, results, done)
+
+    def marked(name: str) -> None:
+        if name == "commit.place.before":
+            named.append({directory for directory, name in synced if not name})
+
+    monkeypatch.setattr(Files, "sync_parts", syncing)
+    monkeypatch.setattr(Queue, "complete", completing)
+    faults.install(marked)
+    try:
+        async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+            runs = {str(worked(tmp_path, f"run-{number}")) for number in range(12)}
+            await settle(running)
+            assert await running.rows("select count(*) from receipts where placed_at > 0") == [(12,)]
+    finally:
+        faults.install(lambda name: None)
+    assert named == [runs], "one mark for all of them, and before it each directory is synced"
+
+
+async def test_bundles_that_the_disk_did_not_take_are_made_again_and_the_chain_has_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = Files.sync_parts
+    refused: list[str] = []
+
+    def syncing(files: Files, written: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
+        if not refused and len(written) == 6:
+            refused.append(list(written)[2])
+            return {refused[0]: "not synced: Input/output error"}
+        return sync(files, written)
+
+    monkeypatch.setattr(Files, "sync_parts", syncing)
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        runs = [worked(tmp_path, f"run-{number}") for number in range(6)]
+        await settle(running)
+        assert await running.rows("select count(*) from receipts") == [(2,)]
+        waiting = await running.rows("select error from jobs where state = 'waiting'")
+        assert waiting == [("not synced: Input/output error",)] * 4
+        running.clock.move(120.0)
+        running.supervisor.assembly.queue.may_be_due = True
+        await settle(running)
+        rows = await running.rows("select prev, receipt_hash from receipts order by seq")
+        assert [prev for prev, _ in rows] == [None, *(digest for _, digest in rows[:-1])]
+        assert len(rows) == 6
+        for run in runs:
+            assert hashes(run) == await recorded(running, run.name)
+
+
+async def test_a_bundle_whose_names_the_disk_did_not_take_is_put_in_place_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: dict[str, str] = {}
+    sync = Files.sync_parts
+
+    def syncing(files: Files, written: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
+        return {**sync(files, written), **refused} if () in written.values() else sync(files, written)
+
+    monkeypatch.setattr(Files, "sync_parts", syncing)
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        first, second = worked(tmp_path, "first"), worked(tmp_path, "second")
+        refused[str(first)] = "not synced: Input/output error"
+        await settle(running)
+        waiting = "select session_key from receipts where placed_at is null"
+        assert await running.rows(waiting) == [("native:runs/first",)]
+        assert "Input/output error" in running.supervisor.assembly.bundles.degraded()[0]
+        refused.clear()
+        await settle(running)
+        assert await running.rows(waiting) == []
+        for run in (first, second):
+            assert hashes(run) == await recorded(running, run.name)
 
 
 async def test_bundles_that_are_refused_hold_no_others_up(
@@ -302,6 +394,8 @@ POINTS = (
     "bundle.replay.after",
     "bundle.summary.after",
     "bundle.receipt.after",
+    "bundle.sync.before",
+    "bundle.sync.after",
     "commit.apply.before",
     "commit.apply.after",
     "bundle.rename.before",
