@@ -363,6 +363,10 @@ NEEDED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 KEPT: Final = tuple(name for name, each in _DECLARED.items() if each.is_kept)
 """What a write keeps unless it names it, and what only the owner may change."""
 
+_KEPT: Final = frozenset(KEPT)
+_READ: Final = {action: tuple((name, _DECLARED[name]) for name in names) for action, names in FIELDS.items()}
+"""The declared fields of an intent by its action. One that is absent and not needed has its default."""
+
 
 def read_intent(given: Mapping[str, JsonValue]) -> Intent:
     """The intent that a JSON object is. Raises `NotAnIntent`."""
@@ -379,10 +383,11 @@ def read_intent(given: Mapping[str, JsonValue]) -> Intent:
         "reasoning": reasoning if isinstance(reasoning, str) else "",
         "id": _optional_id(given, "id"),
         "principal_id": _optional_id(given, "principal_id"),
-        "named": frozenset(name for name in KEPT if name in given),
+        "named": _KEPT.intersection(given),
     }
-    for name in FIELDS[kind]:
-        fields[name] = _DECLARED[name].read(given, name)
+    for name, declared in _READ[kind]:
+        if declared.is_needed or name in given:
+            fields[name] = declared.read(given, name)
     intent = Intent(kind, **fields)  # type: ignore[arg-type] # each reader returns its field's type
     if kind == "write_artifact" and intent.executable and ("price" not in given or not intent.code):
         raise NotAnIntent("an executable artifact needs code, and a price of 0 or more")

@@ -23,9 +23,9 @@ LATEST: Final = 253_402_300_799.0
 
 def stored_json(value: object) -> bytes:
     """The value as the store and the journals have it: JSON without spaces, in UTF-8. Raises `ValueError`."""
-    from pydantic_core import to_json  # its import takes 10 ms, and what has no run to store needs none
+    import pydantic_core  # its import takes 10 ms, and what has no run to store needs none
 
-    return to_json(value)
+    return pydantic_core.to_json(value)
 
 
 def from_stored_json(text: str | bytes) -> Any:  # noqa: ANN401 - its readers know its shape

@@ -322,7 +322,8 @@ class Round:
             # The disk is asked anew each time: what another job was told about it may be out of date.
             is_fresh = isinstance(answerer, AtOnce) and not answerer.holds_for_round
             if not is_fresh:
-                self._fold()
+                if self._fresh:
+                    self._fold()
                 if lane.question in self._known:
                     self._send(lane, self._known[lane.question])
                     continue

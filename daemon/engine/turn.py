@@ -8,6 +8,7 @@ find the part at fault. Nothing is acknowledged or performed before its commit r
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 import anyio
@@ -144,7 +145,7 @@ class Worker:
         requests = await self._requests() if inbox_waits or self.inbox_waits else []
         observed = [each for look in looked if (each := look.observation()) is not None]
         observed += [request for _, request in requests if request is not None]
-        findings = self.findings[: self.batch]
+        findings = _first(self.findings, self.batch)
         observed += findings
         turned, claim, trouble = await self._record(observed, due)
         # Otherwise some may not be recorded. They are put again; a known event changes nothing.
@@ -280,3 +281,11 @@ class Worker:
             )
         elif result.error is not None:
             self.log.warning("job.delayed", job=job.id, handler=job.handler, lane=job.lane, why=result.error)
+
+
+def _first(findings: Sequence[Observation], most: int) -> list[Observation]:
+    """The first of what was found, up to so many events: what is decided about them holds up all others."""
+    behind = accumulate(max(1, len(each.events)) for each in findings)
+    return [each for each, events in zip(findings, behind, strict=False) if events <= most] or list(
+        findings[:1]
+    )

@@ -3,10 +3,10 @@
 Later steps of the same action see what earlier ones changed.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from runward.config.exchange import ExchangeRules
 from runward.config.intent import MOST
@@ -94,6 +94,10 @@ class NeedsCode(Exception):
     """Code must run before this can be decided, and it can't run here."""
 
 
+_Sums: TypeAlias = defaultdict[BalanceOf, int]
+"""Units by balance."""
+
+
 @dataclass(slots=True)
 class Accounts:
     """The exchange as one action sees it. `action` is the action's key, `at` its time (Unix seconds).
@@ -117,13 +121,13 @@ class Accounts:
     """The most scrip that the action may cost its payer. None for no limit except the balance."""
     _changed: dict[Question[Any], Any] = field(default_factory=dict)
     """The artifacts and principals that this action changed, by the question whose answer they are."""
-    _moved: Counter[BalanceOf] = field(default_factory=Counter)
+    _moved: _Sums = field(default_factory=lambda: defaultdict(int))
     """How `effects` changed balances."""
-    _given: Counter[BalanceOf] = field(default_factory=Counter)
+    _given: _Sums = field(default_factory=lambda: defaultdict(int))
     """What `effects` took from balances, whatever came back."""
-    _settled: Counter[BalanceOf] = field(default_factory=Counter)
+    _settled: _Sums = field(default_factory=lambda: defaultdict(int))
     """How `paid` changed balances."""
-    _bought: Counter[BalanceOf] = field(default_factory=Counter)
+    _bought: _Sums = field(default_factory=lambda: defaultdict(int))
     """What `paid` took from balances."""
     _reserved: int = 0
     _cpu_left: float | None = None
@@ -135,7 +139,7 @@ class Accounts:
     def attempt(self, change: Asking[T]) -> Asking[T]:
         """Make a change. If it fails, only the payments for what was delivered are left of it."""
         effects, changed, reserved = len(self.effects), {**self._changed}, self._reserved
-        moved, given = Counter(self._moved), Counter(self._given)
+        moved, given = self._moved.copy(), self._given.copy()
         try:
             return (yield from change)
         except Exception:

@@ -128,6 +128,26 @@ async def test_actions_that_are_carried_out_together_have_one_event_that_says_al
         assert "again" not in str([each.as_json() for each in explained]), "others pay for the content"
 
 
+async def test_a_turn_takes_no_more_lines_than_a_batch_however_many_runs_wrote_some(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        runs = [begin(tmp_path, name, name) for name in ("ann", "bob", "cyd")]
+        await settle(running)
+        for run in runs:
+            append(run, *([write(run.name, "x")] * (AT_ONCE - 100)))
+        assembly = running.supervisor.assembly
+        for run in runs:
+            assembly.intents.look(("runs", run.name))
+        assert await assembly.intents.carry_out()
+        assert len(assembly.worker.findings) == 3
+        left: list[int] = []
+        while assembly.worker.findings:
+            assert await assembly.worker.turn()
+            left.append(len(assembly.worker.findings))
+        assert left == [2, 1, 0], "whoever else waits for a turn gets one in between"
+        await settle(running)
+        assert [len(told(run)) for run in runs] == [AT_ONCE - 100] * 3
+
+
 async def test_each_run_has_its_own_event_of_its_results(tmp_path: Path) -> None:
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         runs = [begin(tmp_path, name, name) for name in ("ann", "bob")]

@@ -15,16 +15,21 @@ from runward.handlers.model.sessions import SessionOf
 RUN = "native:runs/a"
 
 
+def note(line: int) -> str:
+    """What the action of a line deletes. Those with even numbers fail, at the same artifact."""
+    return f"note-{line}" if line % 2 == 1 else "note"
+
+
 def decided(line: int, session: str | None = RUN, content: str = "", attempt: int = 1) -> tuple[Effect, ...]:
     """What the handler decides about an intent."""
     key = f"{session}#intent/{line}"
     told: dict[str, JsonValue] = {"line": line, "intent": {"reasoning": "why"}, "result": {"data": content}}
     taken = ActionTaken(
         key if session is None else f"{session}#{attempt}/action/{line}",
-        *(key, 1.0, "ann", "delete_artifact", f"note-{line}", line % 2 == 1, None, told, session),
+        *(key, 1.0, "ann", "delete_artifact", note(line), line % 2 == 1, None, told, session),
     )
     record = RecordAction(
-        *(key, 1.0, "ann", session, line, "delete_artifact", f"note-{line}", {}, {}, True, None, 0, taken.key)
+        *(key, 1.0, "ann", session, line, "delete_artifact", note(line), {}, {}, True, None, 0, taken.key)
     )
     return (record, CountIntent(session or ""), Emit(taken))
 
@@ -89,7 +94,7 @@ def test_one_event_reports_only_so_many_actions_and_bytes() -> None:
 
 def test_each_action_of_an_event_has_its_line_its_deletion_and_its_event_for_chains() -> None:
     (emitted,) = [
-        each for each in told_together([decided(1), decided(2), decided(3)])[0] if isinstance(each, Emit)
+        each for each in told_together([decided(line) for line in range(1, 5)])[0] if isinstance(each, Emit)
     ]
     taken = emitted.event
     assert isinstance(taken, ActionTaken)
@@ -110,13 +115,13 @@ def test_each_action_of_an_event_has_its_line_its_deletion_and_its_event_for_cha
     assert isinstance(results, AppendLines)
     assert isinstance(journal, AppendLines)
     assert [(line["line"], line["hash"]) for line in map(json.loads, results.content.splitlines())] == [
-        *((line, "h") for line in (1, 2, 3))
+        *((line, "h") for line in range(1, 5))
     ]
     lines = [json.loads(line)["event"] for line in journal.content.splitlines()]
-    assert lines == ["action", "artifact_deleted", "action", "action", "artifact_deleted"]
+    assert lines == ["action", "artifact_deleted", "action", "action", "artifact_deleted", "action"]
     journal_lines = journal.content.splitlines()
-    assert len(set(journal_lines)) == 5, "no two lines are the same: after a crash each is searched for"
+    assert len(set(journal_lines)) == 6, "no two lines are the same: after a crash each is searched for"
     occurred = [each.event for each in further if isinstance(each, Emit)]
     assert [each.id for each in occurred if isinstance(each, EventOccurred)] == [
-        *(f"{RUN}#intent/{line}" for line in (1, 2, 3))
+        *(f"{RUN}#intent/{line}" for line in range(1, 5))
     ]
