@@ -137,7 +137,7 @@ def read_standing_lines(connection: sqlite3.Connection, session: str) -> dict[Jo
 async def under_repair(store: Store) -> dict[Journal, str]:
     """The journals whose repair isn't decided yet, with the keys of their events."""
     rows = await store.read(
-        "select e.payload, e.key from jobs j join events e on e.seq = j.event"
+        "select e.payload, e.key from jobs j indexed by jobs_repairing join events e on e.seq = j.event"
         " where j.state in ('waiting', 'held') and j.handler = 'journal/repair'"
         " union all select e.payload, e.key from jobs j join events e on e.seq = j.event"
         " where j.state = 'running' and j.handler = 'journal/repair'"

@@ -366,7 +366,7 @@ async def _slots(
 async def offered(store: Reader) -> frozenset[str]:
     """The chain runs that were offered a slot and have not decided on it yet."""
     rows = await store.read(
-        "select lane from jobs where state in ('waiting', 'held') and handler = 'chains/offered'"
+        "select lane from jobs indexed by jobs_offered where state in ('waiting', 'held') and handler = 'chains/offered'"
     )
     return frozenset(values_of(str, rows))
 

@@ -152,5 +152,9 @@ def table() -> Table:
         answers={InvocationOf: answers_by(of_sessions, lambda asked: asked.session_key)},
         folds={OpenInvocation: (Fold(lambda effect: InvocationOf(effect.session_key or ""), _opened),)},
         goes_with_session=("delete from invocations where session_key = ? and chain_run_id is null",),
-        goes_with_chain_run=("delete from invocations where chain_run_id = ?",),
+        goes_with_chain_run=(
+            # Each by its own index.
+            "delete from invocations where chain_run_id = ? and step_index is not null",
+            "delete from invocations where chain_run_id = ? and step_index is null",
+        ),
     )

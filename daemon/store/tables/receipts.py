@@ -145,7 +145,7 @@ async def owed_signings(store: Reader, after: int, most: int) -> list[OwedSignin
         directory="coalesce(r.directory, '')",
         receipt_hash="r.receipt_hash",
         is_coming="case when r.seq is null then exists ("
-        "  select 1 from events e join jobs j on j.event = e.seq"
+        "  select 1 from events e join jobs j on j.id between 32 * e.seq and 32 * e.seq + 31"
         "  where e.key = s.session_key || '#' || s.attempt || '/finished' and j.handler = 'bundle/write'"
         "  and j.state in ('waiting', 'running'))"
         " else r.receipt_hash is not null and r.placed_at is null end",

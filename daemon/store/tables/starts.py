@@ -167,7 +167,7 @@ async def unseen_runs(store: Reader) -> dict[str, UnseenRun]:
     """The runs that have begun and have no linked session yet, by the keys of their starts; not those known to be gone."""
     query = select(
         UnseenRun,
-        "from starts s where s.state = 'begun' and s.why is null"  # noqa: S608 # our own words
+        "from starts s indexed by starts_unseen where s.state = 'begun' and s.why is null and s.is_seen = 0"  # noqa: S608 # our own words
         f" and not exists (select 1 from sessions x where x.key = s.session_key and not ({_NOT_LINKED}))"
         " and not exists (select 1 from tombstones x where x.session_key = s.session_key)",
         "s",

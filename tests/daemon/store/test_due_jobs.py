@@ -5,18 +5,17 @@ import math
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import closing, contextmanager
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.daemon.store.in_memory import InMemory, asked
 
 from runward.daemon.store.due_jobs import due_in_background, due_jobs, next_due, next_due_in_background
 from runward.daemon.store.schema import make_empty
 from runward.daemon.store.tables.jobs import TAKE_BACK
 from runward.daemon.store.transaction import Reader
-
-T = TypeVar("T")
 
 NOW: Final = 100.0
 ENDLESS: Final = 10**6
@@ -106,16 +105,6 @@ CHANGES: Final = st.lists(
 )  # fmt: skip
 
 
-class InMemory:
-    """A store whose questions are answered by this connection."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-
-    async def read(self, sql: str, parameters: Any = ()) -> list[Any]:
-        return self._database.execute(sql, parameters).fetchall()
-
-
 def fill(database: sqlite3.Connection, jobs: Iterable[Given], first: int = 1) -> None:
     """Put these jobs, each with an event of its own."""
     numbered = list(enumerate(jobs, first))
@@ -125,16 +114,6 @@ def fill(database: sqlite3.Connection, jobs: Iterable[Given], first: int = 1) ->
 
 def numbers(rows: Iterable[tuple[int]]) -> list[int]:
     return [number for (number,) in rows]
-
-
-def asked(question: Coroutine[Any, Any, T]) -> T:
-    """The answer, which the store in memory gives at once."""
-    try:
-        question.send(None)
-    except StopIteration as ended:
-        answer: T = ended.value
-        return answer
-    raise AssertionError("it waits for something")
 
 
 EMPTY: Final = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
