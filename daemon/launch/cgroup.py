@@ -6,6 +6,7 @@ import os
 import select
 import time
 
+from runward.daemon.processes.kernel import fork_into
 from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
@@ -24,21 +25,23 @@ class ContainmentUnavailable(Exception):
     """A method is not available on this machine; the message says why."""
 
 
-class Held(Value):
-    """What must be contained: the waiting command, its processes (it and its `init`), and its run's name and longest
-    time (seconds; None: no end)."""
-
-    pid: int
-    own: frozenset[int]
-    name: str
-    longest: float | None
-
-
 class Cgroup:
     """A directory of the cgroup file system that processes can be put into and killed in."""
 
     def __init__(self, path: str) -> None:
         self.path = path
+
+    def fork(self) -> int | None:
+        """fork(2), with the child in it from its beginning. None if that is not possible here: there is no child."""
+        try:
+            directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                return fork_into(directory)
+            finally:
+                os.close(directory)
+        except OSError:
+            # An old kernel, a filter of system calls, or no right to it: a process can still be moved, or not even that.
+            return None
 
     def admit(self, pid: int) -> None:
         """Moves a process in. Raises OSError if that is not allowed."""
@@ -136,9 +139,24 @@ def end_run_in(path: str) -> int:
     return len(members)
 
 
-def make_cgroup(name: str, pid: int) -> Cgroup:
-    """A new cgroup below our own with `pid` in it. Raises ContainmentUnavailable if it can't be made or killed."""
-    path = os.path.join(cgroup_of(os.getpid()), name)
+class Held(Value):
+    """What must be contained: the waiting command, its processes (it and its `init`), and its run's name and longest
+    time (seconds; None: no end).
+
+    `cgroup` is the one that was made for it; `is_inside` tells whether it began in there.
+    """
+
+    pid: int
+    own: frozenset[int]
+    name: str
+    longest: float | None
+    cgroup: Cgroup | None = None
+    is_inside: bool = False
+
+
+def make_cgroup(run: str) -> Cgroup:
+    """A new cgroup below our own, for a run of this name. Raises ContainmentUnavailable if it can't be made or killed."""
+    path = os.path.join(cgroup_of(os.getpid()), f"{PREFIX}{run[:50]}-{os.urandom(3).hex()}")
     try:
         os.mkdir(path)
     except OSError as error:
@@ -147,8 +165,7 @@ def make_cgroup(name: str, pid: int) -> Cgroup:
     try:
         # Before the command is put in: a cgroup that can't be killed would contain nothing.
         check_killable(cgroup)
-        cgroup.admit(pid)
-    except (OSError, ContainmentUnavailable) as error:
+    except ContainmentUnavailable as error:
         cgroup.remove()
         raise ContainmentUnavailable(f"{path}: {error}") from None
     return cgroup
@@ -190,7 +207,7 @@ _MARGIN_S = 10.0
 
 def make_scope(name: str, held: Held, environment: Mapping[str, str]) -> Cgroup:
     """Puts the waiting process into a new scope; returns the scope's cgroup. Raises ContainmentUnavailable."""
-    _check_bus(environment)
+    check_bus(environment)
     _call(_start_transient_unit(name, held), environment)
     give_up = time.monotonic() + _SCOPE_PATIENCE_S
     # systemd answers before it has moved the process. What runs before that would be outside.
@@ -203,7 +220,7 @@ def make_scope(name: str, held: Held, environment: Mapping[str, str]) -> Cgroup:
     return cgroup
 
 
-def _check_bus(environment: Mapping[str, str]) -> None:
+def check_bus(environment: Mapping[str, str]) -> None:
     """Raises ContainmentUnavailable if there is no bus of this user."""
     bus = os.path.join(environment.get("XDG_RUNTIME_DIR", ""), "bus")
     try:

@@ -111,6 +111,7 @@ def fork_command(
     signal_mask: AbstractSet[int],
     cwd: str | None = None,
     prepare: Callable[[tuple[int, ...]], None] | None = None,
+    fork: Callable[[], int] = os.fork,
 ) -> GatedCommand:
     """Forks the child that will become `arguments`, and that waits at the gate.
 
@@ -124,7 +125,7 @@ def fork_command(
     # record.
     gate_out, gate_in = os.pipe()
     report_out, report_in = os.pipe()
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         os.close(gate_in)
         os.close(report_out)

@@ -15,7 +15,7 @@ from runward.daemon.faults import point
 from runward.daemon.launch import record
 from runward.daemon.launch.cgroup import Held, spawn
 from runward.daemon.launch.command import NOT_EXECUTABLE, GatedCommand, StartFailure, fork_command
-from runward.daemon.launch.containment import contain
+from runward.daemon.launch.containment import cgroup_ahead, contain
 from runward.daemon.launch.output import PassedStream, open_sink
 from runward.daemon.launch.record import Announcement
 from runward.daemon.launch.supervision import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from runward.config.json_value import JsonValue
     from runward.daemon.disk.durable import ReservedFile
+    from runward.daemon.launch.cgroup import Cgroup
     from runward.daemon.launch.channel import DaemonSpokenTo
     from runward.daemon.launch.containment import Containment
     from runward.daemon.launch.record import RunDirectory
@@ -156,6 +157,10 @@ class _Launch:
         self._streams: list[PassedStream] = []
         self._complaints: list[str] = []
         self._announcement: Announcement | None = None
+        self._cgroup: Cgroup | None = None
+        """The cgroup that was made for the command before it existed."""
+        self._is_inside = False
+        """Whether the command began in it."""
 
     def run(self) -> Launched:
         command, containment, room = self._prepare()
@@ -229,6 +234,8 @@ class _Launch:
                 command.abandon()
             if containment is not None:
                 containment.close()
+            elif self._cgroup is not None:
+                self._cgroup.remove()
             self._directory.discard()  # without run.json nobody took it for a session
             raise
         point("launch.run_json")
@@ -328,15 +335,39 @@ class _Launch:
     def _fork(self, streams: Mapping[int, int]) -> GatedCommand:
         order, mask = self._order, self._signals.caller_mask
         if order.containment == "pidns":
-            from runward.daemon.launch.command import fork_namespaced_command as fork
-        else:
-            fork = fork_command
-        return fork(order.command, self._environment, streams=streams, signal_mask=mask, cwd=order.cwd)
+            from runward.daemon.launch.command import fork_namespaced_command
+
+            return fork_namespaced_command(
+                order.command, self._environment, streams=streams, signal_mask=mask, cwd=order.cwd
+            )
+        self._cgroup = cgroup_ahead(order.containment, self._directory.name)
+        return fork_command(
+            order.command,
+            self._environment,
+            streams=streams,
+            signal_mask=mask,
+            cwd=order.cwd,
+            fork=self._fork_inside,
+        )
+
+    def _fork_inside(self) -> int:
+        """fork(2), with the child in its cgroup if there is one, and if the kernel lets it begin there."""
+        pid = None if self._cgroup is None else self._cgroup.fork()
+        self._is_inside = pid is not None
+        return os.fork() if pid is None else pid
 
     def _contain(self, command: GatedCommand) -> Containment:
         order = self._order
         longest = order.timeout + order.grace if order.timeout is not None else None
-        return contain(order.containment, Held(command.pid, command.own, self._directory.name, longest))
+        held = Held(
+            pid=command.pid,
+            own=command.own,
+            name=self._directory.name,
+            longest=longest,
+            cgroup=self._cgroup,
+            is_inside=self._is_inside,
+        )
+        return contain(order.containment, held)
 
     def _open_streams(self) -> dict[int, int]:
         """What the command writes to, by its descriptor: pipes, or a terminal if ours is one."""

@@ -1,4 +1,4 @@
-"""The system calls that the launcher needs and Python 3.11 lacks, by ctypes: prctl(2), signalfd(2), unshare(2),
+"""The system calls that the launcher needs and Python 3.11 lacks, by ctypes: clone3(2), prctl(2), signalfd(2), unshare(2),
 mount(2).
 """
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
@@ -24,8 +25,31 @@ _SFD_CLOEXEC = os.O_CLOEXEC
 _SFD_NONBLOCK = os.O_NONBLOCK
 _SIGNAL_SET_BYTES = 128  # sigset_t of glibc and musl
 
+_SYS_CLONE3 = 435  # on every architecture that has it
+_CLONE_INTO_CGROUP = 0x200000000
+_CLONE_ARGUMENTS = 11  # fields of struct clone_args, 64 bits each
+
 # The functions of the C library that is loaded anyway; no other library is looked for.
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc_under_gil = ctypes.PyDLL(None, use_errno=True)
+
+
+def fork_into(cgroup: int) -> int:
+    """fork(2), with the child in a cgroup from its beginning: `cgroup` is a descriptor of its directory.
+
+    Only for a process with one thread. Raises OSError; then there is no child.
+    """
+    arguments = (ctypes.c_uint64 * _CLONE_ARGUMENTS)(_CLONE_INTO_CGROUP)
+    arguments[4], arguments[10] = signal.SIGCHLD, cgroup
+    # The C library is not told of this fork. It would take and reset its own locks then; with one thread nobody else can
+    # hold one. Python is told, as by os.fork(), and keeps its lock meanwhile.
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid: int = _libc_under_gil.syscall(_SYS_CLONE3, ctypes.byref(arguments), ctypes.sizeof(arguments))
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        return 0
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    return _checked(pid, "clone3")
 
 
 def become_subreaper() -> None:

@@ -1,14 +1,19 @@
 """Ending what is left in the cgroup of a run: only in one that a launcher made, and never where the daemon is itself."""
 
+import errno
+import json
 import os
+import signal
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from runward.daemon.launch import cgroup
-from runward.daemon.launch.cgroup import ContainmentUnavailable, cgroup_of, end_run_in
+from runward.daemon.launch.cgroup import Cgroup, ContainmentUnavailable, cgroup_of, end_run_in
 from runward.daemon.processes.ending_runs import EndOrdered
 from runward.daemon.world import processes
 from runward.handlers.model.sessions import RunProcesses
@@ -87,3 +92,78 @@ def test_a_directory_elsewhere_is_not_a_cgroup(tmp_path: Path) -> None:
     (tmp_path / "runward-a").mkdir()
     assert end_run_in(f"{tmp_path}/runward-a") == 0
     assert end_run_in(f"{tmp_path}/runward-gone") == 0
+
+
+def beginning_in(directory: Path) -> tuple[int, bool]:
+    """Fork a child into a cgroup; its pid, and whether it was in there at its very first step."""
+    made = Cgroup(str(directory))
+    told_out, told_in = os.pipe()
+    pid = made.fork()
+    if pid is None:
+        pytest.skip("this kernel, or its rules here, let no process begin in a cgroup")
+    if pid == 0:
+        os.write(told_in, b"1" if os.path.basename(cgroup_of(os.getpid())) == directory.name else b"0")
+        signal.pause()
+    is_inside = os.read(told_out, 1) == b"1"
+    os.close(told_out)
+    os.close(told_in)
+    return pid, is_inside
+
+
+def test_a_process_begins_in_its_cgroup(below_ours: Path) -> None:
+    run = below_ours / "runward-a-1f"
+    run.mkdir()
+    pid, is_inside = beginning_in(run)
+    made = Cgroup(str(run))
+    assert is_inside
+    assert made.members() == {pid}
+    made.kill()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    made.remove()
+
+
+def test_a_process_that_began_there_is_a_python_of_its_own(below_ours: Path) -> None:
+    run = below_ours / "runward-a-1f"
+    run.mkdir()
+    pid = Cgroup(str(run)).fork()
+    if pid is None:
+        pytest.skip("this kernel, or its rules here, let no process begin in a cgroup")
+    if pid == 0:
+        ours = threading.main_thread()
+        helper = threading.Thread(target=lambda: None)
+        helper.start()
+        helper.join()
+        os._exit(0 if ours is threading.current_thread() and not helper.is_alive() else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def launched_where(refusal: str, root: Path) -> subprocess.CompletedProcess[str]:
+    """Launch a command in a cgroup by a Python of its own, in which something is refused."""
+    script = f"""
+import os, sys
+from runward.daemon.launch import cgroup, launch
+def refused(*_, **__):
+    raise OSError({refusal.partition(" ")[2]}, "refused")
+{refusal.partition(" ")[0]} = refused
+order = launch.Order(command=("cat", "/proc/self/cgroup"), root=sys.argv[1], name="run", containment="cgroup")
+launch.launch(order, dict(os.environ))
+"""
+    return subprocess.run(
+        [sys.executable, "-c", script, str(root)], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.EBUSY, errno.EACCES])
+def test_where_no_process_can_begin_in_a_cgroup_the_command_is_moved_there(
+    number: int, tmp_path: Path, below_ours: Path
+) -> None:
+    process = launched_where(f"cgroup.fork_into {number}", tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["containment"] == "cgroup"
+    assert "/runward-run-" in (tmp_path / "run" / "stdout.log").read_text()
+
+
+def test_a_launch_that_fails_leaves_no_cgroup(tmp_path: Path, below_ours: Path) -> None:
+    process = launched_where(f"launch.fork_command {errno.EAGAIN}", tmp_path)
+    assert "refused" in process.stderr
+    assert [name for name in os.listdir(below_ours.parent) if name.startswith("runward-run-")] == []
