@@ -63,6 +63,16 @@ class GrowingReplay:
         issue, policy = self.replay.begun_with
         return Grown(self.length, self.digest.hexdigest(), issue, policy, self.steps)
 
+    @property
+    def has_read(self) -> bool:
+        """Whether the session's files, or its actions, said anything yet."""
+        return len(self.replay.calls) > 0 or any(end for _, end in self.calls.offsets)
+
+    def continues(self, running: RunningReplay) -> bool:
+        """Whether this leads to what is recorded of the attempt that runs."""
+        recorded = None if running.begun is None else running.begun.grown
+        return (self.order.key, self.order.attempt, self.recorded) == (running.key, running.attempt, recorded)
+
     def further(self, actions: ToldActions, count: int, ends: Mapping[str, int] | None) -> tuple[bytes, bool]:
         """The next lines to write, and whether more of the session's logs was read.
 

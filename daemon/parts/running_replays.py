@@ -149,7 +149,8 @@ class RunningReplays(Part):
     """Those that the current pass has still to reach."""
     _pass_at: float = math.inf
     """When the next pass begins, by the monotonic clock."""
-    _folds: dict[tuple[str, int], GrowingReplay] = field(default_factory=dict)
+    _folds: dict[Target, GrowingReplay] = field(default_factory=dict)
+    """What is rendered so far of the sessions whose files say something."""
     _not_before: float = -math.inf
 
     def look(self, target: Target) -> None:
@@ -190,6 +191,7 @@ class RunningReplays(Part):
         self._reported.discard(target)
         self._due.pop(target, None)
         self._quiet.pop(target, None)
+        self._folds.pop(target, None)
 
     def pause(self) -> float | None:
         passes = -math.inf if self._compared else self._pass_at if self._quiet else math.inf
@@ -339,7 +341,9 @@ class RunningReplays(Part):
             self.log.warning("replay.changed", **fields, why=step.problem)
             self._let_be(target)
         elif answer is None:
-            self._folds[step.attempt] = step.fold
+            # Where nothing was read yet, there is nothing to render again.
+            if target in self._followed and (step.more or step.fold.has_read):
+                self._folds[target] = step.fold
             self._continue(target, step, trace)
         elif isinstance(answer, KeptAside):
             self.log.warning("replay.kept_aside", **fields, file=answer.name)
@@ -367,10 +371,10 @@ class RunningReplays(Part):
         """Forget the least recently used folds, to limit the memory used."""
         # In order of use: a dropped replay is rendered again when its session grows.
         held = sum(len(fold.replay.calls) + OVERHEAD for fold in self._folds.values())
-        for attempt in list(self._folds):
+        for target in list(self._folds):
             if held <= MOST_CALLS:
                 return
-            held -= len(self._folds.pop(attempt).replay.calls) + OVERHEAD
+            held -= len(self._folds.pop(target).replay.calls) + OVERHEAD
 
     def _render(
         self,
@@ -425,13 +429,12 @@ class RunningReplays(Part):
     ) -> _Step | None:
         """The next lines of a session; None if they can't be determined now."""
         root, state = self.roots.get(target[0]), _read_of(running)
-        fold = self._folds.pop((running.key, running.attempt), None)
+        fold = self._folds.pop(target, None)
         if root is None or state is None:
             return None
         begun = running.begun
-        # Another daemon, or a pass that failed, recorded something else. What is in memory no longer leads
-        # there.
-        if fold is None or fold.recorded != (None if begun is None else begun.grown):
+        # Another attempt, another daemon, or a pass that failed: what is in memory doesn't lead to what is recorded.
+        if fold is None or not fold.continues(running):
             fold = begin_replay(self.files, running, stretch, rules)
         if fold is None:
             return None

@@ -220,7 +220,6 @@ class _Watch:
         self._standing = standing
         self._hint = hint
         self._inbox = inbox
-        self._changed = False
 
     def run(self) -> None:
         there = [root for root in self._roots if os.path.isdir(root.path)]
@@ -247,11 +246,10 @@ class _Watch:
             # A new directory got no watch. The roots are planned anew, and some become flat.
             if directories.lacks:
                 break
-            # Counting directories is itself expensive, so it is done only where the answer may be another,
-            # and rarely.
-            if not self._may_differ(watching) or time.monotonic() < next_plan:
+            # Counting directories is itself expensive, so it is done rarely, and only where roots are watched flat: while
+            # all are watched to the bottom, each new directory gets its watch, or it is lacking.
+            if not watching.flat or time.monotonic() < next_plan:
                 continue
-            self._changed = False
             plan, next_plan = self._inotify.plan(there, self.pulse)
             if plan.flat_names != watching.flat:
                 break
@@ -265,7 +263,6 @@ class _Watch:
         changes = directories.wait(TIMEOUT_MS / 1000, step, max(step, debounce), self.stop)
         if not changes or self.stop.is_set():
             return
-        self._changed = True
         beside = self._inotify.directories
         if beside.paths and any(
             path in beside.paths or os.path.dirname(path) in beside.paths for path in changes
@@ -276,14 +273,6 @@ class _Watch:
             anyio.from_thread.run_sync(self._hint, targets)
         if in_inbox:
             anyio.from_thread.run_sync(self._inbox)
-
-    def _may_differ(self, watching: Watching) -> bool:
-        """Whether a plan other than the current one may be right.
-
-        Directories become more. But if everything is watched to the bottom and nothing changed, the plan is still as
-        good.
-        """
-        return not self.stop.is_set() and (self._changed or bool(watching.flat))
 
 
 class CannotWatch(Exception):

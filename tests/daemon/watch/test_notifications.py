@@ -215,8 +215,9 @@ def test_a_directory_that_may_not_be_listed_needs_no_watch(tmp_path: Path, root:
         closed.chmod(0o700)
 
 
-async def test_the_roots_are_walked_again_after_a_change_and_not_while_nothing_happens(
-    tmp_path: Path, root: WatchedRoot, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("are_too_many", [False, True], ids=["all of them watched", "too many"])
+async def test_the_roots_are_walked_again_only_where_there_are_too_many_directories(
+    tmp_path: Path, root: WatchedRoot, monkeypatch: pytest.MonkeyPatch, are_too_many: bool
 ) -> None:
     walks: list[Sequence[WatchedRoot]] = []
 
@@ -226,14 +227,21 @@ async def test_the_roots_are_walked_again_after_a_change_and_not_while_nothing_h
 
     monkeypatch.setattr(notifications, "plan_watches", walk)
     monkeypatch.setattr(notifications, "TIMEOUT_MS", 10)
-    async with watching(tmp_path, root, plan_period=0.0) as told:
-        await anyio.sleep(0.5)
-        assert len(walks) == 1
+    for number in range(10 if are_too_many else 0):
+        (Path(root.path) / f"run-{number}").mkdir()
+    limit = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text())
+    share = 5.5 / limit if are_too_many else 0.5
+    async with watching(tmp_path, root, limit_share=share, plan_period=0.0) as told:
         (Path(root.path) / "a").mkdir()
         await told.wait(lambda: ("runs", "a") in told.targets)
-        with anyio.fail_after(PATIENCE_S):
-            while len(walks) < 2:
-                await anyio.sleep(0.01)
+        walks.clear()
+        if are_too_many:
+            with anyio.fail_after(PATIENCE_S):
+                while not walks:
+                    await anyio.sleep(0.01)
+        else:
+            await anyio.sleep(0.5)
+            assert walks == []
 
 
 @pytest.mark.parametrize("where", ["runs", "runs/run", "runs/run/artifacts", "inbox"])
