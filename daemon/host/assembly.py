@@ -236,7 +236,7 @@ class Assembly:
             roots=self.roots,
             period=period,
             watch_again=lambda: self.watch.watch_again(),
-            clock_stepped=self.due,
+            time_leapt=self._time_leapt,
             look_in_inbox=self._inbox,
             unchanged=KnownRuns(self._store, self._world.files).unchanged,
             changed_beside=self._changed_beside,
@@ -378,6 +378,12 @@ class Assembly:
         self.queue.may_be_due = True
         self.background.wake()
         self.wake()
+
+    def _time_leapt(self) -> None:
+        """Have everybody who waits for a moment measure again."""
+        self.due()
+        for part in self.parts:
+            part.wake()
 
     def wake(self) -> None:
         """There is something to do."""

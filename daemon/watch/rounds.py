@@ -220,7 +220,8 @@ class Rounds:
     roots: dict[str, WatchedRoot]
     period: float
     watch_again: Callable[[], None]
-    clock_stepped: Callable[[], None]
+    time_leapt: Callable[[], None]
+    """Called after a gap or a step of the clock: whoever waits for a moment has to measure again."""
     look_in_inbox: Callable[[], None]
     unchanged: Unchanged = nothing_known
     changed_beside: Callable[[Target], None] = lambda target: None
@@ -292,13 +293,16 @@ class Rounds:
         passed, wall_passed = self.clock.monotonic() - last, self.clock.now() - wall
         # A frozen or suspended process missed notifications, or the kernel's queue ran over. Only a scan
         # finds what they said.
-        if passed > LONGEST_BEAT:
+        is_late, is_stepped = passed > LONGEST_BEAT, abs(passed - wall_passed) > CLOCK_STEP
+        if is_late:
             self.coverage.overflows += 1
             self.log.warning("watch.gap", seconds=round(passed, 3), why="frozen or suspended; scanning")
             self.request_scan()
-        if abs(passed - wall_passed) > CLOCK_STEP:
+        if is_stepped:
             self.log.warning("clock.stepped", seconds=round(wall_passed - passed, 3))
-            self.clock_stepped()
+        # A suspend stops the event loop's own timers, so whoever waits for a moment would wait that much longer.
+        if is_late or is_stepped:
+            self.time_leapt()
 
     async def scan(self) -> int:
         """Scan every root; returns how many run directories must be looked at."""

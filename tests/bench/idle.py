@@ -1,4 +1,7 @@
-"""What the daemon takes while nothing happens over run directories that it watches: from their begin on, and later.
+"""What the daemon takes while nothing happens over runs that have begun: from the moment when it knows them all on, and later.
+
+The first looks at the runs are not part of it: they are what a begin costs, and belong to the bursts. What follows from
+them is: the journals and replays of a thousand runs are begun.
 
 Three daemons with runs of their own are measured side by side, for one after the other would take six minutes. They idle,
 so two cores have room for all; what their caches take from each other counts against them.
@@ -18,17 +21,17 @@ from tests.bench.usage import Usage, usage
 
 _OVER: Final = "idle over 1,000 running runs"
 _SHARE: Final = "% of a core"
-_LOOKS: Final = "their first looks are part of it: journals and replays of 1,000 runs are begun, and grow"
+_FOLLOWS: Final = "from the moment when all are known on: what follows from 1,000 begins is part of it, such as their replays"
 _FIRST: Final = Figure(
-    "idle-first", f"{_OVER}, first 20 s after their begin", _SHARE, Goal("at most", 0.5), _LOOKS
+    "idle-first", f"{_OVER}, first 20 s after their begin", _SHARE, Goal("at most", 0.5), _FOLLOWS
 )
-_MINUTE: Final = Figure("idle-minute", f"{_OVER}, first minute", _SHARE, Goal("at most", 0.3), _LOOKS)
+_MINUTE: Final = Figure("idle-minute", f"{_OVER}, first minute", _SHARE, Goal("at most", 0.3), _FOLLOWS)
 _LATER: Final = Figure(
     "idle-later",
     f"{_OVER}, later",
     _SHARE,
     Goal("at most", 0.2, aim=0.1),
-    "files of running runs are compared every four seconds, and all run directories every 30 s",
+    "traces of running runs are compared every four seconds, and all run directories every 30 s",
 )
 _MEMORY: Final = Figure(
     "idle-memory", f"{_OVER}, memory", "MB", Goal("at most", 60.0), "the modules of what runs need are loaded"
@@ -55,16 +58,15 @@ def _idle(conditions: Conditions) -> list[Measured]:
         places = [stack.enter_context(scratch(conditions.memory)) for _ in range(conditions.repeats)]
         running = [stack.enter_context(daemon(place)) for place in places]
         imports = [bare_imports(_PACKAGES).rss_mb for _ in running]
+        for place in places:
+            make(str(place.runs), range(count))
+        for each in running:
+            each.wait_running(count)
         begin = time.monotonic()
         for mark in marks:
             time.sleep(max(0.0, begin + mark - time.monotonic()))
             at.append(time.monotonic())
             used.append([each.usage() for each in running])
-            if mark == 0.0:
-                for place in places:
-                    make(str(place.runs), range(count))
-        for each in running:
-            each.wait_running(count)
 
     def shares(since: int, until: int) -> list[float]:
         """Percent of a core between two marks, by daemon."""

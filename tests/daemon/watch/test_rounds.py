@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.daemon.in_process import SILENT
+from tests.daemon.in_process import SILENT, StillClock
 
 from runward.config.root import Root
 from runward.daemon.rundir.opening import Gone
@@ -47,7 +47,7 @@ def rounds_over(files: Files, hints: Hints, state: Path, root: WatchedRoot) -> R
         {root.name: root},
         period=3600.0,
         watch_again=lambda: None,
-        clock_stepped=lambda: None,
+        time_leapt=lambda: None,
         look_in_inbox=lambda: None,
     )
 
@@ -170,3 +170,17 @@ async def test_a_root_that_leaves_the_settings_while_processes_are_checked_is_pa
 
     monkeypatch.setattr(Rounds, "_gone", leave)
     assert await rounds.check_processes() == 0
+
+
+@pytest.mark.parametrize(("machine", "wall", "leapt"), [(1.0, 1.0, 0), (60.0, 60.0, 1), (1.0, 61.0, 1)])
+async def test_after_a_suspend_and_a_step_of_the_clock_whoever_waits_measures_again(
+    tmp_path: Path, root: WatchedRoot, machine: float, wall: float, leapt: int
+) -> None:
+    rounds = rounds_over(Files(tmp_path), Hints(lambda: None), tmp_path, root)
+    clock, told = StillClock(), []
+    rounds.clock, rounds.time_leapt = clock, lambda: told.append(True)
+    last, before = clock.monotonic(), clock.now()
+    clock.move(machine)
+    clock.wall += wall - machine
+    rounds._note_gap(last, before)
+    assert len(told) == leapt
