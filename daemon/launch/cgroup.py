@@ -6,7 +6,6 @@ import os
 import select
 import time
 
-from runward.daemon.processes.kernel import fork_into
 from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
@@ -33,6 +32,10 @@ class Cgroup:
 
     def fork(self) -> int | None:
         """fork(2), with the child in it from its beginning. None if that is not possible here: there is no child."""
+        from runward.daemon.processes.kernel import (
+            fork_into,
+        )  # the daemon, which only ends cgroups, does without ctypes
+
         try:
             directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:

@@ -14,7 +14,7 @@ import time
 
 from runward.daemon.disk.durable import ReservedFile, sync_directory, write_durably
 from runward.daemon.launch.output import RunLog
-from runward.daemon.processes.stand_ins import json_text
+from runward.daemon.processes.stand_ins import json_text, sha256_hex
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
@@ -274,8 +274,6 @@ class Announcement:
         grace: float,
         cgroup: str | None,
     ) -> None:
-        from hashlib import sha256
-
         self._inbox = os.path.join(state, _INBOX)
         self.secret = os.urandom(32).hex()
         self.content: dict[str, JsonValue] = {
@@ -283,7 +281,7 @@ class Announcement:
             "session_key": session_key,
             "launch": os.urandom(16).hex(),
             "at": at,
-            "seal": sha256(self.secret.encode()).hexdigest(),
+            "seal": sha256_hex(self.secret),
             "launcher": [launcher.pid, launcher.start_ticks, launcher.boot_id],
             "process": [process.pid, process.start_ticks, process.boot_id],
             "contract": contract,

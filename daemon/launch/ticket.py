@@ -11,7 +11,6 @@ nothing yet, a `run.json` of this very start says that it began.
 
 import errno
 import fcntl
-import hashlib
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Final, NamedTuple
 from runward.daemon.disk.durable import sync_directory
 from runward.daemon.disk.epoch import read_epoch
 from runward.daemon.launch.record import BegunAlready, RunDirectory, adopt_run_directory, make_run_directory
+from runward.daemon.processes.stand_ins import sha256_hex
 
 STARTS: Final = "starts"
 
@@ -139,4 +139,4 @@ def throw_away(state: Path, owed: Collection[str]) -> None:
 
 
 def _name(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()[:32]
+    return sha256_hex(key)[:32]

@@ -141,7 +141,8 @@ def launched_where(refusal: str, root: Path) -> subprocess.CompletedProcess[str]
     """Launch a command in a cgroup by a Python of its own, in which something is refused."""
     script = f"""
 import os, sys
-from runward.daemon.launch import cgroup, launch
+from runward.daemon.launch import launch
+from runward.daemon.processes import kernel
 def refused(*_, **__):
     raise OSError({refusal.partition(" ")[2]}, "refused")
 {refusal.partition(" ")[0]} = refused
@@ -157,7 +158,7 @@ launch.launch(order, dict(os.environ))
 def test_where_no_process_can_begin_in_a_cgroup_the_command_is_moved_there(
     number: int, tmp_path: Path, below_ours: Path
 ) -> None:
-    process = launched_where(f"cgroup.fork_into {number}", tmp_path)
+    process = launched_where(f"kernel.fork_into {number}", tmp_path)
     assert process.returncode == 0, process.stderr
     assert json.loads((tmp_path / "run" / "run.json").read_text())["containment"] == "cgroup"
     assert "/runward-run-" in (tmp_path / "run" / "stdout.log").read_text()
