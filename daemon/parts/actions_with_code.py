@@ -16,10 +16,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from runward.config.exchange import Executor
-from runward.daemon.engine.part import Done
 from runward.daemon.store.reading import StoreUnreadable
 from runward.handlers.exchange.intent import Refused
 from runward.handlers.exchange.reading import (
@@ -35,6 +34,9 @@ from runward.handlers.exchange.reading import (
 )
 from runward.handlers.model.asking import TryLater
 from runward.handlers.model.exchange import RecordAction
+
+if TYPE_CHECKING:  # a command that only works out a contract does without the parts
+    from runward.daemon.engine.part import Done
 
 LONGEST_TURN_S: Final = 5.0
 """How long the next code of a principal waits until the action before is recorded: its job may be held."""
@@ -157,7 +159,7 @@ class ActionsWithCode:
             paid = action.worked.paid if isinstance(action.worked, Worked) else ()
             return CodeRan(action.cpu_s, paid)
 
-    def forget(self, recorded: Done[RecordAction]) -> None:
+    def forget(self, recorded: "Done[RecordAction]") -> None:
         """Forget these actions: their results are recorded."""
         with self._lock:
             for _, effect in recorded:

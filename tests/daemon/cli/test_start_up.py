@@ -76,6 +76,12 @@ def test_reading_the_store_imports_nothing_heavy(recorded: Place, arguments: tup
     }
 
 
+def test_a_contract_is_checked_without_what_only_the_daemon_needs(place: Place) -> None:
+    check = ("exchange", "contract", "check", "freeware", "--caller", "ann", "--action", "read")
+    imported = _imported(place, *check, "--target", "note", "--context", "{}")
+    assert not imported & {"anyio", "asyncio", "structlog", "watchfiles"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "most"),
     [
