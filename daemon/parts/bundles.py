@@ -60,6 +60,12 @@ from runward.handlers.model.part import Part as BundlePart
 BATCH: Final = 64
 """Bundles that are put in place before they are marked."""
 
+FEW: Final = 8
+"""Receipts that are made, or bundles that are put in place, before verdicts are given way to again."""
+
+MANY_BYTES: Final = 1 << 20
+"""Bytes of parts from which on a bundle is the last one of a few: parts are read, and may have to be made again."""
+
 PERIOD: Final = 5.0
 """Seconds before something that the machine refused is tried again."""
 
@@ -248,27 +254,34 @@ class Bundles(InPasses):
             # Read under the lock, which is held until the results are durable: no other receipt can name the
             # same predecessor.
             prev = await receipts.receipts_head(self.store)
-            sealed_results: list[JobResult] = []
-            for result in results:
-                effect = _drafted(result)
-                if effect is None:
-                    sealed_results.append(result)
-                    continue
+            orders = [effect.order for effect in map(_drafted, results) if effect is not None]
+            answers: list[Sealed | str] = []
+            for first in range(0, len(orders), FEW):
                 await self.give_way()
-                sealed = await in_thread(self._seal, effect.order, prev)
-                if not isinstance(sealed, Sealed):
-                    # The others go on without it: the chain needs no gap, because its receipt was never made.
-                    sealed_results.append(self._put_off(result, sealed))
-                    continue
-                # The receipts of one batch form a chain among themselves, although none of them is in the
-                # store yet.
-                prev = sealed.receipt_hash
-                effects = [
-                    replace(effect, sealed=sealed) if each is effect else each for each in result.effects
-                ]
-                sealed_results.append(result._replace(effects=effects))
+                few = await in_thread(self._seal_few, orders[first : first + FEW], prev)
+                answers += few
+                prev = _last_hash(few, prev)
+            sealed_results = list(self._with_receipts(results, answers))
             await self.give_way()
             yield await self._durable(sealed_results)
+
+    def _with_receipts(
+        self, results: Sequence[JobResult], answers: Sequence[Sealed | str]
+    ) -> Iterator[JobResult]:
+        """The results with the receipts that were made for their drafts, in order."""
+        left = iter(answers)
+        for result in results:
+            effect = _drafted(result)
+            if effect is None:
+                yield result
+                continue
+            answer = next(left)
+            if not isinstance(answer, Sealed):
+                # The others go on without it: the chain needs no gap, because its receipt was never made.
+                yield self._put_off(result, answer)
+                continue
+            effects = [replace(effect, sealed=answer) if each is effect else each for each in result.effects]
+            yield result._replace(effects=effects)
 
     async def _durable(self, results: Sequence[JobResult]) -> Sequence[JobResult]:
         """The results, once the parts of their bundles are durable: those after one that the disk refused wait, too."""
@@ -293,6 +306,14 @@ class Bundles(InPasses):
                 why = why or refused.get(effect.order.directory)
             durable.append(result if effect is None or why is None else self._put_off(result, why))
         return durable
+
+    def _seal_few(self, orders: Sequence[BundleOrder], prev: str | None) -> list[Sealed | str]:
+        """Make these receipts, each with the one before it in its text. Runs in a thread."""
+        answers: list[Sealed | str] = []
+        for order in orders:
+            # They form a chain among themselves, although none of them is in the store yet.
+            answers.append(self._seal(order, _last_hash(answers, prev)))
+        return answers
 
     def _seal(self, order: BundleOrder, prev: str | None) -> Sealed | str:
         """Make the receipt for a draft; returns why that can't be done now."""
@@ -342,16 +363,17 @@ class Bundles(InPasses):
         """Put the next bundles in place."""
         unplaced = await receipts.unplaced(self.store, after, BATCH)
         placed: list[tuple[UnplacedBundle, Settled]] = []
-        for bundle in unplaced:
+        for few in _small_together(unplaced):
             await self.give_way()
             async with self.placing:
                 # A thread can't be cancelled, and which parts got their names must be known.
                 with anyio.CancelScope(shield=True):
-                    answer = await anyio.to_thread.run_sync(self._settled, self._place_all, bundle)
-            if isinstance(answer, Unreadable):
-                self._say_trouble(bundle, answer.why)
-                continue
-            placed.append((bundle, answer))
+                    answers = await anyio.to_thread.run_sync(self._settle_few, few)
+            for bundle, answer in zip(few, answers, strict=True):
+                if isinstance(answer, Unreadable):
+                    self._say_trouble(bundle, answer.why)
+                else:
+                    placed.append((bundle, answer))
         if rows := await self._durably_placed(placed):
             await self.give_way()
             await self.store.run([Statement(receipts.RECEIPT_PLACED, rows)], "place")
@@ -377,6 +399,9 @@ class Bundles(InPasses):
             problem = answer.why_never or answer.problem
             rows.append((self.clock.now(), problem, answer.directory, bundle.seq))
         return rows
+
+    def _settle_few(self, bundles: Sequence[UnplacedBundle]) -> list[Settled | Unreadable]:
+        return [self._settled(self._place_all, bundle) for bundle in bundles]
 
     def place_missing(self, bundle: UnplacedBundle) -> Settled | Unreadable:
         """Make the missing parts of a bundle that was in place. Runs in a thread."""
@@ -517,6 +542,24 @@ def _drafted(result: JobResult) -> RecordReceipt | None:
     """The bundle that a job drafted."""
     drafted = [each for each in result.effects if isinstance(each, RecordReceipt) and each.draft is not None]
     return drafted[0] if drafted else None
+
+
+def _small_together(bundles: Sequence[UnplacedBundle]) -> Iterator[list[UnplacedBundle]]:
+    few: list[UnplacedBundle] = []
+    size = 0
+    for bundle in bundles:
+        few.append(bundle)
+        size += sum(part.size for part in bundle.parts)
+        if len(few) == FEW or size >= MANY_BYTES:
+            yield few
+            few, size = [], 0
+    if few:
+        yield few
+
+
+def _last_hash(answers: Sequence[Sealed | str], before: str | None) -> str | None:
+    """The hash of the last receipt that was made; without one, that of the receipt before them."""
+    return next((each.receipt_hash for each in reversed(answers) if isinstance(each, Sealed)), before)
 
 
 def _adopted(replay: Replay, shown: Iterator[bytes]) -> Iterator[bytes]:
