@@ -16,7 +16,7 @@ from runward.daemon.cli.terminal.output import align, coloured, fail, note, prin
 from runward.daemon.rundir.liveness import NOBODY_KNOWS, Writers
 from runward.daemon.rundir.session_places import CannotList, Obstacle, Place, sessions_under
 from runward.daemon.rundir.session_reading import SessionRead, read_session
-from runward.daemon.views.native_run import InspectedSession, inspect_native, with_file
+from runward.daemon.views.inspected import InspectedSession, inspect_native, with_file
 from runward.daemon.views.text import duration, local
 from runward.handlers.layouts import native, registry
 from runward.handlers.layouts.layout import DirectoryLayout, LogLayout

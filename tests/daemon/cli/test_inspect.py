@@ -16,7 +16,7 @@ from tests.unprivileged import as_unprivileged
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.proc import identity_of
-from runward.daemon.views.native_run import rewritten_intents
+from runward.daemon.views.inspected import rewritten_intents
 from runward.handlers.exchange.intent import parse_intent, shown
 
 _KEYS = [
