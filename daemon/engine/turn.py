@@ -157,9 +157,11 @@ class Worker:
         # key makes the second reading harmless.
         trouble = trouble or await self._clear(requests)
         # What was claimed is worked on even in trouble, since nobody else would release it.
-        await self.report(turned.completed)
+        unreported = await self._try_to_report(turned.completed)
         await self._finish(turned)
         await self._work(claim)
+        if unreported is not None:
+            raise unreported
         if trouble is not None:
             raise StoreTrouble(trouble)
         return True
@@ -188,6 +190,7 @@ class Worker:
 
     async def _finish(self, turned: Turned) -> None:
         """Decide the jobs that need files, and what follows from them. Claimed jobs are always finished."""
+        unreported: sqlite3.Error | None = None
         while turned.undecided is not None:
             await self.decider.finish(turned.undecided, in_thread, self._wait_out)
             earlier = Decided(turned.claim, turned.undecided.results())
@@ -197,11 +200,13 @@ class Worker:
                 self.queue.tally.in_steps += 1
                 self.log.debug("turn.in_steps", why=f"{type(error).__name__}: {error}")
                 await self._complete(earlier.claim, earlier.results)
-                return
+                break
             except (StoreTrouble, sqlite3.Error) as error:
                 await self._wait_out(str(error))
                 continue
-            await self.report(turned.completed)
+            unreported = await self._try_to_report(turned.completed) or unreported
+        if unreported is not None:
+            raise unreported
 
     async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:
         """The inbox's requests that aren't recorded yet; None for those that are not requests."""
@@ -250,6 +255,7 @@ class Worker:
 
     async def _complete(self, claim: Claim, results: Sequence[JobResult]) -> None:
         left = list(results)
+        unreported: sqlite3.Error | None = None
         while left:
             completed: list[JobResult] = []
             try:
@@ -259,7 +265,21 @@ class Worker:
             done = {result.job.id for result in completed}
             # Part of the batch may be durable although the rest was refused. Only the rest is tried again.
             left = [result for result in left if result.job.id not in done]
+            unreported = await self._try_to_report(completed) or unreported
+        if unreported is not None:
+            raise unreported
+
+    async def _try_to_report(self, completed: Sequence[JobResult]) -> sqlite3.Error | None:
+        """Report what is durable; returns why not all could react.
+
+        That is raised only when the claimed jobs are finished: in this epoch, nobody else would release them, and jobs
+        behind them in their lanes would overtake them.
+        """
+        try:
             await self.report(completed)
+        except sqlite3.Error as error:
+            return error
+        return None
 
     async def report(self, completed: Sequence[JobResult]) -> None:
         """Have all parts react to what is durable now, and log the jobs that failed."""

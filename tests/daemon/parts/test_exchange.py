@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from tests.daemon.native_runs import finish
 
 from runward.config.json_value import JsonValue
 from runward.daemon import faults
+from runward.daemon.engine.part import Reactions
 from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.parts.intents import AT_ONCE, Intents
-from runward.daemon.store.batch import Rows
+from runward.daemon.store.batch import JobResult, Rows
 from runward.daemon.store.hash_chain import lines_off_the_chain
 from runward.daemon.store.tables import starts
 from runward.daemon.store.tables.actions import WantedActions, actions
@@ -146,6 +148,33 @@ async def test_a_turn_takes_no_more_lines_than_a_batch_however_many_runs_wrote_s
         assert left == [2, 1, 0], "whoever else waits for a turn gets one in between"
         await settle(running)
         assert [len(told(run)) for run in runs] == [AT_ONCE - 100] * 3
+
+
+async def test_a_claimed_job_is_finished_although_the_store_refused_a_reaction_to_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        await settle(running)
+        append(run, write("note", "hello"))
+        assembly = running.supervisor.assembly
+        assembly.intents.look(("runs", "run"))
+        assert await assembly.intents.carry_out()
+        react, refused = Reactions.react, list[str]()
+
+        async def once_refused(reactions: Reactions, completed: Sequence[JobResult]) -> None:
+            if not refused and any(each.job.handler == "exchange/act" for each in completed):
+                refused.append("disk I/O error")
+                raise sqlite3.OperationalError(refused[0])
+            await react(reactions, completed)
+
+        monkeypatch.setattr(Reactions, "react", once_refused)
+        assert await assembly.worker.turn()
+        assert refused
+        jobs = await running.rows(
+            "select handler, state from jobs where handler like 'exchange/%' order by id"
+        )
+        assert jobs[-2:] == [("exchange/act", "done"), ("exchange/tell", "done")]
 
 
 async def test_each_run_has_its_own_event_of_its_results(tmp_path: Path) -> None:
