@@ -52,7 +52,7 @@ _ADVANCE: Final = Figure(
     "chain advance, p50 (aim: 5 ms)",
     "x verdict and process start",
     Goal("at most", 1.5),
-    "each decision on the way is a transaction with a turn of its own, and each step gets a launcher and a cgroup",
+    "each step gets a launcher and a cgroup of its own, and its directory is looked at before its verdict",
 )
 
 

@@ -1,10 +1,11 @@
 """A store with very many rows: copies of what a daemon recorded, under names of their own. By its own road they take hours.
 
-Triggers are left out while rows are copied, for they hold a daemon to its order. What they count is counted anew.
+Triggers are left out while sessions are copied, for they hold a daemon to its order. What they count is counted anew. Those of
+jobs stay: they mark what may run.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,7 @@ _BLOCKS_A_COMMIT: Final = 50
 
 def copy_sessions(database: Path, count: int) -> None:
     """Make so many sessions out of the packed ones of the runs 0 to n - 1, which are all that there is."""
-    with _without_triggers(database, _OF_A_RUN) as connection:
+    with _opened(database, _OF_A_RUN) as connection:
         ((few,),) = connection.execute("select count(*) from sessions").fetchall()
         statements = [_copying(connection, table, run, named) for table, (run, named) in _OF_A_RUN.items()]
         for block in range(1, count // few):
@@ -49,7 +50,7 @@ def _copying(connection: sqlite3.Connection, table: str, run: str, named: tuple[
 
 def copy_job(database: Path, handler: str, count: int, run_after: float) -> None:
     """Have copies of one job of this handler wait until then, each with an event and a lane of its own."""
-    with _without_triggers(database, ("events", "jobs")) as connection:
+    with _opened(database) as connection:
         query = f"select id, event from jobs where handler = '{handler}' limit 1"
         ((job, event),) = connection.execute(query).fetchall()
         ((last,),) = connection.execute("select max(seq) from events").fetchall()
@@ -79,10 +80,9 @@ def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
 
 
 @contextmanager
-def _without_triggers(
-    database: Path, tables: Mapping[str, object] | tuple[str, ...]
-) -> Iterator[sqlite3.Connection]:
+def _opened(database: Path, without_triggers_of: Iterable[str] = ()) -> Iterator[sqlite3.Connection]:
     """A connection that syncs nothing, for a store that no daemon uses."""
+    tables = [*without_triggers_of]
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("pragma journal_mode = off")
         connection.execute("pragma synchronous = off")
@@ -90,7 +90,7 @@ def _without_triggers(
         connection.execute("pragma cache_size = -500000")
         marks = ", ".join("?" * len(tables))
         query = f"select name, sql from sqlite_master where type = 'trigger' and tbl_name in ({marks})"
-        triggers = connection.execute(query, [*tables]).fetchall()
+        triggers = connection.execute(query, tables).fetchall()
         for name, _ in triggers:
             connection.execute(f"drop trigger {name}")
         yield connection

@@ -29,7 +29,7 @@ _JOBS: Final = Figure(
     "processor time of a run while 100,000 jobs wait",
     "x while none waits",
     _GOAL,
-    "questions for what is due walk over what waits",
+    "what waits is in the indexes that questions for what is due search",
 )
 _RUNS: Final = 500
 _FIRST: Final = 2_000_000

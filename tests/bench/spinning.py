@@ -32,7 +32,7 @@ _SPUN: Final = Figure(
     "verdicts while every worker spins, p50",
     "x usual",
     Goal("at most", 1.5),
-    "workers have the daemon's priority, so two of them leave it half of one of two cores",
+    "two workers want both cores; they are nicer than the daemon, but a processor changes hands only after a while",
 )
 _BLOCKED: Final = Figure(
     "spinning-blocked",
