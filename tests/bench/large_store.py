@@ -40,7 +40,13 @@ FEW: Final = 1_000
 _CHUNK: Final = 10_000
 _DAY: Final = 86_400.0
 _STORE: Final = "store of 20,000 sessions"
-_SIZE: Final = Figure("store-size", f"{_STORE}, size", "B a session", Goal("at most", 3_000))
+_SIZE: Final = Figure(
+    "store-size",
+    f"{_STORE}, size",
+    "B a session",
+    Goal("at most", 3_000),
+    "a session is packed, but its receipt is kept as it is, with all facts that its bundle is made of",
+)
 _TWICE: Final = Goal("at most", 2.0)
 _COMMANDS: Final = {
     name: Figure(f"store-{name}", f"{_STORE}, `{' '.join(words[:2])}`", f"x {FEW:,}", _TWICE)
