@@ -110,15 +110,15 @@ def test_a_directory_that_can_not_be_listed_is_said_and_nothing_else_is_left_out
     (tmp_path / "agents").mkdir()
     (tmp_path / "agents/odd.md").write_text("---\nartifact_defaults: 7\n---\n")
     settings = Settings(str(tmp_path / "state"), (str(tmp_path / "playbooks"),), (str(tmp_path / "agents"),))
-    listdir = os.listdir
+    scandir = os.scandir
 
-    def refuse(path: str) -> list[str]:
+    def refuse(path: str) -> object:
         if path.endswith("playbooks"):
             raise PermissionError(13, "Permission denied", path)
-        return listdir(path)
+        return scandir(path)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("runward.daemon.configuration.declared_files.os.listdir", refuse)
+        patched.setattr(os, "scandir", refuse)
         found = [each.problem.render() for each in complaints_about(Parsed(settings))]
     assert len(found) == 2
     assert "playbooks: can't be read: Permission denied" in found[0]

@@ -137,7 +137,7 @@ def test_a_process_that_began_there_is_a_python_of_its_own(below_ours: Path) -> 
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def launched_where(refusal: str, root: Path) -> subprocess.CompletedProcess[str]:
+def launched_where(refusal: str, root: Path, name: str = "run") -> subprocess.CompletedProcess[str]:
     """Launch a command in a cgroup by a Python of its own, in which something is refused."""
     script = f"""
 import os, sys
@@ -146,11 +146,11 @@ from runward.daemon.processes import kernel
 def refused(*_, **__):
     raise OSError({refusal.partition(" ")[2]}, "refused")
 {refusal.partition(" ")[0]} = refused
-order = launch.Order(command=("cat", "/proc/self/cgroup"), root=sys.argv[1], name="run", containment="cgroup")
+order = launch.Order(command=("cat", "/proc/self/cgroup"), root=sys.argv[1], name=sys.argv[2], containment="cgroup")
 launch.launch(order, dict(os.environ))
 """
     return subprocess.run(
-        [sys.executable, "-c", script, str(root)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", script, str(root), name], capture_output=True, text=True, check=False
     )
 
 
@@ -165,6 +165,7 @@ def test_where_no_process_can_begin_in_a_cgroup_the_command_is_moved_there(
 
 
 def test_a_launch_that_fails_leaves_no_cgroup(tmp_path: Path, below_ours: Path) -> None:
-    process = launched_where(f"launch.fork_command {errno.EAGAIN}", tmp_path)
+    name = f"fails-{os.urandom(4).hex()}"
+    process = launched_where(f"launch.fork_command {errno.EAGAIN}", tmp_path, name)
     assert "refused" in process.stderr
-    assert [name for name in os.listdir(below_ours.parent) if name.startswith("runward-run-")] == []
+    assert [each for each in os.listdir(below_ours.parent) if name in each] == []
