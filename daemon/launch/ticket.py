@@ -97,7 +97,7 @@ def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
     Raises `TicketHeld`, `BegunAlready` if its holder has released the command, `EpochOver` and `OSError`.
     """
     directory = f"{state}/{STARTS}"
-    descriptor = os.open(f"{directory}/{_name(key)}", _FLAGS, 0o600)
+    descriptor = os.open(ticket_path(state, key), _FLAGS, 0o600)
     ticket = Ticket(descriptor)
     try:
         # The lock ends with the process, so a launcher that is killed leaves the start to the next one.
@@ -123,7 +123,12 @@ def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
 
 def has_ticket(state: Path, key: str) -> bool:
     """Whether any launcher ever took up the start `key`, unless its ticket was deleted."""
-    return os.path.lexists(f"{state}/{STARTS}/{_name(key)}")
+    return os.path.lexists(ticket_path(state, key))
+
+
+def ticket_path(state: Path, key: str) -> str:
+    """Where the ticket of the start `key` is. It is written once, right before the command is released."""
+    return f"{state}/{STARTS}/{_name(key)}"
 
 
 def throw_away(state: Path, owed: Collection[str]) -> None:

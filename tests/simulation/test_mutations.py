@@ -19,6 +19,7 @@ from tests.simulation.virtual_time import GoingInCircles
 from runward.daemon.backup import Plan, plan_of
 from runward.daemon.engine.outbox import Outbox
 from runward.daemon.engine.queue import Queue
+from runward.daemon.engine.turn_transaction import TurnTransaction
 from runward.daemon.faults import point
 from runward.daemon.launch import record, ticket
 from runward.daemon.parts import notices, runs
@@ -95,7 +96,8 @@ def without_lanes(patch: pytest.MonkeyPatch) -> None:
         return {}
 
     patch.setattr(jobs, "open_lanes", no_lanes)
-    patch.setattr(Queue, "_settle", lambda self, outcomes, batch: None)
+    patch.setattr(Queue, "_open_more", lambda self, lane, more: None)
+    patch.setattr(TurnTransaction, "_is_blocked", lambda self, lane: self._stops)
 
 
 def without_owing_lines_again(patch: pytest.MonkeyPatch) -> None:
