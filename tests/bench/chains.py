@@ -269,7 +269,7 @@ def _bare_s(count: int) -> float:
 MEASUREMENTS: Final = (
     Measurement(
         "chain-advance",
-        "from a step's `exit.json` to the next step's `process.json`, in chain runs that run one at a time",
+        "from a step's `exit.json` to the release of the next step's command, in chain runs that run one at a time",
         (_ADVANCE,),
         _advance,
     ),

@@ -15,6 +15,7 @@ import pytest
 from runward.daemon.launch import cgroup
 from runward.daemon.launch.cgroup import Cgroup, ContainmentUnavailable, cgroup_of, end_run_in
 from runward.daemon.processes.ending_runs import EndOrdered
+from runward.daemon.processes.kernel import fork_into
 from runward.daemon.world import processes
 from runward.handlers.model.sessions import RunProcesses
 
@@ -135,6 +136,19 @@ def test_a_process_that_began_there_is_a_python_of_its_own(below_ours: Path) -> 
         helper.join()
         os._exit(0 if ours is threading.current_thread() and not helper.is_alive() else 1)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_what_the_kernel_refuses_leaves_one_process(tmp_path: Path) -> None:
+    directory = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    before = os.getpid()
+    with pytest.raises(OSError, match="clone3"):  # EBADF, or ENOSYS where a filter knows no such call
+        fork_into(directory)
+    os.close(directory)
+    assert os.getpid() == before
+    helper = threading.Thread(target=lambda: None)
+    helper.start()
+    helper.join()
+    assert subprocess.run(["true"], check=False).returncode == 0, "and it forks on"
 
 
 def launched_where(refusal: str, root: Path, name: str = "run") -> subprocess.CompletedProcess[str]:
