@@ -33,11 +33,14 @@ _LATER: Final = Figure(
     Goal("at most", 0.2, aim=0.1),
     "traces of running runs are compared every four seconds, and all run directories every 30 s",
 )
-_MEMORY: Final = Figure(
-    "idle-memory", f"{_OVER}, memory", "MB", Goal("at most", 60.0), "the modules of what runs need are loaded"
-)
+_MODULES: Final = "the modules of what runs need are loaded"
+_MEMORY: Final = Figure("idle-memory", f"{_OVER}, memory", "MB", Goal("at most", 60.0), _MODULES)
 _AGAINST_IMPORTS: Final = Figure(
-    "idle-memory-ratio", f"{_OVER}, memory against bare imports", "x bare imports", Goal("at most", 1.8)
+    "idle-memory-ratio",
+    f"{_OVER}, memory against bare imports",
+    "x bare imports",
+    Goal("at most", 1.8),
+    _MODULES,
 )
 _ALONE: Final = Figure(
     "idle-alone",
