@@ -327,7 +327,7 @@ class Round:
                 if lane.question in self._known:
                     self._send(lane, self._known[lane.question])
                     continue
-            # Whoever writes or reads here waits for the transaction, and a file may take any time to open.
+            # All who write or read here wait for the transaction, and a file may take any time to open.
             if isinstance(answerer, FromStore) or (self._inside and answerer.opens_files):
                 return
             answer: object

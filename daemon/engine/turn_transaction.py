@@ -20,7 +20,7 @@ from runward.daemon.world.clock import Clock
 from runward.handlers.exchange.results import told_together
 
 LONGEST: Final = 0.05
-"""Seconds after which no further round begins: whoever writes or reads meanwhile waits for the transaction."""
+"""Seconds after which no further round begins: all other reads and writes wait for the transaction."""
 
 MOST_EVENTS: Final = 1024
 """Events after which no further round begins."""

@@ -31,7 +31,7 @@ class Cgroup:
         self.path = path
 
     def fork(self) -> int | None:
-        """fork(2), with the child in it from its beginning. None if that is not possible here: there is no child."""
+        """fork(2), with the child in it from its beginning. None if that is not possible here; then nothing was forked."""
         from runward.daemon.processes.kernel import (
             fork_into,
         )  # the daemon, which only ends cgroups, does without ctypes

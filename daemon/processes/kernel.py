@@ -37,7 +37,7 @@ _libc_under_gil = ctypes.PyDLL(None, use_errno=True)
 def fork_into(cgroup: int) -> int:
     """fork(2), with the child in a cgroup from its beginning: `cgroup` is a descriptor of its directory.
 
-    Only for a process with one thread. Raises OSError; then there is no child.
+    Only for a process with one thread. Raises OSError; then nothing was forked.
     """
     arguments = (ctypes.c_uint64 * _CLONE_ARGUMENTS)(_CLONE_INTO_CGROUP)
     arguments[4], arguments[10] = signal.SIGCHLD, cgroup

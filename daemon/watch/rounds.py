@@ -221,7 +221,7 @@ class Rounds:
     period: float
     watch_again: Callable[[], None]
     time_leapt: Callable[[], None]
-    """Called after a gap or a step of the clock: whoever waits for a moment has to measure again."""
+    """Called after a gap or a step of the clock: all waits for a moment have to measure again."""
     look_in_inbox: Callable[[], None]
     unchanged: Unchanged = nothing_known
     changed_beside: Callable[[Target], None] = lambda target: None
@@ -300,7 +300,7 @@ class Rounds:
             self.request_scan()
         if is_stepped:
             self.log.warning("clock.stepped", seconds=round(wall_passed - passed, 3))
-        # A suspend stops the event loop's own timers, so whoever waits for a moment would wait that much longer.
+        # A suspend stops the event loop's own timers, so each wait for a moment would last that much longer.
         if is_late or is_stepped:
             self.time_leapt()
 

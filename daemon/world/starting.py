@@ -238,7 +238,7 @@ def _announced(order: StartRun, heard: Heard) -> tuple[RunLaunched, float] | Non
         return None
     if not isinstance(launch, RunLaunched) or launch.session_key != order.session:
         return None
-    # Whoever got hold of the descriptor: only the launcher itself may speak for its run.
+    # Another process may have got hold of the descriptor. Only the launcher itself may speak for its run.
     if heard.uid != os.geteuid() or heard.pid != launch.launcher[0]:
         return None
     return launch, message.at

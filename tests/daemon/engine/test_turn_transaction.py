@@ -146,7 +146,7 @@ def following(event: Event, lanes: Mapping[str, str]) -> Effects:
 
 
 def needs_file(event: Event) -> Deciding:
-    answer: Sequence[OutcomeFile] = yield from ask(OutcomesIn(event.lane, event.lane, ()))  # type: ignore[assignment] # it is no trouble here
+    answer: Sequence[OutcomeFile] = yield from ask(OutcomesIn(event.lane, event.lane, ()))  # type: ignore[assignment] # it is never unreadable here
     return (open_session(event.lane),) if not answer else ()
 
 
