@@ -3,7 +3,7 @@
 import json
 import unicodedata
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.times import iso
@@ -26,6 +26,47 @@ def ago(at: float | None, now: float) -> str:
             count = f"{int(seconds // size)}{unit}"
             return f"in {count}" if at > now else f"{count} ago"
     return "now"
+
+
+def age(at: float, now: float) -> str:
+    """How long ago that was, as a column of a list says it: `10s`, `11m`, `3h`, `2d`."""
+    seconds = max(0.0, now - at)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def took(seconds: float) -> str:
+    """How long something took, as a column of a list says it: `0.4s`, `20s`, `11m`, `3h`, `2d`."""
+    return f"{max(0.0, seconds):.1f}s" if seconds < 10 else age(0.0, seconds)
+
+
+def clock(at: float, now: float) -> str:
+    """A moment in local time; if it is not of today, with its date."""
+    moment, today = datetime.fromtimestamp(at).astimezone(), datetime.fromtimestamp(now).astimezone()
+    return moment.strftime("%H:%M:%S" if moment.date() == today.date() else "%Y-%m-%d %H:%M:%S")
+
+
+_LAST: Final = 8
+"""Characters of a UUID that are shown: the first ones of Codex's are the same for a minute."""
+
+_UUID: Final = (8, 13, 18, 23)
+"""Where a UUID has its hyphens."""
+
+
+def is_uuid(identifier: str) -> bool:
+    """Whether an id has the form of a UUID."""
+    return (
+        len(identifier) == 36
+        and all(identifier[place] == "-" for place in _UUID)
+        and all(each in "0123456789abcdefABCDEF-" for each in identifier)
+    )
+
+
+def short_id(identifier: str, ellipsis: str = "…") -> str:
+    """An id as people see it: of a UUID its end alone."""
+    return f"{ellipsis}{identifier[-_LAST:]}" if is_uuid(identifier) else identifier
 
 
 def duration(seconds: float | None) -> str:

@@ -20,6 +20,7 @@ from runward.daemon.store.ownership import holder
 from runward.daemon.store.tables import cursors, sessions
 from runward.daemon.store.tables.cursors import OpenRun
 from runward.daemon.store.tables.sessions import SessionRow
+from runward.daemon.views.text import short_id
 from runward.handlers.model.processes import is_here
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ def unjudged_called(connection: sqlite3.Connection, settings: Settings, text: st
         if rows:
             return rows
     rows = unjudged(connection, settings)
-    exact = [row for row in rows if text in _names(row)]
+    end = text.removeprefix("…").removeprefix("...")
+    exact = [
+        row for row in rows if text in _names(row) or short_id(row.session_id, "") == end != row.session_id
+    ]
     return exact or [row for row in rows if any(name.startswith(text) for name in _names(row))]
 
 

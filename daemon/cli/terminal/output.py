@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NoReturn, TextIO, TypeAlias, TypeVar
-from unicodedata import combining, east_asian_width
+from unicodedata import category, combining, east_asian_width
 
 import click
 
@@ -126,7 +126,13 @@ def width(text: str) -> int:
     plain = click.unstyle(text)
     if plain.isascii():
         return len(plain)
-    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in plain)
+    return sum(map(_width, plain))
+
+
+def _width(character: str) -> int:
+    if combining(character) or category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
 
 
 class Failed(SystemExit):

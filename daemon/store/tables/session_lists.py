@@ -149,18 +149,43 @@ def _declared_cwd(payload: str | None) -> str | None:
 
 
 def sessions_called(connection: sqlite3.Connection, text: str, limit: int) -> list[tuple[str, str]]:
-    """Keys and ids of the sessions whose id or key is `text`; if there are none, begins with it."""
+    """Keys and ids of the sessions whose key is `text`; else of those whose id is `text` or, being a UUID, ends with it.
+
+    If there are none, of those whose id or key begins with it. The eight last characters may stand behind an ellipsis,
+    and then nothing else is meant.
+    """
+    end = text.removeprefix("…").removeprefix("...")
+    by_key = connection.execute("select key, session_id from sessions where key = ?", (text,)).fetchall()
+    if by_key:
+        return by_key
+    ending = _sessions_ending(connection, end, limit)
+    if end != text and ending:
+        return ending
     exact = connection.execute(
-        "select key, session_id from sessions where key = ?1 or session_id = ?1 order by key limit ?2",
-        (text, limit),
+        "select key, session_id from sessions where session_id = ? order by key limit ?", (text, limit)
     ).fetchall()
     if exact:
-        return exact
-    return connection.execute(
+        return [*exact, *(each for each in ending if each not in exact)][:limit]
+    beginning = connection.execute(
         "select key, session_id from sessions"
         " where (key >= ?1 and key < ?3) or (session_id >= ?1 and session_id < ?3)"
         " order by started_at desc, key limit ?2",
         (text, limit, text + _LAST_CHARACTER),
+    ).fetchall()
+    return [*ending, *(each for each in beginning if each not in ending)][:limit]
+
+
+_SHOWN_OF_UUID: Final = 8
+
+
+def _sessions_ending(connection: sqlite3.Connection, end: str, limit: int) -> list[tuple[str, str]]:
+    """Those whose ids are UUIDs that end with these eight characters."""
+    if len(end) != _SHOWN_OF_UUID:
+        return []
+    return connection.execute(
+        "select key, session_id from sessions where substr(session_id, -8) = ?"
+        " and session_id glob '????????-????-????-????-????????????' order by key limit ?",
+        (end, limit),
     ).fetchall()
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import CONTRACT, Place
+from tests.daemon.cli.everyday import Everyday, make
 
 
 @pytest.fixture
@@ -44,3 +45,9 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Place:
     made.add_run("stuck", exit_code=0)
     made.daemon_once()
     return made
+
+
+@pytest.fixture(scope="session")
+def everyday(tmp_path_factory: pytest.TempPathFactory) -> Everyday:
+    """A day's work, for tests that only read."""
+    return make(tmp_path_factory.mktemp("everyday"))

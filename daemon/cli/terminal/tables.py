@@ -1,0 +1,134 @@
+"""Tables and texts that fit the terminal, whatever is in them.
+
+A table cuts its last column, and leaves columns out; it never wraps. Text is broken between words.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import click
+
+from runward.daemon.cli.terminal.output import width
+
+_GAP: Final = "  "
+_LEAST: Final = 12
+"""Columns that the last column of a table has at least, before others are left out."""
+
+
+class Column(NamedTuple):
+    """A column of a table: its head and its cells, whose text is safe to show and may be coloured.
+
+    `order` says when it is left out: the highest first, those with 0 never.
+    """
+
+    head: str
+    cells: Sequence[str]
+    order: int = 0
+
+
+def table_lines(columns: Sequence[Column], room: int, ellipsis: str, *, is_wide: bool = False) -> list[str]:
+    """The table as lines, its heads first; none is wider than `room`, unless it is to be wide."""
+    shown = list(columns) if is_wide else _those_that_fit(columns, room)
+    widths = [max(map(width, (each.head, *each.cells))) for each in shown]
+    if not is_wide:
+        widths = _within(widths, room)
+    heads = [
+        click.style(_cell(each.head, room, ellipsis), bold=True)
+        for each, room in zip(shown, widths, strict=True)
+    ]
+    rows = zip(
+        *(
+            [_cell(cell, room, ellipsis) for cell in each.cells]
+            for each, room in zip(shown, widths, strict=True)
+        ),
+        strict=True,
+    )
+    return [_GAP.join(row).rstrip() for row in (heads, *rows)]
+
+
+def _those_that_fit(columns: Sequence[Column], room: int) -> list[Column]:
+    """Without as many columns as must go, so that the last one keeps something of its text."""
+    shown = list(columns)
+    while any(each.order for each in shown):
+        widths = [max(map(width, (each.head, *each.cells))) for each in shown]
+        least = [*widths[:-1], min(widths[-1], _LEAST)]
+        if sum(least) + len(_GAP) * (len(least) - 1) <= room:
+            break
+        shown.remove(max(shown, key=lambda each: each.order))
+    return shown
+
+
+def _within(widths: Sequence[int], room: int) -> list[int]:
+    """Widths that fit: the last column gives first, then whichever is widest."""
+    fitting = list(widths)
+    room -= len(_GAP) * (len(widths) - 1)
+    while (over := sum(fitting) - room) > 0:
+        last = fitting[-1]
+        at = len(fitting) - 1 if last > _LEAST else max(range(len(fitting)), key=fitting.__getitem__)
+        floor = _LEAST if at == len(fitting) - 1 and last > _LEAST else 1
+        given = min(over, max(1, fitting[at] - floor))
+        # Others are cut only as far as the next widest, a column at a time: there are few, and they are narrow.
+        if at != len(fitting) - 1:
+            given = 1
+        if fitting[at] <= 0:
+            break
+        fitting[at] -= given
+    return fitting
+
+
+def _cell(text: str, room: int, ellipsis: str) -> str:
+    shown = cut_to(text, room, ellipsis)
+    return shown + " " * (room - width(shown))
+
+
+def cut_to(text: str, room: int, ellipsis: str) -> str:
+    """The text in at most `room` columns, its end replaced by the ellipsis; a coloured text that is cut loses its colour."""
+    if width(text) <= room:
+        return text
+    plain, end = click.unstyle(text), ellipsis[: max(0, room)]
+    kept, taken = [], len(end)
+    for character in plain:
+        taken += width(character)
+        if taken > room:
+            break
+        kept.append(character)
+    return "".join(kept).rstrip() + end
+
+
+def flowed(text: str, first: str, rest: str, room: int) -> Iterator[str]:
+    """The text in lines that are no wider than `room`: the first behind `first`, the others behind `rest`.
+
+    It is broken between words, a path at a `/`, and only a longer word inside it.
+    """
+    lead, line = first, ""
+    for word in text.split(" "):
+        for number, part in enumerate(_parts(word, max(1, room - max(width(first), width(rest))))):
+            joined = part if not line else f"{line} {part}" if number == 0 else f"{line}{part}"
+            if line and width(lead) + width(joined) > room:
+                yield f"{lead}{line}"
+                lead, line = rest, part
+            else:
+                line = joined
+    yield f"{lead}{line}"
+
+
+def _parts(word: str, room: int) -> Iterator[str]:
+    """The word, or the pieces of one that is wider than a line."""
+    if width(word) <= room:
+        yield word
+        return
+    piece, taken, slash = "", 0, 0
+    for character in word:
+        needed = width(character)
+        if piece and taken + needed > room:
+            # At the last slash of the line, if that leaves not too little of it.
+            end = slash or len(piece)
+            yield piece[:end]
+            piece = piece[end:]
+            taken, slash = width(piece), 0
+        piece += character
+        taken += needed
+        if character == "/":
+            slash = len(piece)
+    if piece:
+        yield piece
