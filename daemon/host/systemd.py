@@ -16,8 +16,15 @@ LONGEST_STATUS: Final = 2048
 """Bytes of a status. systemd drops a whole datagram of more than 4,096, whatever else is in it."""
 
 
-def notify(*states: str) -> None:
-    """Send the states, such as `READY=1`, if NOTIFY_SOCKET is set."""
+ONCE_PATIENCE: Final = 1.0
+"""Seconds to wait for a receiver whose queue is full, for what is said once. A sign of life is followed by the next one."""
+
+
+def notify(*states: str, patience: float = 0.0) -> None:
+    """Send the states, such as `READY=1`, if NOTIFY_SOCKET is set.
+
+    A receiver that reads nothing is waited for at most `patience` seconds, and then not told: it must not stop the daemon.
+    """
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -25,9 +32,10 @@ def notify(*states: str) -> None:
         address = "\0" + address[1:]
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            sender.settimeout(patience)
             sender.sendto("\n".join(states).encode(), address)
     except OSError:
-        # The receiver has ended; the log says the same.
+        # The receiver has ended, or reads nothing; the log says the same.
         return
 
 
@@ -35,18 +43,18 @@ def ready(status: str) -> None:
     """The daemon runs, for the first time or again after `reloading`. Anyone who waits for that can read the status."""
     tell(status)
     # Each state has a datagram of its own: systemd drops a whole datagram that is too long.
-    notify("READY=1")
+    notify("READY=1", patience=ONCE_PATIENCE)
 
 
 def reloading() -> None:
     """The daemon reads its settings again; `ready` ends that. Newer versions of systemd need to know since when."""
-    notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+    notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", patience=ONCE_PATIENCE)
     tell("reading the settings again")
 
 
 def stopping(status: str) -> None:
     """The daemon has begun to stop."""
-    notify("STOPPING=1")
+    notify("STOPPING=1", patience=ONCE_PATIENCE)
     tell(status)
 
 

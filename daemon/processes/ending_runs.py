@@ -108,9 +108,10 @@ def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str 
             if not by_launcher and not _says_so(recorded.pid, place):
                 return "is named only by the run's files: the process itself does not say that it belongs to this run"
             _signal(descriptor, signal.SIGTERM)
-        # A launcher keeps its run's directory open until the end. So a record can't make the daemon cancel
-        # another launcher's run.
-        elif _holds(recorded.pid, place):
+        # A launcher keeps its run's directory open until the end, so the files of a run can't make the daemon cancel
+        # another launcher's run. What the launcher itself recorded needs no such proof, and an ordinary user's daemon
+        # couldn't get it: the launcher hides its memory, and so the kernel hides its descriptors.
+        elif by_launcher or _holds(recorded.pid, place):
             _signal(descriptor, CANCEL)
         else:
             return "is the launcher of another run"

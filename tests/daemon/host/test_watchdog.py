@@ -112,6 +112,13 @@ async def test_a_store_that_hangs_ends_the_feeding_and_one_that_gets_on_begins_i
         tasks.cancel_scope.cancel()
 
 
+def test_a_receiver_that_reads_nothing_holds_up_no_sign_of_life(told: NotifySocket) -> None:
+    full = 1000  # datagrams; a queue holds ten to some hundreds, by net.unix.max_dgram_qlen
+    for number in range(full):
+        systemd.alive(f"{number} runs")
+    assert 0 < len(told.waiting()) < full
+
+
 async def test_a_store_that_refuses_does_not_hang(tmp_path: Path) -> None:
     connection = await connect(tmp_path / "empty.db")  # without any table
     try:

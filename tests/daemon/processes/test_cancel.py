@@ -234,6 +234,50 @@ def test_a_directory_that_names_another_runs_launcher_cannot_have_it_told(
     assert not (launcher.directory("run") / "exit.json").exists()
 
 
+HIDDEN = """
+import os, select, signal, sys
+from runward.daemon.processes.cancelling import CANCEL
+from runward.daemon.processes.ending_runs import EndOrdered, RunPlace, tell_to_end
+from runward.daemon.processes.kernel import hide_memory, open_signal_descriptor
+from runward.daemon.processes.proc import identity_of
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import RunProcesses
+
+if os.getuid() == 0:
+    os.chown(sys.argv[1], 65534, 65534)
+status = os.stat(sys.argv[1])
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+signal.pthread_sigmask(signal.SIG_BLOCK, {CANCEL})
+is_hidden, hidden = os.pipe()
+pid = os.fork()
+if not pid:
+    hide_memory()
+    os.write(hidden, b".")
+    os._exit(0 if select.select([open_signal_descriptor({CANCEL})], [], [], 20)[0] else 1)
+os.read(is_hidden, 1)
+identity = identity_of(pid)
+launcher = RecordedProcess(identity.pid, identity.start_ticks, identity.boot_id)
+processes = RunProcesses(launcher, None, is_recorded=True)
+print(isinstance(tell_to_end(processes, RunPlace(status.st_uid, status.st_dev, status.st_ino)), EndOrdered))
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_a_launcher_that_hides_its_memory_is_told_by_an_ordinary_users_daemon(tmp_path: Path) -> None:
+    """The kernel hides the open files of such a process, also from its own user."""
+    told = subprocess.run(
+        [sys.executable, "-c", HIDDEN, str(tmp_path)],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.split() == ["True", "0"]
+
+
 def test_a_stopped_process_is_told_and_ends(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     sleeper.send_signal(signal.SIGSTOP)
     assert isinstance(tell_to_end(RunProcesses(None, recorded(sleeper.pid)), placed(tmp_path)), EndOrdered)
