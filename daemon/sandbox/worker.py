@@ -17,6 +17,7 @@ import resource
 import signal
 import sys
 from _thread import allocate_lock
+from contextlib import suppress
 from importlib import import_module
 from opcode import opmap
 from types import CodeType, SimpleNamespace
@@ -33,8 +34,6 @@ _LARGEST = 2**63 - 1
 _LEVELS, _LEVELS_OF_ARGUMENTS = 49, 48
 """What the daemon's reader of JSON takes (`config/json_value.py`): its levels, less those that the line has itself."""
 _NOT_FOR_CONTRACTS = ("__import__", "open", "eval", "exec", "compile", "input")
-_NICER = 5
-"""Code gets less of a busy processor than the daemon, so verdicts don't wait for it."""
 _USUAL = ("run", "check_permission")
 """The functions that code has; others are methods that its interface lists."""
 _STORING = (opmap["STORE_NAME"], opmap["STORE_GLOBAL"])
@@ -191,15 +190,15 @@ def _limit(limits: dict[str, int]) -> None:
             raise OSError(f"the kernel refuses RLIMIT_{name} {most}, the hard limit is {hard}") from error
 
 
-def _step_back() -> None:
-    """Lower the priority of the code.
+def _give_way(niceness: int) -> None:
+    """Lower the priority and the class of the code, so that verdicts don't wait for it. The daemon lowers its session.
 
     If a unit forbids that, it keeps the daemon's: slower for the daemon, but just as safe.
     """
-    try:
-        os.nice(_NICER)
-    except PermissionError:
-        return
+    with suppress(PermissionError):
+        os.nice(niceness)
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _install(program: bytes) -> None:
@@ -428,7 +427,7 @@ def main() -> NoReturn:
     # The order is that of what each step still needs: limits first, then the files, and last the filter,
     # which forbids the calls that the others make.
     _limit(setup["limits"])
-    _step_back()
+    _give_way(setup["niceness"])
     if "ruleset" in setup:
         _restrict(setup["ruleset"])
     if program:

@@ -17,6 +17,7 @@ from typing import Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
+from runward.daemon.processes.giving_way import NICENESS, session_gives_way
 from runward.daemon.sandbox import system_calls
 from runward.daemon.sandbox.bubblewrap import Bubblewrapped
 from runward.daemon.sandbox.execution import (
@@ -70,6 +71,8 @@ _ENVELOPE: Final = 256
 _LONGEST_COMPLAINT: Final = 4096
 _OPEN_FILES: Final = 64
 _TURN_S: Final = 0.05
+_LONG_S: Final = 0.25
+"""CPU seconds after which code gives way by its session, too. Most code has ended by then, on a busy machine as well."""
 _SHORTEST_TURN_S: Final = 0.002
 
 _SILENT: Final = "free memory and processor time, and look into the kernel's log for what ended it: `journalctl -k`, or `dmesg`"
@@ -187,6 +190,7 @@ class Worker:
         self._cpu_s: float | None = None
         self._full: str | None = None
         self._used = False
+        self._gives_way = False
         self._prints = bytearray()
         self._is_shown = False
         try:
@@ -331,6 +335,7 @@ class Worker:
             "filter": base64.b64encode(allowed).decode(),
             "preloaded": list(self._executor.preloaded_imports),
             "output": self._executor.output,
+            "niceness": NICENESS,
             "limits": {
                 "AS": self._executor.memory,
                 "FSIZE": self._executor.tmp,
@@ -359,6 +364,11 @@ class Worker:
             raise NoSandbox(
                 f"the worker can't be watched: {error}", "let the daemon see its own processes in /proc"
             ) from error
+
+    def _give_way(self) -> None:
+        """Have its session give way once the code has worked for long. If the kernel refuses that, it is tried again."""
+        if not self._gives_way and self._seen_s >= _LONG_S:
+            self._gives_way = session_gives_way(self._inside, lambda: not readable(self._inner, 0.0))
 
     def _complaint(self) -> tuple[str, str]:
         """Why it didn't start, according to the last line on stderr, and what to do about it."""
@@ -419,6 +429,7 @@ class Worker:
                 passed = self._passed(bounds)
                 if passed is not None:
                     return began, bytes(output.partition(b"\n")[0]), passed
+                self._give_way()
                 if self._is_shown:
                     self._read_prints()
                 look_again_at = time.monotonic() + _turn(bounds.cpu)

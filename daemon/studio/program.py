@@ -5,7 +5,6 @@ the daemon.
 """
 
 import json
-import os
 import socket
 import sys
 import time
@@ -20,6 +19,7 @@ import structlog
 from runward.config.settings import Settings
 from runward.daemon.log import Log, log_into
 from runward.daemon.processes.client_gone import end_with_client
+from runward.daemon.processes.giving_way import give_way
 
 if TYPE_CHECKING:
     from runward.daemon.web.server import WebServer
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 IDLE_S: Final = 600.0
 """Seconds without a client after which the process ends."""
 
-_NICENESS: Final = 5
 _LOOK_S: Final = 5.0
 
 
 def main(state: str, descriptor: int) -> None:
     """Serve until nobody looks, or the daemon has ended."""
     end_with_client()  # before the libraries are imported, which takes longer than a stop may
-    os.nice(_NICENESS)
+    give_way()
     log = log_to_stderr()
     settings = _Reported(Path(state))
     with socket.socket(fileno=descriptor) as listening:

@@ -32,7 +32,7 @@ _SPUN: Final = Figure(
     "verdicts while every worker spins, p50",
     "x usual",
     Goal("at most", 1.5),
-    "two workers want both cores; they are nicer than the daemon, but a processor changes hands only after a while",
+    "two workers want both cores; they were nicer than the daemon, but not their sessions, which come first",
 )
 _BLOCKED: Final = Figure(
     "spinning-blocked",

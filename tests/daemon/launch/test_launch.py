@@ -110,6 +110,15 @@ def test_the_command_keeps_directory_and_stdin_and_learns_of_its_session(launche
     assert result.stdout.decode() == expected
 
 
+def test_the_command_has_the_class_and_the_priority_of_the_caller(launcher: Launcher) -> None:
+    usual = (os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0))
+    show = "import os; print(os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0))"
+
+    said = launcher.run("--", launcher.python, "-c", show).stdout.split()
+
+    assert tuple(map(int, said)) == usual
+
+
 def test_the_command_continues_the_callers_trace_as_a_span_of_its_own(launcher: Launcher) -> None:
     launcher.environment["TRACEPARENT"] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 

@@ -110,7 +110,7 @@ def test_without_namespaces_the_secret_is_read(machine: Machine) -> None:
     assert SECRET in told.stdout
 
 
-SETUP = json.dumps({"filter": "", "preloaded": [], "output": 65536, "limits": {}})
+SETUP = json.dumps({"filter": "", "preloaded": [], "output": 65536, "niceness": 0, "limits": {}})
 LEAVES = "import sys\ndef run():\n    was, sys.left = getattr(sys, 'left', 0), 1\n    return was"
 TWICE = """
 import os, sys

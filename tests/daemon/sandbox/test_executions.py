@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.waiting import wait_for
 
 from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
+from runward.daemon.processes.giving_way import NICENESS, OF_SESSION, session_gives_way
+from runward.daemon.sandbox import workers
 from runward.daemon.sandbox.execution import CpuTime, execution_to_json, read_answer
 from runward.daemon.sandbox.isolated import NoSandbox, cpu_of
 from runward.daemon.sandbox.workers import MOST_CODE, Job, Worker, execute
@@ -282,7 +285,31 @@ def test_the_clocks_since_boot_begin_with_the_worker_and_else_results_say_so(
 
 def test_code_yields_when_the_daemon_needs_the_processor(sandbox: None) -> None:
     with Worker(USUAL) as worker:
-        assert os.getpriority(os.PRIO_PROCESS, worker.pid) == os.getpriority(os.PRIO_PROCESS, 0) + 5
+        assert os.getpriority(os.PRIO_PROCESS, worker.pid) == os.getpriority(os.PRIO_PROCESS, 0) + NICENESS
+        assert os.sched_getscheduler(worker.pid) == os.SCHED_BATCH
+
+
+def test_the_session_of_code_that_works_for_long_yields_also_if_that_is_refused_at_first(
+    sandbox: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = 3
+    asked: list[int] = []
+
+    def gives_way(process: int, is_that: Callable[[], bool]) -> bool:
+        asked.append(process)
+        return len(asked) > refused and session_gives_way(process, is_that)
+
+    monkeypatch.setattr(workers, "session_gives_way", gives_way)
+    with ThreadPoolExecutor(1) as pool, Worker(USUAL) as worker:
+        session = Path(f"/proc/{worker.pid}/autogroup")
+        running = pool.submit(worker.run, b'{"code": "def run():\\n    while True: pass", "args": []}')
+        if session.exists():
+            wait_for(
+                lambda: session.read_text().endswith(f"nice {OF_SESSION}\n"), "its session gives way", 20.0
+            )
+        running.result()
+    assert set(asked) == {worker.pid}
+    assert len(asked) > refused
 
 
 def test_the_cpu_time_that_is_left_is_hardly_exceeded(sandbox: None) -> None:
