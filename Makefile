@@ -13,7 +13,7 @@ MINUTES ?= 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo screenshots test prove rest agents sweep again explore soak bench check format clean
+.PHONY: help setup demo screenshots test prove rest goldens agents sweep again explore soak bench check format clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ prove: check ## run every test, and the checkers
 
 rest: check ## the checkers, and the proofs that CI runs beyond `make test` (about a quarter of an hour)
 	@$(PYTEST) -m "prove and not sweep and not agents"
+
+goldens: setup ## draw every golden screen again, in tests/golden/screens: read what has changed before you commit it
+	@RUNWARD_GOLDENS=rewrite $(BIN)/python -m pytest -q -n 0 tests/daemon/cli/test_screens.py
 
 agents: setup ## the real Claude Code and Codex against a scripted model
 	@$(PYTEST) -m agents

@@ -12,7 +12,7 @@ import click
 
 from runward.config.problem import printable
 from runward.daemon.cli.exits import GOOD, INTERRUPTED, OWN_BUG, READER_GONE, TRY_AGAIN, WRONG_SETTINGS
-from runward.daemon.cli.terminal.output import STDOUT, to_stderr
+from runward.daemon.cli.terminal.output import STDOUT, say
 from runward.daemon.disk.state_rights import StateDirectoryUnsafe
 from runward.daemon.store.reading import StoreRefused, StoreUnreadable
 
@@ -99,7 +99,7 @@ def _blame(error: Exception, message: str, code: int, arguments: list[str]) -> i
 
 
 def _say(message: str) -> None:
-    to_stderr(f"runward: {printable(message)}")
+    say(printable(message))
 
 
 def _in_one_line(error: click.ClickException) -> str:

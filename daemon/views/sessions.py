@@ -120,10 +120,16 @@ def sessions_as_json(
     """What a list says of each of these sessions, without what looks like a secret."""
     from runward.handlers.secrets import json_without_secrets  # a list for people shows no text of a run
 
-    kept = kept_files(connection, [row.key for row in rows])
-    listed = json_without_secrets(
-        [row.as_json(kept.get(row.key, [])) for row in rows], settings.bundle.rules.redact
-    )
+    keys = [row.key for row in rows]
+    kept, steps = kept_files(connection, keys), session_lists.steps_of_sessions(connection, keys)
+    sessions: list[JsonValue] = [
+        {
+            **row.as_json(kept.get(row.key, [])),
+            "chain": steps[row.key].as_json() if row.key in steps else None,
+        }
+        for row in rows
+    ]
+    listed = json_without_secrets(sessions, settings.bundle.rules.redact)
     assert isinstance(listed, list)
     return listed
 

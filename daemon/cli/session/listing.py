@@ -1,6 +1,7 @@
 """`runward session list`."""
 
 import os
+import sys
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -11,16 +12,20 @@ from runward.config.settings import Settings
 from runward.daemon.cli.session.finding import how_to_judge
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.terminal.options import Moment, NamedPath, filter_option, json_option
+from runward.daemon.cli.terminal.options import (
+    Moment,
+    NamedPath,
+    columns_option,
+    filter_option,
+    json_option,
+    wide_option,
+)
 from runward.daemon.cli.terminal.output import (
     coloured,
-    columns_there,
-    fitting,
     note,
     print_json,
     print_table,
     safe,
-    wrapped,
 )
 from runward.daemon.store.tables import session_lists
 from runward.daemon.store.tables.sessions import SessionRow, about_of, verification_of
@@ -42,10 +47,6 @@ _ABOUT_HEADS: Final = ("CWD", "MODEL", "TOKENS", "PROMPT")
 _CONTRACT_PROBLEM: Final = "contract?"
 _SHOWN: Final = 32
 """Characters of a prompt, and of a directory before only its last two names are shown."""
-_SPARE: Final = (
-    *("EVIDENCE", "VERIFIED", "TOKENS", "MODEL", "TOOK", "CWD", "DELIVERY", "PROMPT", "STARTED"),
-)
-"""The columns that a narrow terminal omits, the least important first: `session show` has it."""
 
 
 @click.command("list")
@@ -92,6 +93,14 @@ _SPARE: Final = (
     metavar="N",
     help="Show at most the N newest; 0: all.",
 )
+@click.option(
+    "--steps", "has_steps", is_flag=True, help="Show each step of a chain instead of the chain run."
+)
+@click.option(
+    "--each", "has_each", is_flag=True, help="Show agents that were started in a launched run, too."
+)
+@wide_option
+@columns_option
 @json_option()
 @pass_settings
 def list_sessions(
@@ -106,11 +115,18 @@ def list_sessions(
     text: str | None,
     cwd: str | None,
     limit: int,
+    has_steps: bool,
+    has_each: bool,
+    is_wide: bool,
+    heads: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """List sessions with their status, the newest first.
 
     If a filter is given several times, a session has to match one of its values.
+
+    On a terminal, what waits, works or is idle comes first, and --limit counts the others. A chain run is one row, and so is
+    a launched run with its agent; with a filter, each session is.
 
     \b
     Example:
@@ -130,6 +146,13 @@ def list_sessions(
         text=text,
         cwd=directory,
     )
+    if not as_json and (sys.stdout.isatty() or is_wide or heads):
+        from runward.daemon.cli.session.table import print_sessions  # programs do without it
+
+        print_sessions(
+            settings, wanted, limit, has_steps=has_steps, has_each=has_each, is_wide=is_wide, heads=heads
+        )
+        return
     with store_to_read(settings) as connection:
         rows, is_cut = newest_sessions(connection, settings, wanted, limit)
         listed = sessions_as_json(connection, settings, rows) if as_json else None
@@ -139,9 +162,13 @@ def list_sessions(
         click.echo("no sessions")
     else:
         _print_list(settings, rows)
-    # On stderr, so that a program that counts the lines isn't misled.
     if is_cut:
-        note(f"there are more than these {limit}, the newest: `--limit 0` shows all")
+        say_that_there_are_more(limit)
+
+
+def say_that_there_are_more(limit: int) -> None:
+    """On stderr, so that a program that counts the lines isn't misled."""
+    note(f"there are more than these {limit}, the newest: `--limit 0` shows all")
 
 
 def _print_list(settings: Settings, rows: Sequence[SessionRow]) -> None:
@@ -150,23 +177,17 @@ def _print_list(settings: Settings, rows: Sequence[SessionRow]) -> None:
     if any(row.about is not None for row in rows):
         further = [_ABOUT_HEADS, *(_about(row) for row in rows)]
         table = [(*facts, *more) for facts, more in zip(table, further, strict=True)]
-    heads, *shown = fitting(table, [head for head in _SPARE if head in table[0]], columns_there())
-    print_table(heads, shown)
+    print_table(table[0], table[1:])
     # Notes go below the table, to stderr: a program that reads stdout gets the rows alone.
     if any(row.not_judged_yet for row in rows):
-        _say_below(f"{NOT_JUDGED}: what the run's own files say; {how_to_judge(settings)}")
+        note(f"{NOT_JUDGED}: what the run's own files say; {how_to_judge(settings)}")
     if any(is_unknown(row) for row in rows):
-        _say_below(f"running?: {NOT_KNOWN}; `runward session show ID` says what to do about it")
+        note(f"running?: {NOT_KNOWN}; `runward session show ID` says what to do about it")
     if any(row.contract_problem is not None for row in rows):
-        _say_below(
+        note(
             f"{_CONTRACT_PROBLEM}: the contract that the run names can't be used, or only in part;"
             " `runward session show ID` says why"
         )
-
-
-def _say_below(sentence: str) -> None:
-    for line in wrapped(sentence, "runward: ", " " * 9, columns_there()):
-        click.echo(line, err=True)
 
 
 def _row(row: SessionRow, now: float) -> tuple[str, ...]:

@@ -156,6 +156,33 @@ def filter_option(
     )
 
 
+wide_option: Final[_Option] = click.option(
+    "--wide", "is_wide", is_flag=True, help="Leave out no column, and cut nothing."
+)
+
+
+class _Heads(click.ParamType[tuple[str, ...]] if TYPE_CHECKING else click.ParamType):  # type: ignore[misc] # as `_Seconds`
+    """Names of columns, separated by commas. Which there are, the table knows."""
+
+    name = "names"
+
+    def convert(
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(each.strip().upper() for each in value.split(",") if each.strip())
+
+
+columns_option: Final[_Option] = click.option(
+    "--columns",
+    "heads",
+    type=_Heads(),
+    default=(),
+    metavar="A,B",
+    help="Show only these columns, in this order.",
+)
+
 since_option: Final[_Option] = click.option(
     "--since", type=Moment(), help="Show only those since then: 2h, today, a date."
 )

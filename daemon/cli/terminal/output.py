@@ -151,7 +151,22 @@ def fail(message: str, code: int) -> NoReturn:
 
 def note(message: str) -> None:
     """Tell the user something on stderr, and continue."""
-    to_stderr(f"runward: {safe(message)}")
+    say(safe(message))
+
+
+def say(message: str) -> None:
+    """A safe message on stderr; a terminal gets it in lines that fit."""
+    if not sys.stderr.isatty():
+        to_stderr(f"{_OURS}{message}")
+        return
+    from runward.daemon.cli.terminal.tables import flowed  # programs do without it
+
+    columns = max(NARROWEST, terminal_size(sys.stderr).columns)
+    for line in flowed(message, _OURS, " " * len(_OURS), columns):
+        to_stderr(line)
+
+
+_OURS: Final = "runward: "
 
 
 def complain(problems: Iterable[Problem]) -> None:
@@ -199,17 +214,6 @@ def room() -> int:
     """The columns to write text in: the available ones, within reason."""
     columns = columns_there()
     return columns if columns == _ENDLESS else min(columns, WIDEST)
-
-
-def fitting(rows: Sequence[Sequence[str]], spare: Sequence[str], columns: int) -> list[Sequence[str]]:
-    """A table, its heads first, without as many of the columns `spare` as must go for its lines to fit, in that order."""
-    shown = list(rows)
-    for head in spare:
-        if max(map(width, align(shown))) <= columns:
-            break
-        at = shown[0].index(head)
-        shown = [[*row[:at], *row[at + 1 :]] for row in shown]
-    return shown
 
 
 def wrapped(text: str, first: str, rest: str, columns: int) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import click
 
-from runward.daemon.cli.terminal.output import NARROWEST, safe, terminal_size
+from runward.daemon.cli.terminal.output import columns_there, safe, terminal_size
 from runward.daemon.views.text import short_id
 
 State: TypeAlias = Literal[
@@ -93,11 +93,10 @@ class Terminal(NamedTuple):
 
 
 def terminal_here() -> Terminal:
-    """The terminal that stdout is."""
-    size = terminal_size()
+    """The terminal that stdout is; a pipe or a file has room for everything."""
     return Terminal(
-        columns=max(NARROWEST, size.columns),
-        rows=size.lines,
+        columns=columns_there(),
+        rows=terminal_size().lines if sys.stdout.isatty() else sys.maxsize,
         has_utf8=shows_utf8(os.environ, sys.stdout.encoding),
         home=os.environ.get("HOME", "").rstrip("/"),
         now=time.time(),

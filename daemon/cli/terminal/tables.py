@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 import click
 
-from runward.daemon.cli.terminal.output import width
+from runward.daemon.cli.exits import WRONG_USAGE
+from runward.daemon.cli.terminal.output import fail, safe, width
 
 _GAP: Final = "  "
 _LEAST: Final = 12
@@ -24,6 +25,15 @@ class Column(NamedTuple):
     head: str
     cells: Sequence[str]
     order: int = 0
+
+
+def chosen(columns: Sequence[Column], heads: Sequence[str]) -> list[Column]:
+    """The columns of these names, which go with no others and are never left out; all if none is named. Exits 2 for an unknown one."""
+    known = {each.head: each for each in columns}
+    for head in heads:
+        if head not in known:
+            fail(f"there is no column {safe(head)!r}; there are {', '.join(known)}", WRONG_USAGE)
+    return [known[head]._replace(order=0) for head in heads] or list(columns)
 
 
 def table_lines(columns: Sequence[Column], room: int, ellipsis: str, *, is_wide: bool = False) -> list[str]:
@@ -43,7 +53,8 @@ def table_lines(columns: Sequence[Column], room: int, ellipsis: str, *, is_wide:
         ),
         strict=True,
     )
-    return [_GAP.join(row).rstrip() for row in (heads, *rows)]
+    lines = [_GAP.join(row).rstrip() for row in (heads, *rows)]
+    return lines if is_wide else [cut_to(line, room, ellipsis) for line in lines]
 
 
 def _those_that_fit(columns: Sequence[Column], room: int) -> list[Column]:
@@ -62,17 +73,13 @@ def _within(widths: Sequence[int], room: int) -> list[int]:
     """Widths that fit: the last column gives first, then whichever is widest."""
     fitting = list(widths)
     room -= len(_GAP) * (len(widths) - 1)
-    while (over := sum(fitting) - room) > 0:
-        last = fitting[-1]
-        at = len(fitting) - 1 if last > _LEAST else max(range(len(fitting)), key=fitting.__getitem__)
-        floor = _LEAST if at == len(fitting) - 1 and last > _LEAST else 1
-        given = min(over, max(1, fitting[at] - floor))
-        # Others are cut only as far as the next widest, a column at a time: there are few, and they are narrow.
-        if at != len(fitting) - 1:
-            given = 1
-        if fitting[at] <= 0:
-            break
-        fitting[at] -= given
+    over = sum(fitting) - room
+    if over > 0:
+        given = min(over, max(0, fitting[-1] - _LEAST))
+        fitting[-1] -= given
+        # Then a column of the terminal at a time: they are few by now, and each keeps as much as the others.
+        for _ in range(over - given):
+            fitting[max(range(len(fitting)), key=fitting.__getitem__)] -= 1
     return fitting
 
 

@@ -123,6 +123,15 @@ def chain_runs(
     return rows_of(ChainRunRow, rows)
 
 
+def open_chain_runs(connection: sqlite3.Connection) -> list[ChainRunRow]:
+    """The chain runs that are not over, newest first."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from chain_runs r where r.status in ('running', 'waiting_approval')"  # noqa: S608 # our own words
+        " order by created_at desc, id"
+    )
+    return rows_of(ChainRunRow, rows)
+
+
 def chain_runs_called(connection: sqlite3.Connection, text: str, limit: int) -> list[ChainRunRow]:
     """The chain runs whose id begins with `text`."""
     rows = connection.execute(
@@ -134,18 +143,23 @@ def chain_runs_called(connection: sqlite3.Connection, text: str, limit: int) -> 
 
 def chain_steps(connection: sqlite3.Connection, run: str) -> list[ChainStepRow]:
     """The tries of the steps of a chain run, in order."""
-    rows = connection.execute(
-        select(
-            ChainStepRow,
-            "from chain_steps c left join sessions s on s.key = c.session_key where c.run = ?"
-            " order by c.step, c.attempt",
-            "c",
-            status=_STEP_STATUS,
-            delivery="s.delivery",
-        ),
-        (run,),
+    return [*steps_of_runs(connection, [run]).get(run, ())]
+
+
+def steps_of_runs(
+    connection: sqlite3.Connection, runs: Sequence[str]
+) -> Mapping[str, Sequence[ChainStepRow]]:
+    """The tries of the steps of these chain runs, in order, by the runs' ids."""
+    query = select(
+        ChainStepRow,
+        "from chain_steps c left join sessions s on s.key = c.session_key"
+        " where c.run in (select value from json_each(?)) order by c.run, c.step, c.attempt",
+        "c",
+        by="c.run",
+        status=_STEP_STATUS,
+        delivery="s.delivery",
     )
-    return rows_of(ChainStepRow, rows)
+    return groups_of(ChainStepRow, connection.execute(query, (listed(runs),)))
 
 
 def name_of_cause(connection: sqlite3.Connection, run: str) -> str:

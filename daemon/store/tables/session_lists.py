@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
 from runward.daemon.store import packed_document
 from runward.daemon.store.rows import rows_of, select, value_of, values_of
@@ -33,7 +34,8 @@ class Wanted(NamedTuple):
 
     `after` is the start (Unix seconds) and the key of a session in the list, the newest first: only what is listed after
     it is wanted. `since` is a time in Unix seconds. `text` is searched, ignoring case, in ids, names, the path and the reason. `cwd`
-    is a directory: sessions that worked in it or below it match.
+    is a directory: sessions that worked in it or below it match. `is_no_step` leaves steps of chains out, and `is_unlinked`
+    sessions that were started inside a launched run.
     """
 
     statuses: tuple[str, ...] = ()
@@ -45,6 +47,8 @@ class Wanted(NamedTuple):
     text: str | None = None
     cwd: str | None = None
     after: tuple[float, str] | None = None
+    is_no_step: bool = False
+    is_unlinked: bool = False
 
     def has(self, row: SessionRow) -> bool:
         """Whether this session matches."""
@@ -78,6 +82,8 @@ def sessions(
     part = ("" if wanted.since is None else " and started_at >= :since") + (
         "" if at is None else " and started_at <= :at and (started_at < :at or key > :key)"
     )
+    for is_left_out, others in zip((wanted.is_no_step, wanted.is_unlinked), _SHOWN_WITH, strict=True):
+        part += f" and not {others}" if is_left_out else ""
     is_open = ""
     # Few are open, and they have an index: the list of what runs must not read all sessions there are.
     if wanted.statuses == ("running",):
@@ -113,6 +119,55 @@ def sessions(
         if limit is not None and len(matching) >= limit:
             return matching[:limit]
     return matching
+
+
+_SHOWN_WITH: Final = (
+    "exists (select 1 from chain_steps c where c.session_key = sessions.key)",
+    "exists (select 1 from links l join sessions x on x.key = l.launcher where l.linked = sessions.key)",
+)
+"""Whether a session is the step of a chain, and whether it was started in the run of a launcher that is still known."""
+
+
+def shown_with_others(connection: sqlite3.Connection, wanted: Wanted, keys: Sequence[str]) -> set[str]:
+    """Those of these sessions, which may not be recorded yet, that are steps of chains, if those aren't wanted."""
+    if not wanted.is_no_step or not keys:
+        return set()
+    rows = connection.execute(
+        "select session_key from chain_steps where session_key in (select value from json_each(?))",
+        (json.dumps(keys),),
+    )
+    return set(values_of(str, rows))
+
+
+class StepOf(NamedTuple):
+    """Which step of which chain run a session is."""
+
+    run: str
+    chain: str
+    step: str
+
+    def as_json(self) -> JsonValue:
+        return {"chain_run_id": self.run, "chain": self.chain, "step": self.step}
+
+
+def steps_of_sessions(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, StepOf]:
+    """The steps of chains that these sessions are, by their keys."""
+    rows = connection.execute(
+        "select c.session_key, c.run, r.chain, c.step, r.definition from chain_steps c join chain_runs r on r.id = c.run"
+        " where c.session_key in (select value from json_each(?))",
+        (json.dumps(keys),),
+    )
+    found = rows_of(tuple[str, str, str, int, str], rows)
+    return {
+        key: StepOf(run, chain, _step_id(definition, step)) for key, run, chain, step, definition in found
+    }
+
+
+def _step_id(definition: str, number: int) -> str:
+    """The id of a step, counted through the steps and those of `on_failure`."""
+    defined = json.loads(definition)
+    steps = [*defined["steps"], *(defined.get("on_failure") or ())]
+    return str(steps[number].get("id", f"step{number}"))
 
 
 _CHOSEN: Final = ("statuses", "layouts", "roots", "playbooks", "agents")

@@ -1,0 +1,96 @@
+"""`session list` on a terminal: one row for each session and chain run, as wide as the terminal."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from runward.config.settings import Settings
+from runward.daemon.cli.session.listing import say_that_there_are_more
+from runward.daemon.cli.shell.context import store_to_read
+from runward.daemon.cli.terminal.output import note
+from runward.daemon.cli.terminal.signs import Terminal, terminal_here
+from runward.daemon.cli.terminal.tables import Column, chosen, cut_to, table_lines
+from runward.daemon.store.tables.session_lists import Wanted
+from runward.daemon.views.rows import Row, listing
+from runward.daemon.views.sessions import NOT_KNOWN
+from runward.daemon.views.text import age, took
+
+_ROOMY: Final = 100
+"""Columns of a terminal from which on a list says more than what matters."""
+
+_LONGEST_DIRECTORY: Final = 14
+
+
+def print_sessions(
+    settings: Settings,
+    wanted: Wanted,
+    limit: int,
+    *,
+    has_steps: bool,
+    has_each: bool,
+    is_wide: bool,
+    heads: Sequence[str],
+) -> None:
+    """Print the list, and what else to know below it, on stderr."""
+    terminal = terminal_here()
+    with store_to_read(settings) as connection:
+        listed = listing(
+            connection, settings, wanted, limit, terminal.now, has_steps=has_steps, has_each=has_each
+        )
+    if not listed.rows:
+        click.echo("no sessions")
+    else:
+        is_roomy = is_wide or bool(heads) or terminal.columns >= _ROOMY
+        columns = columns_of(listed.rows, terminal, is_roomy=is_roomy)
+        shown = chosen(columns, heads) if heads or is_wide else _that_say_something(columns)
+        click.echo("\n".join(table_lines(shown, terminal.columns, terminal.ellipsis, is_wide=is_wide)))
+    if any(row.state == "unknown" for row in listed.open):
+        note(f"unknown: {NOT_KNOWN}; `runward session show ID` says what to do about it")
+    if listed.is_cut:
+        say_that_there_are_more(limit)
+
+
+def columns_of(rows: Sequence[Row], terminal: Terminal, *, is_roomy: bool) -> list[Column]:
+    """The columns of the list; if there is room, with those that say more."""
+    columns = [
+        Column("STATE", [terminal.state(row.state) for row in rows]),
+        Column("AGE", [age(row.at, terminal.now) for row in rows], 2),
+        Column("TOOK", [took(row.took) for row in rows], 4),
+        Column("SESSION", [terminal.id(row.id) for row in rows]),
+        Column("FOR", [terminal.text(row.purpose or "-") for row in rows], 1),
+        Column("DIRECTORY", [_directory(row, terminal) for row in rows], 5),
+        Column("TOKENS", [_tokens(row) for row in rows], 6),
+        Column("WHAT", [what_of(row, terminal, has_directory=is_roomy) for row in rows]),
+    ]
+    return columns if is_roomy else [each for each in columns if each.head not in _FURTHER]
+
+
+_FURTHER: Final = ("TOOK", "DIRECTORY", "TOKENS")
+
+
+def _that_say_something(columns: Sequence[Column]) -> list[Column]:
+    """Without further columns in which nothing is known of any row."""
+    return [each for each in columns if each.head not in _FURTHER or any(cell != "-" for cell in each.cells)]
+
+
+def what_of(row: Row, terminal: Terminal, *, has_directory: bool) -> str:
+    """What a row is about, in one line; behind the directory, unless that has a column of its own."""
+    name = "" if has_directory or not row.is_within else _last_name(row.directory)
+    parts = (row.remark, name, row.what)
+    return terminal.text(": ".join(each for each in parts if each))
+
+
+def _directory(row: Row, terminal: Terminal) -> str:
+    return cut_to(terminal.text(_last_name(row.directory) or "-"), _LONGEST_DIRECTORY, terminal.ellipsis)
+
+
+def _last_name(path: str | None) -> str:
+    return "" if path is None else path.rstrip("/").rpartition("/")[2]
+
+
+def _tokens(row: Row) -> str:
+    if not isinstance(row.usage, dict):
+        return "-"
+    counts = [row.usage["input_tokens"], row.usage["output_tokens"]]
+    return f"{sum(each for each in counts if isinstance(each, int)):,}"

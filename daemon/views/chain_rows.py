@@ -1,0 +1,78 @@
+"""Chain runs as rows of a list: what they wait for, or how far their steps came."""
+
+import json
+import shlex
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.daemon.store.tables.approvals import ApprovalRow, open_approvals
+from runward.daemon.store.tables.chain_runs import (
+    ChainRunRow,
+    ChainStepRow,
+    chain_runs,
+    open_chain_runs,
+    steps_of_runs,
+)
+from runward.daemon.views.chain_runs import defined_steps
+from runward.daemon.views.rows import Row
+
+_STATES: Final = {"running": "working", "waiting_approval": "waiting"}
+_STEP_STATES: Final = {**_STATES, "waiting": "pending", "pending": "pending"}
+
+
+def chain_rows(
+    connection: sqlite3.Connection, since: float | None, most: int | None, now: float
+) -> list[Row]:
+    """All chain runs that are open, and the newest `most` (None: all) of the others."""
+    still = [each for each in open_chain_runs(connection) if since is None or each.created_at >= since]
+    known = {each.id for each in still}
+    newest = chain_runs(connection, None, None, since, -1 if most is None else most + len(still))
+    runs = [*still, *(each for each in newest if each.id not in known)]
+    return rows_of_runs(connection, runs, now)
+
+
+def rows_of_runs(connection: sqlite3.Connection, runs: Sequence[ChainRunRow], now: float) -> list[Row]:
+    """These chain runs as rows."""
+    steps = steps_of_runs(connection, [each.id for each in runs])
+    waiting = any(each.status == "waiting_approval" for each in runs)
+    asked = {each.run: each for each in open_approvals(connection)} if waiting else {}
+    return [_row(each, steps.get(each.id, ()), asked.get(each.id), now) for each in runs]
+
+
+def _row(run: ChainRunRow, steps: Sequence[ChainStepRow], asked: ApprovalRow | None, now: float) -> Row:
+    state = _STATES.get(run.status, run.status)
+    names = [str(each.get("id", f"step{number}")) for number, each in enumerate(defined_steps(run))]
+    last = {each.step: each for each in steps}
+    purpose, what = run.chain, run.reason_summary
+    if asked is not None:
+        purpose, what = f"{run.chain}/{asked.step_id()}", f"asks: {command_asked(asked)}"
+    elif run.status in ("running", "completed"):
+        status = run.status
+        what = ", ".join(names[number] for number, each in last.items() if each.status == status)
+    is_over = state not in ("working", "waiting")
+    return Row(
+        noun="chain run",
+        state=state,
+        id=run.id,
+        key=run.id,
+        purpose=purpose,
+        at=run.created_at,
+        took=max(0.0, (run.updated_at if is_over else now) - run.created_at),
+        what=what,
+        approval=None if asked is None else asked.id,
+    )
+
+
+def command_asked(row: ApprovalRow) -> str:
+    """The command that an approval is about, as it was shown."""
+    argv: JsonValue = json.loads(row.shown)["argv"]
+    return shlex.join(map(str, argv)) if isinstance(argv, list) else ""
+
+
+def step_states(run: ChainRunRow, steps: Sequence[ChainStepRow]) -> list[str]:
+    """The state of each step of a chain run, also of those to come."""
+    last = {each.step: each.status for each in steps}
+    defined = len(defined_steps(run))
+    return [_STEP_STATES.get(status := last.get(number, "pending"), status) for number in range(defined)]

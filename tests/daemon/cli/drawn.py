@@ -1,0 +1,99 @@
+"""What a command draws on a terminal of a given size, read back as a terminal shows it, at a fixed moment."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import click
+import pyte
+from tests.daemon.cli.everyday import Everyday
+
+from runward.daemon.cli.terminal.output import width
+
+_PROGRAM: Final = """\
+import sys, time_machine
+time_machine.travel({now}, tick=True).start()
+from runward.daemon.cli import main
+main()
+"""
+_FEW: Final = 300
+"""Rows of the terminal that is read back: nothing scrolls off it, whatever size the command was told."""
+
+
+class Drawn(NamedTuple):
+    """What is on the terminal at the end, without blanks at the ends of lines, the lines as written, and the exit code."""
+
+    lines: list[str]
+    written: list[str]
+    raw: bytes
+    code: int
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+def draw(place: Everyday, size: tuple[int, int], *arguments: str, **environment: str) -> Drawn:
+    """Call the command in a terminal of this many columns and rows, and wait for its end."""
+    variables = place.environment | {"TERM": "xterm", "LANG": "C.UTF-8", "PAGER": "cat"} | environment
+    content, code = _played(place, size, arguments, variables)
+    screen = pyte.Screen(size[0], _FEW)
+    pyte.ByteStream(screen).feed(content)
+    lines = [line.rstrip() for line in screen.display]
+    while lines and not lines[-1]:
+        lines.pop()
+    written = click.unstyle(content.decode(errors="replace")).replace("\r", "").split("\n")
+    return Drawn(lines, written, content, code)
+
+
+def _played(
+    place: Everyday, size: tuple[int, int], arguments: tuple[str, ...], variables: Mapping[str, str]
+) -> tuple[bytes, int]:
+    ready, go = os.pipe()
+    pid, master = pty.fork()
+    if pid == 0:
+        os.read(ready, 1)
+        os.chdir(place.directory)
+        program = _PROGRAM.format(now=place.now)
+        os.execve(sys.executable, [sys.executable, "-c", program, *arguments], dict(variables))
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+    os.write(go, b"!")
+    os.close(ready)
+    os.close(go)
+    content = b""
+    try:
+        while more := os.read(master, 65536):
+            content += more
+    except OSError:
+        pass  # the command has ended
+    os.close(master)
+    return content, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def widest(drawn: Drawn) -> int:
+    """The columns of the widest line as it was written: a terminal would have broken a wider one."""
+    return max(map(width, drawn.written))
+
+
+_IDS: Final = re.compile(r"(cr|ap)_[0-9a-f]{12}")
+_CLOCK: Final = re.compile(r"\b[0-9]{2}:[0-9]{2}:[0-9]{2}\b")
+_DATE: Final = re.compile(r"\b20[0-9]{2}-[0-9]{2}-[0-9]{2}\b")
+
+
+_TOOK: Final = re.compile(r"\b[0-9]\.[0-9]s")
+
+
+def fixed(text: str) -> str:
+    """The text with ids and times of every day's own replaced by ones of the same width."""
+    seen: dict[str, str] = {}
+
+    def identifier(match: re.Match[str]) -> str:
+        return seen.setdefault(match[0], f"{match[1]}_{len(seen) + 1:012x}")
+
+    return _DATE.sub("2026-11-26", _TOOK.sub("0.4s", _CLOCK.sub("10:27:40", _IDS.sub(identifier, text))))

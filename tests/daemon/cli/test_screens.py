@@ -1,0 +1,95 @@
+"""Every screen as a person sees it, held against its file in `tests/golden/screens`. `make goldens` draws them again."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from tests.daemon.cli.drawn import draw, fixed, widest
+from tests.daemon.cli.everyday import Everyday
+
+_GOLDENS = Path(__file__).parents[2] / "golden/screens"
+
+SCREENS = {
+    "list": ("session", "list"),
+    "list-failed": ("session", "list", "--failed"),
+    "list-steps": ("session", "list", "--steps", "--each"),
+}
+_LANGUAGES: dict[str, dict[str, str]] = {"": {}, "-ascii": {"LANG": "C"}}
+_SIZES = ((80, 24), (120, 40))
+
+
+@pytest.mark.parametrize("size", _SIZES, ids=lambda size: f"{size[0]}")
+@pytest.mark.parametrize("language", _LANGUAGES, ids=lambda name: name or "utf8")
+@pytest.mark.parametrize("name", SCREENS)
+def test_a_screen_is_as_its_file_has_it(
+    everyday: Everyday, name: str, language: str, size: tuple[int, int]
+) -> None:
+    drawn = draw(everyday, size, *SCREENS[name], **_LANGUAGES[language])
+    shown = fixed(f"$ runward {' '.join(SCREENS[name])}\n{drawn.text}")
+    path = _GOLDENS / f"{name}-{size[0]}{language}.txt"
+    if os.environ.get("RUNWARD_GOLDENS") == "rewrite":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(shown)
+    assert shown == path.read_text(), (
+        f"draw it again with `make goldens`, and read what has changed in {path}"
+    )
+    assert widest(drawn) <= size[0]
+    assert not language or shown.isascii()
+
+
+@pytest.mark.parametrize("columns", [20, 40, 63, 500])
+@pytest.mark.parametrize("name", SCREENS)
+def test_a_screen_fits_every_terminal(everyday: Everyday, name: str, columns: int) -> None:
+    drawn = draw(everyday, (columns, 24), *SCREENS[name])
+    assert widest(drawn) <= columns
+    assert "Traceback" not in drawn.text
+
+
+@pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_a_screen_without_colours_has_no_escapes(everyday: Everyday, variables: dict[str, str]) -> None:
+    for arguments in SCREENS.values():
+        raw = draw(everyday, (80, 24), *arguments, **variables).raw
+        assert re.search(rb"\x1b", raw) is None
+
+
+def test_chosen_columns_come_in_their_order_and_an_unknown_one_names_all(everyday: Everyday) -> None:
+    lines = draw(everyday, (80, 24), "session", "list", "--columns", "session,state").lines
+    assert lines[0].split() == ["SESSION", "STATE"]
+    refused = everyday.call("session", "list", "--columns", "STAT")
+    assert refused.code == 2
+    assert refused.err == (
+        "runward: there is no column 'STAT'; there are STATE, AGE, TOOK, SESSION, FOR, DIRECTORY, TOKENS, WHAT\n"
+    )
+
+
+def test_a_wide_list_cuts_nothing_and_leaves_out_no_column(everyday: Everyday) -> None:
+    shown = everyday.call("session", "list", "--wide").out
+    assert "Look at what changed since the last release, and write down what you find." in shown
+    heads = ["STATE", "AGE", "TOOK", "SESSION", "FOR", "DIRECTORY", "TOKENS", "WHAT"]
+    assert shown.split("\n")[0].split() == heads
+
+
+def test_a_pipe_gets_what_it_always_got(everyday: Everyday) -> None:
+    shown = everyday.call("session", "list").out
+    assert shown.split("\n")[0].split()[:4] == ["SESSION", "STATUS", "REASON", "VERIFIED"]
+
+
+def test_a_chain_run_is_one_row_and_a_launched_run_one_with_its_agent(everyday: Everyday) -> None:
+    shown = everyday.call("session", "list", "--wide").out
+    assert len(re.findall(r"\bcr_[0-9a-f]{12} ", shown)) == 3
+    (nightly,) = [line for line in shown.split("\n") if " nightly " in line]
+    assert nightly.startswith("* working"), "no locale is set, so these are the signs"
+    assert "Look at what changed" in nightly
+    assert "000000cc" not in shown
+    apart = everyday.call("session", "list", "--wide", "--each", "--steps").out
+    assert "000000cc" in apart
+    assert len(re.findall(r"\bcr_[0-9a-f]{12}-[0-9]-1 ", apart)) == 7
+
+
+def test_the_limit_counts_what_ended_and_what_goes_on_is_always_there(everyday: Everyday) -> None:
+    shown = everyday.call("session", "list", "--wide", "--limit", "1")
+    states = [line.split()[1] for line in shown.out.splitlines()[1:]]
+    assert states.count("completed") == 1
+    assert sorted(states) == ["completed", "waiting", "waiting", "working", "working"]
+    assert "`--limit 0` shows all" in shown.err
