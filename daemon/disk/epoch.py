@@ -31,7 +31,7 @@ NAME: Final = "epoch"
 
 def read_epoch(state: Path) -> int:
     """The epoch of the daemon that uses the state directory now. Raises `OSError`."""
-    descriptor = os.open(state / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(f"{state}/{NAME}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         return int(os.read(descriptor, 32) or b"0")
     finally:
@@ -40,7 +40,7 @@ def read_epoch(state: Path) -> int:
 
 def epoch_file(state: Path) -> tuple[int, int]:
     """Which file contains the epoch: another file means that the state directory was replaced. Raises `OSError`."""
-    status = os.stat(state / NAME)
+    status = os.stat(f"{state}/{NAME}")
     return status.st_dev, status.st_ino
 
 
@@ -49,7 +49,7 @@ def write_epoch(state: Path, epoch: int) -> None:
 
     Raises `OSError`: a daemon whose epoch isn't written must not continue.
     """
-    descriptor = os.open(state / NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(f"{state}/{NAME}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         # Written in place and always as long, so that a reader never finds no file, or a part of a number.
         content = b"%020d\n" % epoch

@@ -275,10 +275,18 @@ class RunningReplays(Part):
         self._reported.difference_update(due)
         # Likewise, so that any later change of a trace is found by comparing.
         traces = await in_thread(self._traces, due)
-        recorded = await replays.running_replays(self.store, targets)
-        stretches = await replays.stretches(self.store, [(each.key, each.attempt) for each in recorded])
         # Set before the work: whatever fails below, no session is tried in a tight loop.
         self._put_off(due, self.clock.monotonic() + TRIED_AGAIN)
+        recorded = await replays.running_replays(self.store, targets)
+        silent = [each for each in recorded if self._is_silent(each, traces.get(targets[each.place]))]
+        for running in silent:
+            target = targets[running.place]
+            self._continue(target, running, traces[target])
+        if silent:
+            recorded = [each for each in recorded if each not in silent]
+        if not recorded:
+            return
+        stretches = await replays.stretches(self.store, [(each.key, each.attempt) for each in recorded])
         steps = await in_thread(self._render, recorded, stretches, targets)
         # From the record to the write, no part gets its final name. So nothing is ever written into a
         # finished replay.
@@ -344,20 +352,27 @@ class RunningReplays(Part):
             # Where nothing was read yet, there is nothing to render again.
             if target in self._followed and (step.more or step.fold.has_read):
                 self._folds[target] = step.fold
-            self._continue(target, step, trace)
+            self._continue(target, step.running, trace, step.more)
         elif isinstance(answer, KeptAside):
             self.log.warning("replay.kept_aside", **fields, file=answer.name)
             self._put_off([target], now)
         elif isinstance(answer, Unreadable):
             self.log.warning("replay.delayed", **fields, why=answer.why)
 
-    def _continue(self, target: Target, step: _Step, trace: _Quiet | None) -> None:
-        """Its lines are written: when to read further."""
-        if step.more:
+    def _is_silent(self, running: RunningReplay, trace: _Quiet | None) -> bool:
+        """Whether a native run called nothing yet: it has no trace, and no action has its result."""
+        is_begun = running.begun is not None or running.actions > 0
+        return not is_begun and running.layout == native.LAYOUT and trace is not None and trace.read is None
+
+    def _continue(
+        self, target: Target, running: RunningReplay, trace: _Quiet | None, more: bool = False
+    ) -> None:
+        """What it called is written: when to read further."""
+        if more:
             self._put_off([target], self.clock.monotonic())
         elif target in self._reported:
             self._put_off([target], self.clock.monotonic() + PERIOD)
-        elif step.running.layout != native.LAYOUT:
+        elif running.layout != native.LAYOUT:
             self._let_be(target)
         elif trace is None:
             self._put_off([target], self.clock.monotonic() + PERIOD)

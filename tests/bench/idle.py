@@ -1,7 +1,7 @@
 """What the daemon takes while nothing happens over runs that have begun: from the moment when it knows them all on, and later.
 
 The first looks at the runs are not part of it: they are what a begin costs, and belong to the bursts. What follows from
-them is: the journals and replays of a thousand runs are begun.
+them is: the journals of a thousand runs are begun.
 
 Three daemons with runs of their own are measured side by side, for one after the other would take six minutes. They idle,
 so two cores have room for all; what their caches take from each other counts against them.
@@ -21,7 +21,7 @@ from tests.bench.usage import Usage, usage
 
 _OVER: Final = "idle over 1,000 running runs"
 _SHARE: Final = "% of a core"
-_FOLLOWS: Final = "from the moment when all are known on: what follows from 1,000 begins is part of it, such as their replays"
+_FOLLOWS: Final = "from the moment when all are known on: what follows from 1,000 begins is part of it, such as their journals"
 _FIRST: Final = Figure(
     "idle-first", f"{_OVER}, first 20 s after their begin", _SHARE, Goal("at most", 0.5), _FOLLOWS
 )
@@ -47,7 +47,7 @@ _ALONE: Final = Figure(
     "memory of an idle daemon without runs",
     "MB",
     Goal("at most", 50.0),
-    "with the development tools structlog imports rich: 5 MB, which an installation does not have",
+    "asyncio, anyio, click, structlog, msgspec and 300 modules of our own",
 )
 _PACKAGES: Final = "anyio, click, msgspec, structlog, zstandard"
 

@@ -209,6 +209,7 @@ async def _cancel_a_run(running: Daemon, base: Path) -> None:
     directory.mkdir()
     launcher = '{"pid": 100, "start_ticks": 7, "boot_id": "this"}'
     (directory / "run.json").write_text(f'{{"schema": "runward-run-v1", "launcher": {launcher}}}')
+    (directory / "trace.jsonl").write_text("")  # without it, no replay would begin
     await running.settle()
     running.clock.move(60.0)
     assert await running.supervisor.assembly.running_replays.carry_out()

@@ -16,6 +16,9 @@ LAUNCHER: Final = {"pid": 4711, "start_ticks": 1, "boot_id": "of-yesterday"}
 BATCH: Final = 3
 """Few jobs a turn, so that the history has many commits."""
 
+CALL: Final = '{"event": "ToolCall", "id": "a", "tool": "Read", "params": {}, "t": "2026-02-03T04:05:06Z"}\n'
+"""With its first call, a run's replay begins while it goes on."""
+
 PLAYBOOK: Final = """\
 command: [sh, -c, 'echo ran >> "$RUNWARD_ARTIFACTS_DIR/ran"; until [ -e "$RUNWARD_RUN_DIR/../../go" ]; do sleep 0.02; done', "{{ with.word }}"]
 timeout: 1min
@@ -38,7 +41,8 @@ def first_chapter(place: Place) -> None:
     place.finish_run(optional)
     crashed = place.start_run("crashes", TWO)
     place.finish_run(crashed, exit_code=None, signal=11, cause="signalled")
-    place.start_run("goes-on", TWO)
+    going = place.start_run("goes-on", TWO)
+    write(going / "trace.jsonl", CALL)
     place.start_run("is-cancelled", launcher=LAUNCHER, host="elsewhere")
     place.start_run("names-nobody")
     ill = place.start_run("ill-formed")

@@ -126,6 +126,7 @@ def test_a_daemon_imports_only_what_it_needs_without_runs() -> None:
         "pydantic",
         "pydantic_core",
         "re2",
+        "rich",
         "starlette",
         "urllib.request",
         "uvicorn",
