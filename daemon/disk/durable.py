@@ -28,8 +28,14 @@ def write_durably(directory: str | os.PathLike[str] | int, name: str, content: b
         sync_directory(descriptor)
 
 
-def write_whole(directory: int, name: str, content: bytes, *, is_synced: bool = False) -> None:
-    """Like `write_durably` in an open directory, but at most the content is durable when it returns, if it `is_synced`."""
+def write_whole(
+    directory: int, name: str, content: bytes, *, is_synced: bool = False, kept: list[int] | None = None
+) -> None:
+    """Like `write_durably` in an open directory, but at most the content is durable when it returns, if it `is_synced`.
+
+    With `kept`, the file's descriptor is added to it and stays open: who else may write to the directory can put another
+    file in its place before the caller syncs it.
+    """
     temporary = f".{name}.{os.urandom(6).hex()}.tmp"
     try:
         descriptor = os.open(temporary, NEW, 0o600, dir_fd=directory)
@@ -37,12 +43,17 @@ def write_whole(directory: int, name: str, content: bytes, *, is_synced: bool = 
             write_all(descriptor, content)
             if is_synced:
                 os.fsync(descriptor)
-        finally:
+            os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
             os.close(descriptor)
-        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+            raise
     except BaseException:
         _remove(directory, temporary)
         raise
+    if kept is None:
+        os.close(descriptor)
+    else:
+        kept.append(descriptor)
 
 
 class ReservedFile:

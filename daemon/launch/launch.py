@@ -169,7 +169,7 @@ class _Launch:
         containment.close()
         ending = _by_whom(ending)
         point("launch.ended")
-        complaints = [*self._complaints, *([ending.error] if ending.error is not None else [])]
+        complaints = [ending.error] if ending.error is not None else []
         secret = tell = None
         if self._announcement is not None:
             secret = self._announcement.secret
@@ -190,7 +190,8 @@ class _Launch:
         except OSError as error:
             complaints.append(f"exit.json can't be written: {error}")
         point("launch.exit_json")
-        complaints += self._finish(ending)
+        self._make_durable()
+        complaints += [*self._complaints, *self._finish(ending)]
         if left:
             complaints.append(f"could not be killed and are still alive: {' '.join(map(str, sorted(left)))}")
         return Launched(
@@ -226,7 +227,9 @@ class _Launch:
             if self._announcement is not None and self._channel is None:
                 self._announcement.put()
             point("launch.announced")
-            self._directory.write_json(record.RUN, self._run_json(containment.name))
+            self._directory.write_json(
+                record.RUN, self._run_json(containment.name), is_synced=self._channel is None
+            )
         except BaseException:
             if command is not None:
                 # The order matters: first the command ends, then its hold is given up, then the directory is
@@ -265,7 +268,10 @@ class _Launch:
         if self._channel is None or self._announcement is None:
             return
         self._is_recorded = self._channel.announce(self._announcement.content)
+        # What the store has recorded needs no file yet: after a power cut the run is known, and that it is gone. Its files
+        # are made durable while the command runs, or when it has ended.
         if not self._is_recorded:
+            self._directory.make_durable()
             self._announcement.put()
 
     def _perform(self, command: GatedCommand, containment: Containment) -> tuple[Ending, frozenset[int]]:
@@ -273,7 +279,8 @@ class _Launch:
         try:
             # Before the release, so that a daemon can end the command even if the launcher is killed right
             # after it.
-            self._directory.write_json(record.PROCESS, record.process_json(identity_of(command.pid)))
+            process = record.process_json(identity_of(command.pid))
+            self._directory.write_json(record.PROCESS, process, is_synced=self._channel is None)
             point("launch.process_json")
             why_not = self._make_worktree()
             if why_not is not None:
@@ -307,6 +314,7 @@ class _Launch:
             is_interactive=os.isatty(0) and os.isatty(1),
             read_order=lambda: read_word(self._directory.descriptor),
             silence=silence,
+            settle=self._make_durable,
         )
         try:
             return supervision.run()
@@ -315,6 +323,12 @@ class _Launch:
             killed = containment.kill()
             message = f"the launcher failed: {type(error).__name__}: {error}"
             return Ending("exited", _OUR_MISTAKE, None, time.time(), 0.0, error=message), killed.left
+
+    def _make_durable(self) -> None:
+        try:
+            self._directory.make_durable()
+        except OSError as error:
+            self._complaints.append(f"its files can't be made durable: {error}")
 
     def _failure(self, message: str) -> StartFailure:
         return StartFailure(NOT_EXECUTABLE, f"{record.as_text(self._order.command[0])}: {message}")

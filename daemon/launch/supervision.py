@@ -194,6 +194,8 @@ def looks_interrupted(status: int) -> bool:
 
 _SETTLE_S = 0.2
 """How long leftover processes of a command may take to end on their own: the last of a pipeline usually does."""
+_SETTLED_S = 0.1
+"""After this time a command is not one that ends at once, and what only had to wait for such ones is done."""
 _SAME_PRESS_S = 0.1
 """Signals this close together count as one request: a key may bounce, or a sender may signal process and group."""
 
@@ -213,6 +215,7 @@ class Supervision:
         is_interactive: bool,
         read_order: Callable[[], str | None],
         silence: Silence | None = None,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
         self._command = command
         self._signals = signals
@@ -223,6 +226,8 @@ class Supervision:
         self._read_order = read_order
         self._started = time.monotonic()
         self._deadline = self._started + timeout if timeout is not None else None
+        self._settle = settle
+        self._settle_at: float | None = self._started + _SETTLED_S
         self._kill_at: float | None = None
         self._asked_at: float | None = None
         self._silence = silence
@@ -246,6 +251,9 @@ class Supervision:
             # by itself.
             self._note_exits(proc.reap())
             self._keep_deadline(now)
+            if self._settle_at is not None and now >= self._settle_at and self._status is None:
+                self._settle_at = None
+                self._settle()
             # Whatever is left after the grace period dies, however it got away from its parent.
             if self._kill_at is not None and now >= self._kill_at and not self._is_over():
                 killed = self._containment.kill()
@@ -283,7 +291,8 @@ class Supervision:
                 stream.pass_on()
 
     def _milliseconds_left(self) -> float | None:
-        due = [at for at in (self._next_deadline(), self._kill_at) if at is not None]
+        settle_at = self._settle_at if self._status is None else None
+        due = [at for at in (self._next_deadline(), self._kill_at, settle_at) if at is not None]
         # poll(2) itself rounds up; a tick too early would only cost one more turn.
         return max(0.0, (min(due) - time.monotonic()) * 1000) if due else None
 

@@ -38,8 +38,9 @@ class EpochOver(Exception):
 class Ticket:
     """A ticket that this process has locked. The lock ends with the process, or with `close`."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, directory: str) -> None:
         self._descriptor = descriptor
+        self._directory = directory
 
     @property
     def has_begun(self) -> bool:
@@ -54,6 +55,7 @@ class Ticket:
         # that the store knows as begun is not asked for again, so then only processes need the mark.
         if not is_recorded:
             os.fsync(self._descriptor)
+            sync_directory(self._directory)
         return os.fstat(self._descriptor).st_mtime
 
     def close(self) -> None:
@@ -82,7 +84,7 @@ def claim_start(state: Path, key: str, epoch: int, root: str, name: str) -> Clai
             # It is not made here: what is mounted there may only be absent for now.
             raise OSError(errno.ENOENT, "its root is missing", root)
         try:
-            directory = make_run_directory(root, name)
+            directory = make_run_directory(root, name, is_synced=False)
         except FileExistsError:
             directory = adopt_run_directory(root, name, key)
     except BaseException:
@@ -98,7 +100,7 @@ def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
     """
     directory = f"{state}/{STARTS}"
     descriptor = os.open(ticket_path(state, key), _FLAGS, 0o600)
-    ticket = Ticket(descriptor)
+    ticket = Ticket(descriptor, directory)
     try:
         # The lock ends with the process, so a launcher that is killed leaves the start to the next one.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,8 +109,6 @@ def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
         current = read_epoch(state)
         if current != epoch:
             raise EpochOver(f"it was requested under epoch {epoch}, and now the epoch is {current}")
-        # The ticket must survive a power cut before the run can begin, or the start would happen again.
-        sync_directory(directory)
     except BlockingIOError:
         # The holder writes into the ticket before it releases the command. So its size tells a start that
         # happened from one that is happening.

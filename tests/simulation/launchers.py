@@ -297,7 +297,7 @@ class Launcher:
             if order.worktree is not None:
                 self._universe.worktrees.make(order.name)
                 yield self._pause()
-            is_recorded = yield from self._announce()
+            is_recorded = yield from self._announce(claim.directory)
             claim.ticket.mark(is_recorded=is_recorded)
         except OSError:
             yield from self._write_exit(claim.directory, _NOT_STARTED, is_recorded=False)
@@ -314,13 +314,14 @@ class Launcher:
         except OSError as error:
             self._universe.say(f"the command of {self.name} can't: {error}")
         yield self._launchers.dice.choice((0.0, 0.5, 10.0, 40.0))
+        self._settle(claim.directory)
         if self._is_ordered_to_end:
             self._universe.tally.reached["a started run that was cancelled"] += 1
         ends = _ENDS if chain_run_of(self._order.session) is None else (*_ENDS[:1] * 5, *_ENDS[1:])
         end = _BY_ORDER if self._is_ordered_to_end else self._launchers.dice.choice(ends)
         yield from self._write_exit(claim.directory, end, is_recorded)
 
-    def _announce(self) -> Generator[float, None, bool]:
+    def _announce(self, directory: RunDirectory) -> Generator[float, None, bool]:
         """Announce the launch; returns whether the daemon recorded it, and not the inbox. Raises OSError."""
         order, reached = self._order, self._universe.tally.reached
         assert self._command is not None
@@ -354,6 +355,7 @@ class Launcher:
         reached["a launch that nobody acknowledged"] += 1
         self._channel.end()
         self._room()
+        directory.make_durable()
         self._announcement.put()
         return False
 
@@ -393,7 +395,7 @@ class Launcher:
             "invocation_id": order.invocation_id,
             "metadata": {**dict(order.metadata), START: order.key},
         }
-        directory.write_json(RUN, value)
+        directory.write_json(RUN, value, is_synced=False)
         launchers.recorded[order.key] += 1
         begun = Begun(contract_of(order.playbook), self._me, HOST)
         self._place = launchers.places.place(order.root, order.name)
@@ -404,7 +406,7 @@ class Launcher:
 
     def _write_process(self, directory: RunDirectory) -> None:
         self._command = self._universe.table.start(self._command_told)
-        directory.write_json(PROCESS, _recorded(self._command))
+        directory.write_json(PROCESS, _recorded(self._command), is_synced=False)
         self._mean(directory, PROCESS, Named(self._command))
 
     def _command_told(self) -> None:
@@ -440,6 +442,13 @@ class Launcher:
             self._step = _TOLD
             yield self._pause()
             self._sync_exit(directory)
+
+    def _settle(self, directory: RunDirectory) -> None:
+        """Make the run's files durable, which are no more than known to the store until then."""
+        try:
+            directory.make_durable()
+        except OSError as error:
+            self._universe.say(f"{self.name} can't sync its files: {error}")
 
     def _sync_exit(self, directory: RunDirectory) -> None:
         kernel = self._universe.kernel

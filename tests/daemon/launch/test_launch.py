@@ -309,8 +309,7 @@ def test_an_end_leaves_no_process(launcher: Launcher) -> None:
     assert members(str(launcher.directory("clean"))) == []
 
 
-def test_the_command_starts_only_when_its_record_is_durable(launcher: Launcher) -> None:
-    spy = """
+SPY = """
 import os, stat, sys
 calls = []
 rename, fsync, write = os.rename, os.fsync, os.write
@@ -325,20 +324,63 @@ def note_write(descriptor, content):
         calls.append("start")
     return write(descriptor, content)
 os.rename, os.fsync, os.write = note_rename, note_fsync, note_write
+"""
+
+BY_HAND = """
 from runward.daemon.cli.run_launch import main
 code = main(["--", "true"])
 print(*calls)
 """
+
+ORDERED = """
+from runward.daemon.launch.launch import Order, launch
+class Daemon:
+    def announce(self, record):
+        calls.append("announced")
+        return IS_RECORDED
+    def ended(self):
+        calls.append("told")
+order = Order(command=COMMAND, root=os.getcwd(), state=os.environ["RUNWARD_STATE_DIR"])
+launch(order, os.environ, before_release=lambda is_recorded: calls.append("mark"), channel=Daemon())
+print(*calls)
+"""
+
+
+def steps_of(launcher: Launcher, program: str) -> list[str]:
+    """What a launch syncs, renames, says and lets go, in order."""
     result = subprocess.run(
-        [sys.executable, "-c", spy],
+        [sys.executable, "-c", SPY + program],
         env=launcher.environment,
         cwd=launcher.work,
         capture_output=True,
         check=True,
     )
+    return ["launch" if each.startswith("launch-") else each for each in result.stdout.decode().split()]
 
-    calls = ["launch" if each.startswith("launch-") else each for each in result.stdout.decode().split()]
-    assert calls == [
+
+def test_a_launch_that_the_daemon_recorded_waits_for_no_disk(launcher: Launcher) -> None:
+    begin = ["directory", "run.json", "process.json", "announced", "mark", "start"]
+    settled = ["file", "file", "directory", "directory"]
+    end = ["exit.json", "told", "file", "directory"]
+    program = f"IS_RECORDED = True{ORDERED}"
+    assert steps_of(launcher, program.replace("COMMAND", '("true",)')) == [*begin, *end, *settled]
+    longer = steps_of(launcher, program.replace("COMMAND", '("sleep", "0.3")'))
+    assert longer == [*begin, *settled, *end], "what lasts is made durable meanwhile"
+
+
+def test_a_launch_that_nobody_recorded_is_durable_before_its_command_is_released(launcher: Launcher) -> None:
+    program = f"IS_RECORDED = False{ORDERED}".replace("COMMAND", '("true",)')
+    assert steps_of(launcher, program) == [
+        *("directory", "run.json", "process.json", "announced"),
+        *("file", "file", "directory", "directory"),
+        *("file", "launch", "directory", "mark", "start"),
+        *("file", "launch", "directory"),
+        *("file", "exit.json", "directory"),
+    ]
+
+
+def test_the_command_starts_only_when_its_record_is_durable(launcher: Launcher) -> None:
+    assert steps_of(launcher, BY_HAND) == [
         *("directory", "file", "launch", "directory"),
         *("file", "run.json", "directory"),
         *("file", "process.json", "directory", "start"),

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from runward.config.json_value import JsonValue
 from runward.daemon.disk.epoch import write_epoch
-from runward.daemon.launch.record import RUN, BegunAlready, NameTaken
+from runward.daemon.launch.record import PROCESS, RUN, SCHEMA, BegunAlready, NameTaken, RunDirectory
 from runward.daemon.launch.ticket import Claim, EpochOver, TicketHeld, claim_start, throw_away
 from runward.daemon.store.ownership import prepare
 
 EPOCH = 3
+
+
+def open_run_directory(path: Path) -> RunDirectory:
+    return RunDirectory(str(path), os.open(path, os.O_RDONLY | os.O_DIRECTORY))
 
 
 class Machine:
@@ -130,6 +135,52 @@ def test_another_run_under_the_name_is_left_as_it_is(machine: Machine, content: 
     with pytest.raises(NameTaken, match="it already contains a run"):
         machine.claim()
     assert path.read_bytes() == content.encode(errors="surrogateescape")
+
+
+RUN_OF_OURS: dict[str, JsonValue] = {"schema": SCHEMA, "session_id": "run", "metadata": {"start": "key"}}
+
+
+@pytest.mark.parametrize("left", [0, 1, 20, 60, -1])
+@pytest.mark.parametrize("lost", [b"", bytes(40)])
+def test_what_a_power_cut_left_of_a_run_json_is_no_run(machine: Machine, left: int, lost: bytes) -> None:
+    """It is synced after the launch is recorded, or right before the command is released without that."""
+    claim = machine.claim()
+    claim.directory.write_json(RUN, RUN_OF_OURS)
+    claim.directory.write_json(PROCESS, {"pid": 7})
+    machine.die(claim)
+    path = machine.root / "run" / RUN
+    path.write_bytes(path.read_bytes().strip()[:left] + lost)
+    machine.claim()
+    assert os.listdir(machine.root / "run") == []
+
+
+@pytest.mark.parametrize("name", ["another", "run-2"])
+def test_what_is_left_of_another_runs_json_is_not_touched(machine: Machine, name: str) -> None:
+    (machine.root / "run").mkdir()
+    directory = open_run_directory(machine.root / "run")
+    directory.write_json(RUN, {**RUN_OF_OURS, "session_id": name})
+    directory.close()
+    path = machine.root / "run" / RUN
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(NameTaken, match="it already contains a run"):
+        machine.claim()
+    assert path.exists()
+
+
+def test_files_that_were_written_without_a_sync_are_synced_once_and_wherever_they_are_then(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = machine.claim().directory
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    directory.write_json(RUN, RUN_OF_OURS, is_synced=False)
+    run = machine.root / "run"
+    assert synced == []
+    (run / RUN).rename(run / "moved")
+    (run / RUN).mkdir()
+    directory.make_durable()
+    directory.make_durable()
+    assert synced == [path.stat().st_ino for path in (run / "moved", run, machine.root)]
 
 
 def test_nothing_that_no_launcher_leaves_is_touched(machine: Machine) -> None:
