@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from typing import Final
 
@@ -92,7 +93,12 @@ class LateGroup(Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.group(cls=LateGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LateGroup,
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, "-V", "--version", prog_name="runward", message="%(prog)s %(version)s")
 @click.option(
     "--config",
@@ -124,6 +130,20 @@ def runward(context: click.Context, config: str | None, debug: bool, color: str)
         raise click.UsageError(f"RUNWARD_CONFIG={safe(named)}: {LEADS_NOWHERE}")
     context.obj = {"config": config, "debug": debug}
     context.color = wants_colour(color)
+    if context.invoked_subcommand is None:
+        _alone(context, has_options=config is not None or debug or color != "auto")
+
+
+def _alone(context: click.Context, *, has_options: bool) -> None:
+    """Without a command a person gets the first screen, and a program the help, as an error."""
+    if sys.stdout.isatty():
+        from runward.daemon.cli.home import show_home
+        from runward.daemon.cli.shell.context import settings_in_force
+
+        show_home(settings_in_force(context))
+    if has_options:
+        raise click.UsageError("Missing command.", context)
+    raise click.exceptions.NoArgsIsHelpError(context)
 
 
 @click.command()

@@ -57,10 +57,11 @@ def status(settings: Settings, as_json: bool, every: float | None) -> None:
         print_json(figures.json)
     else:
         click.echo("\n".join(_page(settings, figures)))
-    sys.exit(_code(figures.json))
+    sys.exit(code_of(figures.json))
 
 
-def _code(figures: Mapping[str, JsonValue]) -> int:
+def code_of(figures: Mapping[str, JsonValue]) -> int:
+    """The exit code that says whether the daemon runs."""
     if not figures["running"]:
         return NOT_FOUND
     return GOOD if figures["stalled_s"] is None else NOT_SO
@@ -90,6 +91,16 @@ def _page(settings: Settings, figures: Status) -> list[str]:
     return lines_of(figures.json, figures.running, settings.state_dir, time.time(), room())
 
 
+def why_not_running(status: Mapping[str, JsonValue], state: str) -> str:
+    """What to do where no daemon runs: start one, or look at the machine's."""
+    elsewhere = status["elsewhere"]
+    if not isinstance(elsewhere, dict):
+        return f"start it with `{how_to_start(state)}`"
+    theirs = safe(str(elsewhere["state_dir"]))
+    pid = elsewhere["pid"] or "unknown"
+    return f"the machine's daemon (pid {pid}) works over {theirs}: `RUNWARD_STATE_DIR={theirs} runward status` shows it"
+
+
 _MOST_FAILURES: Final = 3
 
 _TIMER: Final = "timers/ring of timer:"
@@ -110,14 +121,9 @@ def lines_of(
 
 def _headline(status: Mapping[str, JsonValue], state: str, now: float) -> str:
     if not status["running"]:
-        word, elsewhere = coloured("failed", "not running"), status["elsewhere"]
-        if not isinstance(elsewhere, dict):
-            return f"runward is {word}: start it with `{how_to_start(state)}`"
-        theirs = safe(str(elsewhere["state_dir"]))
-        return (
-            f"runward is {word} over {safe(state)}; the machine's daemon (pid {elsewhere['pid'] or 'unknown'}) works over"
-            f" {theirs}: `RUNWARD_STATE_DIR={theirs} runward status` shows it"
-        )
+        word = coloured("failed", "not running")
+        over = f" over {safe(state)};" if isinstance(status["elsewhere"], dict) else ":"
+        return f"runward is {word}{over} {why_not_running(status, state)}"
     since = moment_of(status["since"])
     up = f" since {local(since)} ({duration(now - since)})" if since is not None else ""
     version = f" {safe(str(status['version']))}" if status["version"] is not None else ""

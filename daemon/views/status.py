@@ -83,13 +83,15 @@ def status_of(settings: Settings, now: float) -> Status:
         return status_in(connection, settings, now)
 
 
-def status_in(connection: sqlite3.Connection, settings: Settings, now: float) -> Status:
-    """The current status, with what the store says."""
+def status_in(
+    connection: sqlite3.Connection, settings: Settings, now: float, *, has_chains: bool = True
+) -> Status:
+    """The current status, with what the store says. Without chains their files are not read, and none is counted."""
     pid = holder(Path(settings.state_dir))
     report = report_of(settings.state_dir, pid)
     # Those of the daemon count: the caller may have other variables, or a file that changed since.
     settings = settings_in_report(report) or settings
-    chains = _all_chains(settings)
+    chains = _all_chains(settings) if has_chains else None
     statuses = triggers.chain_statuses(connection) if chains else {}
     configuration = _wrong_configuration(settings, chains, report)
     status: dict[str, JsonValue] = {

@@ -57,6 +57,11 @@ def table_lines(columns: Sequence[Column], room: int, ellipsis: str, *, is_wide:
     return lines if is_wide else [cut_to(line, room, ellipsis) for line in lines]
 
 
+def table_rows(columns: Sequence[Column], room: int, ellipsis: str) -> list[str]:
+    """The lines of a table without its heads."""
+    return table_lines(columns, room, ellipsis)[1:]
+
+
 def _those_that_fit(columns: Sequence[Column], room: int) -> list[Column]:
     """Without as many columns as must go, so that the last one keeps something of its text."""
     shown = list(columns)

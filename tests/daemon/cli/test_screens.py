@@ -10,7 +10,8 @@ from tests.daemon.cli.everyday import Everyday
 
 _GOLDENS = Path(__file__).parents[2] / "golden/screens"
 
-SCREENS = {
+SCREENS: dict[str, tuple[str, ...]] = {
+    "home": (),
     "list": ("session", "list"),
     "list-failed": ("session", "list", "--failed"),
     "list-steps": ("session", "list", "--steps", "--each"),
@@ -26,7 +27,7 @@ def test_a_screen_is_as_its_file_has_it(
     everyday: Everyday, name: str, language: str, size: tuple[int, int]
 ) -> None:
     drawn = draw(everyday, size, *SCREENS[name], **_LANGUAGES[language])
-    shown = fixed(f"$ runward {' '.join(SCREENS[name])}\n{drawn.text}")
+    shown = fixed(f"$ {' '.join(('runward', *SCREENS[name]))}\n{drawn.text}")
     path = _GOLDENS / f"{name}-{size[0]}{language}.txt"
     if os.environ.get("RUNWARD_GOLDENS") == "rewrite":
         path.parent.mkdir(exist_ok=True)
@@ -93,3 +94,19 @@ def test_the_limit_counts_what_ended_and_what_goes_on_is_always_there(everyday: 
     assert states.count("completed") == 1
     assert sorted(states) == ["completed", "waiting", "waiting", "working", "working"]
     assert "`--limit 0` shows all" in shown.err
+
+
+def test_the_first_screen_has_24_rows_at_most_and_exits_as_status_does(everyday: Everyday) -> None:
+    drawn = draw(everyday, (80, 24))
+    assert len(drawn.lines) < 24
+    assert drawn.code == everyday.call("status").code == 3
+    assert everyday.call().code == 2, "a program gets the help, as before"
+    assert everyday.call().err.startswith("Usage: runward [OPTIONS] COMMAND [ARGS]...\n")
+
+
+def test_the_first_screen_of_a_new_machine_says_what_to_do(tmp_path: Path) -> None:
+    place = Everyday(tmp_path)
+    place.furnish()
+    drawn = draw(place, (80, 24))
+    assert "start it with `runward daemon`" in drawn.text
+    assert "Needs you" not in drawn.text

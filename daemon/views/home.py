@@ -1,0 +1,56 @@
+"""What a person should know at a glance: what needs them, what works, and what ended last."""
+
+import sqlite3
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.store.tables.approvals import ApprovalRow, open_approvals
+from runward.daemon.store.tables.session_lists import EVERY, unseen_failures
+from runward.daemon.views.needs import Need, needs, table
+from runward.daemon.views.rows import Row, listing, session_rows_of
+from runward.daemon.views.status import status_in
+
+MOST: Final = 24
+"""Rows of each kind that are read: a screen has no room for more."""
+
+_ROWS_OF_THEIR_OWN: Final = ("approval", "agent", "failure")
+"""Kinds of needs that are told by their rows."""
+
+
+class Home(NamedTuple):
+    """`failures` are the newest of `failed`; `others` are needs of further kinds; `open` is all that has not ended."""
+
+    status: dict[str, JsonValue]
+    approvals: list[ApprovalRow]
+    failures: list[Row]
+    failed: int
+    others: list[Need]
+    open: list[Row]
+    ended: list[Row]
+
+    @property
+    def waiting_agents(self) -> list[Row]:
+        return [row for row in self.open if row.state == "waiting" and row.noun == "session"]
+
+    def count(self, *states: str) -> int:
+        """How many sessions and chain runs are in these states."""
+        return sum(row.state in states for row in self.open)
+
+
+def home_of(connection: sqlite3.Connection, settings: Settings, now: float) -> Home:
+    """All of it, as it is now."""
+    # Reading the files of chains would double what this costs; what is wrong with them, the daemon reports.
+    status = status_in(connection, settings, now, has_chains=False).json
+    listed = listing(connection, settings, EVERY, MOST, now)
+    failures = unseen_failures(connection, now, MOST)
+    failed = table(status["failures"])["count"]
+    return Home(
+        status=status,
+        approvals=open_approvals(connection, MOST),
+        failures=session_rows_of(connection, settings, failures.newest, now),
+        failed=failed if isinstance(failed, int) else 0,
+        others=[each for each in needs(status, settings.state_dir) if each.kind not in _ROWS_OF_THEIR_OWN],
+        open=listed.open,
+        ended=listed.ended,
+    )
