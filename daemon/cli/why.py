@@ -2,10 +2,11 @@
 
 import re
 import sqlite3
+import sys
 import time
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -39,6 +40,9 @@ from runward.daemon.views.why import (
 from runward.handlers.secrets import json_without_secrets, text_without_secrets
 from runward.handlers.subjects import CHAIN, START, of_start
 
+if TYPE_CHECKING:
+    from runward.daemon.views.answers import Answer
+
 _JOB = "job:"
 _CHAIN_RUN = "cr_"
 _APPROVAL = "ap_"
@@ -53,10 +57,13 @@ _TIMERS: Final = ("TimerSet", "TimerRang")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Also show timers, and where in the journals each line is."
 )
+@click.option("--all", "is_whole", is_flag=True, help="On a terminal, show everything, not the answer alone.")
 @json_option()
 @pass_settings
-def why(settings: Settings, identifier: str, verbose: bool, as_json: bool) -> None:
+def why(settings: Settings, identifier: str, verbose: bool, is_whole: bool, as_json: bool) -> None:
     """Explain why something happened: every event, decision and evidence in order, the first cause first.
+
+    On a terminal, the answer is the first line; --all and --verbose show the rest.
 
     ID names a session, a run that was asked for, a run directory that is not a session yet, a job (its number, or
     job:NUMBER), a chain run, an approval, a chain (chain:NAME), and of the exchange artifact:ID, principal:ID or an
@@ -67,22 +74,38 @@ def why(settings: Settings, identifier: str, verbose: bool, as_json: bool) -> No
     Example:
       runward why @last
     """
-    story, redact = story_of(settings, identifier), settings.bundle.rules.redact
-    if as_json:
-        print_json(json_without_secrets(story.as_json(), redact))
+    redact = settings.bundle.rules.redact
+    is_short = sys.stdout.isatty() and not (is_whole or verbose)
+    story, answer = _answered(settings, identifier, has_answer=as_json or is_short)
+    if answer is not None and as_json:
+        print_json(json_without_secrets({**story.as_json(), **answer.as_json()}, redact))
+    elif answer is not None:
+        from runward.daemon.cli.answering import lines_of  # programs do without it
+
+        click.echo("\n".join(lines_of(story, answer, lambda text: text_without_secrets(text, redact))))
     else:
         click.echo(text_without_secrets("\n".join(_lines(story, is_verbose=verbose)), redact))
 
 
 def story_of(settings: Settings, identifier: str) -> Story:
     """What there is to say about what `identifier` names; exits 2 or 3 where that is not one thing."""
+    return _answered(settings, identifier, has_answer=False)[0]
+
+
+def _answered(settings: Settings, identifier: str, *, has_answer: bool) -> "tuple[Story, Answer | None]":
+    """The story and, if wanted, its answer in short."""
     with store_to_read(settings) as connection:
         is_up = is_daemon_up(settings)
         # The inbox first (the store's transaction begins with its first query): a request that is taken up meanwhile
         # is then in the store, and not in neither.
-        return _waiting(settings.state_dir, identifier, is_up) or _story(
+        story = _waiting(settings.state_dir, identifier, is_up) or _story(
             connection, settings, identifier, is_up, time.time()
         )
+        if not has_answer:
+            return story, None
+        from runward.daemon.views.answers import answer_of  # the text for programs has none
+
+        return story, answer_of(connection, story)
 
 
 def _waiting(state: str, text: str, is_up: bool) -> Story | None:

@@ -15,8 +15,9 @@ from runward.daemon.store.tables.chain_runs import (
     open_chain_runs,
     steps_of_runs,
 )
-from runward.daemon.views.chain_runs import defined_steps
+from runward.daemon.views.chain_runs import defined_steps, outcome_in_words
 from runward.daemon.views.rows import Row
+from runward.daemon.views.text import took
 
 _STATES: Final = {"running": "working", "waiting_approval": "waiting"}
 _STEP_STATES: Final = {**_STATES, "waiting": "pending", "pending": "pending"}
@@ -43,7 +44,7 @@ def rows_of_runs(connection: sqlite3.Connection, runs: Sequence[ChainRunRow], no
 
 def _row(run: ChainRunRow, steps: Sequence[ChainStepRow], asked: ApprovalRow | None, now: float) -> Row:
     state = _STATES.get(run.status, run.status)
-    names = [str(each.get("id", f"step{number}")) for number, each in enumerate(defined_steps(run))]
+    names = step_names(run)
     last = {each.step: each for each in steps}
     purpose, what = run.chain, run.reason_summary
     if asked is not None:
@@ -76,3 +77,70 @@ def step_states(run: ChainRunRow, steps: Sequence[ChainStepRow]) -> list[str]:
     last = {each.step: each.status for each in steps}
     defined = len(defined_steps(run))
     return [_STEP_STATES.get(status := last.get(number, "pending"), status) for number in range(defined)]
+
+
+def summary_of_steps(run: ChainRunRow, steps: Sequence[ChainStepRow]) -> str:
+    """The steps that run, or else those that completed."""
+    names = step_names(run)
+    for status in ("running", "completed"):
+        chosen = [names[each.step] for each in steps if each.status == status]
+        if chosen:
+            return ", ".join(chosen)
+    return run.reason_summary
+
+
+def step_names(run: ChainRunRow) -> list[str]:
+    """The ids of its steps."""
+    return [str(each.get("id", f"step{number}")) for number, each in enumerate(defined_steps(run))]
+
+
+_LONGEST_NAME: Final = 16
+_NO_TIME: Final = "    "
+
+
+def step_lines(
+    run: ChainRunRow, steps: Sequence[ChainStepRow], command: str | None, most: int
+) -> list[tuple[float | None, str, str]]:
+    """A line for each step: when, what became of it, and its state. Of too many, those that completed are one line."""
+    last = {each.step: each for each in steps}
+    names, states = step_names(run), step_states(run, steps)
+    longest = min(_LONGEST_NAME, max(map(len, names), default=0))
+    lines = []
+    for number, defined in enumerate(defined_steps(run)):
+        step, state = last.get(number), states[number]
+        words, took_there = _of_step(
+            run, defined, step, state, command, names[number - 1] if number else None
+        )
+        at = None if step is None or state in ("pending", "skipped") else step.started_at
+        lines.append((at, f"{names[number]:<{longest}}  {took_there or _NO_TIME}  {words}".rstrip(), state))
+    folded = [each for each in lines if each[2] == "completed"]
+    if len(lines) > most and folded:
+        rest = [each for each in lines if each[2] != "completed"]
+        lines = [(folded[0][0], f"{len(folded)} steps completed", "completed"), *rest]
+    return lines[:most]
+
+
+def _of_step(
+    run: ChainRunRow,
+    defined: dict[str, JsonValue],
+    step: ChainStepRow | None,
+    state: str,
+    command: str | None,
+    before: str | None,
+) -> tuple[str, str | None]:
+    """The words for a step, and how long it took."""
+    if state == "waiting":
+        return command or "", "asks"
+    if step is None or state == "pending":
+        if run.status not in _STATES:
+            return "never began", None
+        condition = str(defined.get("condition") or "").strip().removeprefix("{{").removesuffix("}}").strip()
+        after = "" if before is None else f"after {before}"
+        return ", ".join(each for each in (after, condition and f"if {condition}") if each), None
+    if state == "skipped":
+        return step.reason_summary or step.reason_code or "skipped", None
+    length = None if step.finished_at is None else took(step.finished_at - step.started_at)
+    outcome = outcome_in_words(step.outcome, ())
+    if outcome is None:
+        return step.reason_summary or ("" if state == "completed" else step.reason_code or ""), length
+    return ": ".join(each for each in (outcome.word, outcome.summary) if each), length

@@ -84,16 +84,20 @@ def status_of(settings: Settings, now: float) -> Status:
 
 
 def status_in(
-    connection: sqlite3.Connection, settings: Settings, now: float, *, has_chains: bool = True
+    connection: sqlite3.Connection, settings: Settings, now: float, *, is_brief: bool = False
 ) -> Status:
-    """The current status, with what the store says. Without chains their files are not read, and none is counted."""
+    """The current status, with what the store says.
+
+    A brief one reads no file that the operator wrote: it counts no chains, and what is wrong with such files only a daemon tells.
+    """
     pid = holder(Path(settings.state_dir))
     report = report_of(settings.state_dir, pid)
     # Those of the daemon count: the caller may have other variables, or a file that changed since.
     settings = settings_in_report(report) or settings
-    chains = _all_chains(settings) if has_chains else None
+    chains = None if is_brief else _all_chains(settings)
     statuses = triggers.chain_statuses(connection) if chains else {}
-    configuration = _wrong_configuration(settings, chains, report)
+    is_read = not is_brief or "configuration" in report
+    configuration = _wrong_configuration(settings, chains, report) if is_read else []
     status: dict[str, JsonValue] = {
         "running": pid is not None,
         "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),

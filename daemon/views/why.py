@@ -239,7 +239,10 @@ _NAMED: Final = 5
 
 
 class Story(NamedTuple):
-    """Everything to say about one thing. `headline` says in a sentence what it is now."""
+    """Everything to say about one thing. `headline` says in a sentence what it is now.
+
+    `session` and `chain_run` are the rows of one: `answers.py` says in short what they are told for.
+    """
 
     noun: str
     identifier: str
@@ -248,8 +251,10 @@ class Story(NamedTuple):
     entries: Sequence[Entry] = ()
     obstacles: Sequence[Obstacle] = ()
     delivered: str | None = None
+    session: SessionRow | None = None
+    chain_run: ChainRunRow | None = None
 
-    def as_json(self) -> JsonValue:
+    def as_json(self) -> dict[str, JsonValue]:
         return {
             "subject": {"noun": self.noun, "id": self.identifier},
             "status": self.status,
@@ -266,13 +271,15 @@ def session_story(connection: sqlite3.Connection, row: SessionRow, is_up: bool, 
     headline = f"{NOT_JUDGED}; by its own files: {row.reason_code}, {row.reason_summary}"
     recorded = sessions.session(connection, row.key)
     if recorded is not None:
-        return _of_recorded(connection, recorded, is_up, now)._replace(status=row.status, headline=headline)
+        story = _of_recorded(connection, recorded, is_up, now)
+        return story._replace(status=row.status, headline=headline, session=row)
     return Story(
         noun="session",
         identifier=row.key,
         status=row.status,
         headline=headline,
         obstacles=[not_judged_yet(is_up)],
+        session=row,
     )
 
 
@@ -285,6 +292,7 @@ def _of_recorded(connection: sqlite3.Connection, row: SessionRow, is_up: bool, n
         entries=causes.causes_of_session(connection, row.key),
         obstacles=obstacles_of_session(connection, row, is_up, now),
         delivered=_delivered(row),
+        session=row,
     )
 
 
@@ -307,6 +315,7 @@ def chain_run_story(connection: sqlite3.Connection, row: ChainRunRow, is_up: boo
         headline=f"{row.reason_code}, {row.reason_summary}",
         entries=causes.causes_of_chain_run(connection, row.id),
         obstacles=list(obstacles_of_chain_run(connection, row, is_up)),
+        chain_run=row,
     )
 
 

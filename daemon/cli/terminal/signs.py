@@ -67,9 +67,9 @@ class Terminal(NamedTuple):
     def text(self, foreign: str) -> str:
         """A text in one line, without anything that the terminal would obey or can't show."""
         shown = safe(foreign)
-        return (
-            shown if self.has_utf8 or shown.isascii() else shown.encode("ascii", "backslashreplace").decode()
-        )
+        if self.has_utf8 or shown.isascii():
+            return shown
+        return shown.replace("…", self.ellipsis).encode("ascii", "backslashreplace").decode()
 
     def sign(self, state: str) -> str:
         """The sign of a state, in its colour."""

@@ -1,27 +1,25 @@
 """What a command draws on a terminal of a given size, read back as a terminal shows it, at a fixed moment."""
 
 import fcntl
+import getpass
 import os
 import pty
 import re
 import struct
 import sys
 import termios
+import time
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 import click
 import pyte
+import time_machine
 from tests.daemon.cli.everyday import Everyday
 
+from runward.daemon.cli.entry import call
 from runward.daemon.cli.terminal.output import width
 
-_PROGRAM: Final = """\
-import sys, time_machine
-time_machine.travel({now}, tick=True).start()
-from runward.daemon.cli import main
-main()
-"""
 _FEW: Final = 300
 """Rows of the terminal that is read back: nothing scrolls off it, whatever size the command was told."""
 
@@ -59,9 +57,7 @@ def _played(
     pid, master = pty.fork()
     if pid == 0:
         os.read(ready, 1)
-        os.chdir(place.directory)
-        program = _PROGRAM.format(now=place.now)
-        os.execve(sys.executable, [sys.executable, "-c", program, *arguments], dict(variables))
+        _call(place, arguments, variables)
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
     os.write(go, b"!")
     os.close(ready)
@@ -76,6 +72,23 @@ def _played(
     return content, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def _call(place: Everyday, arguments: tuple[str, ...], variables: Mapping[str, str]) -> NoReturn:
+    """The command in this process, a fork of the test's: it has imported everything, and nothing comes back."""
+    code = 70
+    try:
+        os.chdir(place.directory)
+        os.environ.clear()
+        os.environ.update(variables)
+        time.tzset()
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # for its life
+        sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # type: ignore[misc] # noqa: SIM115  # as if it were its own
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # for its life
+        time_machine.travel(place.now, tick=True).start()
+        code = call(list(arguments))
+    finally:
+        os._exit(code)
+
+
 def widest(drawn: Drawn) -> int:
     """The columns of the widest line as it was written: a terminal would have broken a wider one."""
     return max(map(width, drawn.written))
@@ -86,6 +99,7 @@ _CLOCK: Final = re.compile(r"\b[0-9]{2}:[0-9]{2}:[0-9]{2}\b")
 _DATE: Final = re.compile(r"\b20[0-9]{2}-[0-9]{2}-[0-9]{2}\b")
 
 
+_WHO: Final = re.compile(rf"\b{re.escape(getpass.getuser())} asked")
 _TOOK: Final = re.compile(r"\b[0-9]\.[0-9]s")
 
 
@@ -96,4 +110,5 @@ def fixed(text: str) -> str:
     def identifier(match: re.Match[str]) -> str:
         return seen.setdefault(match[0], f"{match[1]}_{len(seen) + 1:012x}")
 
+    text = _WHO.sub("me asked", text)
     return _DATE.sub("2026-11-26", _TOOK.sub("0.4s", _CLOCK.sub("10:27:40", _IDS.sub(identifier, text))))

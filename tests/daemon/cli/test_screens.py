@@ -14,6 +14,12 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "home": (),
     "list": ("session", "list"),
     "list-failed": ("session", "list", "--failed"),
+    "why-failed": ("why", "silent-reviewer"),
+    "why-crashed": ("why", "crashed-reviewer"),
+    "why-completed": ("why", "night-shift"),
+    "why-agent": ("why", "…000000bb"),
+    "why-waits": ("why", "chain:@last"),
+    "why-chain": ("why", "chain:pr-review"),
     "list-steps": ("session", "list", "--steps", "--each"),
 }
 _LANGUAGES: dict[str, dict[str, str]] = {"": {}, "-ascii": {"LANG": "C"}}
@@ -36,7 +42,7 @@ def test_a_screen_is_as_its_file_has_it(
         f"draw it again with `make goldens`, and read what has changed in {path}"
     )
     assert widest(drawn) <= size[0]
-    assert not language or shown.isascii()
+    assert not language or drawn.text.isascii()
 
 
 @pytest.mark.parametrize("columns", [20, 40, 63, 500])

@@ -1,0 +1,58 @@
+"""`runward why` on a terminal: the answer in the first line, a few causes, and what to do next."""
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from runward.config.problem import counted
+from runward.daemon.cli.terminal.signs import Terminal, terminal_here
+from runward.daemon.cli.terminal.tables import cut_to, flowed
+from runward.daemon.views.answers import Answer, Cause
+from runward.daemon.views.text import clock
+from runward.daemon.views.why import Story
+
+_LINES_OF_A_CAUSE: Final = 2
+_NARROW: Final = 40
+"""Columns below which there is no room for times."""
+
+
+def lines_of(story: Story, answer: Answer, cleaned: Callable[[str], str]) -> list[str]:
+    """The screen; `cleaned` takes secrets out of a text, before it is broken into lines."""
+    terminal = terminal_here()
+    sign = terminal.sign(answer.state)
+    lines = [*flowed(terminal.text(cleaned(answer.sentence)), f"{sign} ", "  ", terminal.columns), ""]
+    is_narrow = terminal.columns < _NARROW
+    times = ["" if each.at is None or is_narrow else clock(each.at, terminal.now) for each in answer.causes]
+    longest = max(map(len, times), default=0)
+    has_signs = any(each.state is not None for each in answer.causes)
+    for time, cause in zip(times, answer.causes, strict=True):
+        lines += _cause(f"  {time:<{longest}}  ", cause, cleaned(cause.text), terminal, has_signs=has_signs)
+    if answer.causes:
+        lines.append("")
+    for command in answer.next:
+        lines += flowed(terminal.text(cleaned(command)), "Next: ", "      ", terminal.columns)
+    return [*lines, *flowed(terminal.text(cleaned(_all(story))), "All:  ", "      ", terminal.columns)]
+
+
+def _cause(lead: str, cause: Cause, text: str, terminal: Terminal, *, has_signs: bool) -> Iterator[str]:
+    sign = "" if not has_signs else "  " if cause.state is None else f"{terminal.sign(cause.state)} "
+    rest = " " * (len(lead) + (2 if has_signs else 0))
+    lines = list(flowed(terminal.text(text), f"{lead}{sign}", rest, terminal.columns))
+    yield from lines[: _LINES_OF_A_CAUSE - 1]
+    last = lines[_LINES_OF_A_CAUSE - 1 :]
+    if last:
+        yield cut_to(
+            " ".join([last[0], *(each.strip() for each in last[1:])]), terminal.columns, terminal.ellipsis
+        )
+
+
+def _all(story: Story) -> str:
+    """The command that tells everything, and how much that is."""
+    kinds = Counter(entry.kind for entry in story.entries)
+    name = story.session.session_id if story.session is not None else story.identifier
+    prefix = {"job": "job:", "chain": "chain:", "artifact": "artifact:"}.get(story.noun, "")
+    told = (
+        f"{counted(kinds['event'], 'event', 'events')}, {counted(kinds['decision'], 'decision', 'decisions')}"
+    )
+    return f"runward why {shlex.quote(prefix + name)} --all ({told}, their evidence)"
