@@ -109,6 +109,8 @@ class Inotify:
         self.pulse: Pulse | None = None
         self._refused_until = 0.0
         self._refused = ""
+        self._fits = True
+        """Whether all roots were watched to the bottom when the watch was set up last."""
 
     def use(self, step_ms: int, debounce_ms: int, limit_share: float, plan_period: float) -> None:
         """Go by these settings from the next wait, and from the next time that the watch is set up."""
@@ -145,6 +147,9 @@ class Inotify:
     def set_up(self, roots: Sequence[WatchedRoot], pulse: Pulse) -> tuple[Directories, Watching, float]:
         """Set up the watch: every root that the limit allows to the bottom, the others flat."""
         began = time.monotonic()
+        directories = self._all_deep(roots, pulse) if self._fits else None
+        if directories is not None:
+            return directories, Watching(len(directories), ()), began
         plan, _ = self.plan(roots, pulse)
         try:
             directories = self._watched(plan, pulse)
@@ -156,8 +161,21 @@ class Inotify:
             # Planned again: now every root counts as refused, so each is watched flat.
             plan, _ = self.plan(roots, pulse)
             directories = self._watched(plan, pulse)
+        self._fits = not plan.flat
         watching = Watching(plan.watches + len(self._beside(plan)), plan.flat_names, plan.why)
         return directories, watching, self._next_plan(began, watching)
+
+    def _all_deep(self, roots: Sequence[WatchedRoot], pulse: Pulse) -> Directories | None:
+        """All roots watched to the bottom; None if that is more than may be watched.
+
+        Counting the directories first would walk them twice, and most daemons may watch all they have.
+        """
+        if time.monotonic() < self._refused_until:
+            return None
+        try:
+            return self._watched(Plan(tuple(roots), (), 0), pulse)
+        except CannotWatch:
+            return None
 
     def _watched(self, plan: "Plan", pulse: Pulse) -> Directories:
         deep, flat = [root.path for root in plan.deep], [root.path for root in plan.flat]

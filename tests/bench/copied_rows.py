@@ -4,8 +4,10 @@ Triggers are left out while sessions are copied, for they hold a daemon to its o
 jobs stay: they mark what may run.
 """
 
+import json
+import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -17,6 +19,14 @@ _OF_A_RUN: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "receipts": ("substr(session_key, 13)", ("session_key", "directory")),
 }
 """Tables of packed sessions: where a row has its run's name (after `native:runs/`), and the columns that contain it."""
+
+_OF_A_FINISHED_RUN: Final[Mapping[str, str]] = {
+    "sessions": "key",
+    "attempts": "session_key",
+    "status_history": "session_key",
+    "cursors": "session_key",
+}
+"""What a start reads of runs that are over, and the column that says whose a row is. Events and decisions are not copied."""
 
 _BLOCKS_A_COMMIT: Final = 50
 
@@ -46,6 +56,40 @@ def _copying(connection: sqlite3.Connection, table: str, run: str, named: tuple[
         for column in _columns(connection, table)
     ]
     return f"insert into {table} select {', '.join(values)} from original_{table}"
+
+
+def copy_finished(database: Path, root: Path, original: str, runs: Sequence[str]) -> None:
+    """Have the store know these finished runs, which stand in `root`, as it knows the original; each by its own documents."""
+
+    def remembered(state: str, run: str) -> str:
+        value = json.loads(state)
+        value[0] = [[name, _signature(f"{root}/{run}/{name}")] for name, _ in value[0]]
+        return json.dumps(value, separators=(",", ":"))
+
+    with _opened(database, _OF_A_FINISHED_RUN) as connection:
+        connection.create_function("remembered", 2, remembered)
+        connection.execute("create temp table copies (run)")
+        connection.executemany("insert into copies values (?)", ((run,) for run in runs))
+        for table, whose in _OF_A_FINISHED_RUN.items():
+            values = {
+                column: f"case typeof({column}) when 'text' then replace({column}, :original, run) else {column} end"
+                for column in _columns(connection, table)
+                if column != "id"  # it numbers itself
+            }
+            if table == "cursors":
+                values["state"] = "remembered(state, run)"
+            connection.execute(
+                f"insert into {table} ({', '.join(values)}) select {', '.join(values.values())}"
+                f" from {table}, copies where {whose} = :key",
+                {"original": original, "key": f"native:runs/{original}"},
+            )
+        connection.execute("delete from session_counts")
+        connection.execute("insert into session_counts select status, count(*) from sessions group by status")
+
+
+def _signature(path: str) -> list[int]:
+    status = os.stat(path)
+    return [status.st_ino, status.st_size, status.st_mtime_ns]
 
 
 def copy_job(database: Path, handler: str, count: int, run_after: float) -> None:

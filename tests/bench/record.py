@@ -93,6 +93,15 @@ class Record:
         """How many sessions have begun and not ended."""
         return self._count("select coalesce(sum(sessions), 0) from session_counts where status = 'running'")
 
+    def close(self) -> None:
+        """Let go of the store, so that it may be changed."""
+        self._store.close()
+
+    def events(self) -> int:
+        """How many events are recorded."""
+        ((count,),) = self._store.execute("select count(*) from events")
+        return int(count)
+
     def judged(self) -> int:
         """How many sessions have a verdict."""
         return self._count("select coalesce(sum(sessions), 0) from session_counts where status <> 'running'")

@@ -186,6 +186,9 @@ async def test_the_watchers_pulse_beats_with_its_passes_and_with_nothing_else(
 
         lacks = False
 
+        def __len__(self) -> int:
+            return 0
+
         def close(self) -> None:
             pass
 
