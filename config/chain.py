@@ -3,9 +3,11 @@
 A chain belongs to Runward alone, so an unknown key is an error.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.document import Document
@@ -99,8 +101,19 @@ def read_chain(text: str, file: str, callables: Callables) -> Parsed[Chain]:
     return parsed.value.parsed(_chain(parsed.value, callables, complaints.append), complaints)
 
 
+KEPT_CHAINS: Final = 512
+"""Definitions that are kept as chains: more than one turn has events."""
+
+
 def chain_of(definition: JsonValue) -> Chain:
     """The chain that a run keeps as its definition: it was valid when the run began."""
+    # Each event of a run needs it, and all runs of a chain have the same.
+    return _chain_in(json.dumps(definition))
+
+
+@lru_cache(KEPT_CHAINS)
+def _chain_in(text: str) -> Chain:
+    definition: JsonValue = json.loads(text)
     complaints: list[Complaint] = []
     chain = _chain(Document("", definition, {}), None, complaints.append)
     if chain is None or has_errors(complaints):

@@ -162,7 +162,7 @@ def read_keys(
     # In the order of the messages: if there are too many complaints, the first ones are kept.
     given: dict[str, Any] = {}
     for field, key in _in_reading_order(holder).items():
-        if key.read is not None and any(name in table for name in key.schemas):
+        if key.read is not None and (key.name in table or not key.beside.keys().isdisjoint(table)):
             value = key.read(table.get(key.name), (*loc, key.name), complain)
             if value is not None:
                 given[field] = value

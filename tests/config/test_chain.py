@@ -215,3 +215,15 @@ def test_a_chain_run_keeps_a_definition_that_would_be_refused_today() -> None:
     trigger: JsonValue = {"event": "session.finished", "filter": {"stats": 1}}
     assert chain_of({"name": "a", "trigger": trigger, "steps": [step]}).name == "a"
     assert chain_of({"name": "a", "trigger": {"event": "session.finnished"}, "steps": [step]}).name == "a"
+
+
+def test_what_runs_keep_of_one_chain_is_read_once_and_another_chain_is_another() -> None:
+    def definition(condition: str) -> dict[str, JsonValue]:
+        step: JsonValue = {"skill": "review", "condition": condition}
+        return {"name": "a", "trigger": {"event": "session.completed"}, "steps": [step]}
+
+    kept = chain_of(definition("{{ true }}"))
+    assert chain_of(definition("{{ true }}")) is kept
+    assert chain_of(definition("{{ false }}")) != kept
+    with pytest.raises(ValueError, match="can't be read"):
+        chain_of({"name": "a"})
