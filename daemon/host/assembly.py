@@ -23,8 +23,10 @@ from runward.daemon.host.report import ForStatus
 from runward.daemon.host.roots import KnownRoots, KnownRuns, RootIdentities
 from runward.daemon.log import Log
 from runward.daemon.parts.answering import InForce, answers_of_the_world
-from runward.daemon.parts.bundles import Bundles, RestoredBundles, ToldActions, no_actions
+from runward.daemon.parts.bundles import Bundles, RestoredBundles
 from runward.daemon.parts.changed_files import ChangedFiles
+from runward.daemon.parts.drafting import ToldActions, no_actions
+from runward.daemon.parts.drafting_elsewhere import DraftingElsewhere
 from runward.daemon.parts.intents import Intents
 from runward.daemon.parts.log_lines import ChainHead, Verdicts, log_hashed_files
 from runward.daemon.parts.notices import Notices
@@ -73,6 +75,8 @@ class World:
     in_force: InForce
     actions: ToldActions = no_actions
     """What the exchange reports about a session's calls."""
+    elsewhere: DraftingElsewhere | None = None
+    """Makes the bundles of large sessions in processes of their own."""
     quarantined: Callable[[], list[tuple[str, str]]] = list
     """The chains whose files are wrong, each with the reason. Used in threads; raises `OSError`."""
     directories: WatchedDirectories = field(default_factory=WatchedDirectories)
@@ -199,6 +203,7 @@ class Assembly:
             go_on=lambda read: self.background.go_on(read),
             own_key=lambda scheme: own_key_on_first_use(state, scheme, os.environ).key,
             actions=self._world.actions,
+            elsewhere=self._world.elsewhere,
             give_way=lambda: self.background.give_way(),
             low_disk=lambda: self.worker.low_disk,
         )

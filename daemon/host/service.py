@@ -30,6 +30,7 @@ from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log import Log, Sinks
 from runward.daemon.parts.actions_with_code import ActionsWithCode
 from runward.daemon.parts.answering import InForce
+from runward.daemon.parts.drafting_elsewhere import DraftingElsewhere
 from runward.daemon.store.connection import connect
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.reading import STORE
@@ -129,10 +130,12 @@ async def _serve(
         store = Store(await connect(state / STORE))
         try:
             processes = stack.enter_context(closing(StartingProcesses(state)))
+            elsewhere = stack.enter_context(closing(DraftingElsewhere(state)))
             world = _world(
                 state=state,
                 declarer=declarer,
                 processes=processes,
+                elsewhere=elsewhere,
                 inotify=inotify,
                 listener=listener,
                 studio=studio,
@@ -197,6 +200,7 @@ def _world(
     state: Path,
     declarer: Declarer,
     processes: StartingProcesses,
+    elsewhere: DraftingElsewhere,
     inotify: Inotify,
     listener: "Listener | None",
     studio: StudioSocket,
@@ -231,6 +235,7 @@ def _world(
             ),
         ),
         actions=partial(told_actions_in, state),
+        elsewhere=elsewhere,
         quarantined=declarer.quarantined,
         directories=inotify.directories,
         for_status=ForStatus(

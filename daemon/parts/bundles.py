@@ -6,13 +6,10 @@ was killed after recording parts and before placing them, its successor places t
 the session's files and its actions in the exchange, and must be identical.
 """
 
-import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
-from itertools import chain
-from typing import ClassVar, Final, NamedTuple, TypeAlias, TypeVar
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -26,29 +23,24 @@ from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.engine.deciding import FIRST_WAIT, LONGEST_WAIT
 from runward.daemon.engine.part import InPasses, Slices
 from runward.daemon.faults import point
+from runward.daemon.parts.drafting import IS_BEING_SHOWN, Drafting, Made, MakingAnswer, ToldActions, tried
+from runward.daemon.parts.drafting_elsewhere import MOST_HERE, DraftingElsewhere, Order, TooMuchHere
 from runward.daemon.rundir.bundle_parts import PartMissing, PartsPlaced
-from runward.daemon.rundir.call_reading import CannotReadNow
-from runward.daemon.rundir.opening import Gone, Halted, unreadable
+from runward.daemon.rundir.opening import Gone, Halted
 from runward.daemon.store.batch import JobResult
-from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.tables import receipts
 from runward.daemon.store.tables.receipts import UnplacedBundle
-from runward.daemon.store.tables.replays import NOTHING, LastTold
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.orders import MOVED
-from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name, part_names
+from runward.handlers.bundle.parts import RECEIPT, part_name, part_names
 from runward.handlers.bundle.receipt import receipt_text, sealed
-from runward.handlers.bundle.replay import Replay, receipt_body, summary_of
 from runward.handlers.bundle.signatures import NoLibrary, NotSignable, SecretKey, sign
-from runward.handlers.bundle.summary import Summary, dump_summary, summary_text
-from runward.handlers.calls import Told, as_shown
-from runward.handlers.journal.place import journal_directory, own_directory
+from runward.handlers.journal.place import own_directory
 from runward.handlers.model.bundle import (
     BundleOrder,
     Draft,
     DraftOf,
-    Grown,
     NoDraft,
     RecordReceipt,
     Sealed,
@@ -78,29 +70,9 @@ STOPS: Final = "the daemon stops: the next one makes its parts again"
 
 KEPT_ASIDE: Final = "the file that had its name is kept as "
 
-CHANGED: Final = "the session's files changed after its replay had been shown: what was shown stays, and the rest follows it"
-
-SHOWN_IS_GONE: Final = "the session's files changed after its replay had been begun, and the lines that were shown, if any, were lost"
-
-LAST_SHOWN_IS_GONE: Final = "the session's files changed after its replay had been shown: what was shown stays, but its last lines, if they were shown, were lost"
-
-IS_BEING_SHOWN: Final = "lines of running replays are being written, its own may be among them"
-
 LOST: Final = "its parts were lost, and the new ones differ: the session's files have changed since"
 
 OTHER_KEY: Final = "its receipt was lost, and can't be signed as it was: the signing key has changed, see `runward receipt key`"
-
-
-ToldActions: TypeAlias = Callable[[str, int, LastTold], Generator[Told]]
-"""The first actions of a session, up to a number, as calls, without those up to the last one that is shown already.
-
-Raises `sqlite3.Error` and `StoreUnreadable`.
-"""
-
-
-def no_actions(key: str, count: int, last: LastTold) -> Generator[Told]:
-    """Stands in if there is no exchange."""
-    yield from ()
 
 
 class Settled(NamedTuple):
@@ -114,15 +86,6 @@ class Settled(NamedTuple):
 
 Placing: TypeAlias = "PartsPlaced | str | NoDraft | Unreadable"
 """`str`: why the parts can never be placed. `NoDraft`: their directory refuses them."""
-
-
-class Made(NamedTuple):
-    """A bundle under temporary names: its receipt before sealing, the other parts, and what is wrong with it."""
-
-    body: dict[str, JsonValue]
-    parts: tuple[BundlePart, ...]
-    summary: Summary
-    problem: str | None
 
 
 @dataclass(slots=True)
@@ -141,6 +104,8 @@ class Bundles(InPasses):
     actions: ToldActions
     give_way: Callable[[], Awaitable[None]]
     """Awaited before each step: verdicts go first."""
+    elsewhere: DraftingElsewhere | None = None
+    """Makes the bundles of large sessions."""
     low_disk: Callable[[], str | None] = lambda: None
     """Why nothing can be written now; None if there is enough space."""
     _bodies: dict[tuple[str, int], dict[str, JsonValue]] = field(default_factory=dict)
@@ -160,89 +125,45 @@ class Bundles(InPasses):
         order = asked.order
         # An earlier try may have left one. It would be sealed over parts that are written anew now.
         self._bodies.pop((order.key, order.attempt), None)
-        made = _tried(self._make, order)
+        made = tried(self._make, order)
         if isinstance(made, Gone):
             return NoDraft(GONE)
         if not isinstance(made, Made):
             return made
         self._bodies[order.key, order.attempt] = made.body
-        return Draft(made.parts, dump_summary(made.summary), made.problem)
+        return Draft(made.parts, made.summary, made.problem)
 
-    def _make(self, order: BundleOrder, *, is_again: bool = False) -> Made | NoDraft | Unreadable | Gone:
-        # A daemon that was replaced must not write over the parts that its successor makes.
-        self.files.check_epoch(self.store.epoch)
-        # A crash may have left some under their temporary names.
-        cleared = self.files.clear_parts(order.directory, part_names(order.attempt))
-        if cleared is not None:
-            return cleared
-        replay, written = self._replayed(order, is_again)
-        if not isinstance(written, BundlePart):
-            return written
-        point("bundle.replay.after")
-        summary = summary_of(replay)
-        text = summary_text(summary).encode()
-        name = part_name(SUMMARY, order.attempt)
-        # A draft is synced when it is sealed, with those of its batch.
-        summary_part = self.files.write_part(order.directory, name, [text], is_synced=is_again)
-        if not isinstance(summary_part, BundlePart):
-            return summary_part
-        point("bundle.summary.after")
-        parts = (written, summary_part)
-        return Made(receipt_body(replay, parts, (REPLAY, SUMMARY)), parts, summary, replay.problem)
+    def _make(self, order: BundleOrder, *, is_again: bool = False) -> MakingAnswer:
+        if self.elsewhere is None:
+            return self._drafting(self.go_on).make(order, is_again=is_again)
+        read = 0
 
-    def _replayed(
-        self, order: BundleOrder, is_again: bool
-    ) -> tuple[Replay, BundlePart | NoDraft | Unreadable | Gone]:
-        """Write the replay."""
-        name, grown = part_name(REPLAY, order.attempt), order.grown
-        replay = Replay(order)
-        beginning = _Beginning(0 if grown is None else grown.length)
-        lines = beginning.of(self._lines(replay))
-        written = self.files.write_part(order.directory, name, lines, is_synced=is_again)
-        # What was shown while the session ran is the beginning of the complete replay: nobody may find that a
-        # line changed afterwards.
-        if grown is None or not isinstance(written, BundlePart) or beginning.sha256 == grown.sha256:
-            return replay, written
-        if self.placing.locked() and not is_again:  # it may be recorded but not written yet
-            return replay, Unreadable(IS_BEING_SHOWN)
-        standing = journal_directory(order.layout, order.key, order.path)
-        shown, is_whole = self._shown_of(standing, name, grown)
-        if isinstance(shown, Unreadable):
-            return replay, shown
-        if shown is None:
-            replay.found_changed(SHOWN_IS_GONE)
-            return replay, written
-        cleared = self.files.clear_parts(order.directory, [name])
-        if cleared is not None:
-            return replay, cleared
-        # The session's files no longer say what was shown. The shown lines stay, and the replay says that
-        # they differ.
-        replay = Replay(order)
-        replay.found_changed(CHANGED if is_whole else LAST_SHOWN_IS_GONE)
-        lines = chain(_adopted(replay, shown), self._lines(replay))
-        return replay, self.files.write_part(order.directory, name, lines, is_synced=is_again)
+        def go_on(count: int) -> bool:
+            nonlocal read
+            read += count
+            if read > MOST_HERE:
+                raise TooMuchHere
+            return self.go_on(count)
 
-    def _shown_of(
-        self, directory: str, name: str, grown: Grown
-    ) -> tuple[Iterator[bytes] | Unreadable | None, bool]:
-        """The lines that were shown, and whether they are all that was recorded.
+        try:
+            return self._drafting(go_on).make(order, is_again=is_again)
+        except TooMuchHere:
+            return self._make_elsewhere(self.elsewhere, order, is_again)
 
-        A crash may have come between recording the last of them and writing them, or before they were synced.
-        """
-        shown = self.files.shown_lines(directory, name, grown.length, grown.sha256)
-        if shown is not None:
-            return shown, True
-        for step in grown.steps[-1:]:
-            if step.length:
-                shown = self.files.shown_lines(directory, name, step.length, step.sha256)
-        return shown, False
+    def _drafting(self, go_on: Callable[[int], bool]) -> Drafting:
+        return Drafting(self.files, self.store.epoch, self.actions, go_on, self.placing.locked)
 
-    def _lines(self, replay: Replay) -> Iterator[bytes]:
-        order = replay.order
-        calls = self.files.told(order.layout, order.path, self.go_on)
-        with closing(self.actions(order.key, order.actions, NOTHING)) as actions:
-            steps = () if order.grown is None else order.grown.steps
-            yield from replay.lines(as_shown(calls, actions, steps))
+    def _make_elsewhere(
+        self, elsewhere: DraftingElsewhere, order: BundleOrder, is_again: bool
+    ) -> MakingAnswer:
+        told = Order(
+            order, is_again, is_being_shown=True, epoch=self.store.epoch, roots=self.files.known_roots
+        )
+        answer = elsewhere.make(told, self.go_on)
+        if answer != Unreadable(IS_BEING_SHOWN) or self.placing.locked():
+            return answer
+        # Asked at the moment when it matters, as in this process: what was being written is written by now.
+        return elsewhere.make(replace(told, is_being_shown=False), self.go_on)
 
     @asynccontextmanager
     async def sealed(self, results: Sequence[JobResult]) -> AsyncIterator[Sequence[JobResult]]:
@@ -431,7 +352,7 @@ class Bundles(InPasses):
 
     def _trying(self, place: Callable[[UnplacedBundle], Placing], bundle: UnplacedBundle) -> Placing:
         try:
-            return _tried(place, bundle)
+            return tried(place, bundle)
         except Halted:
             return Unreadable(STOPS)
 
@@ -509,22 +430,6 @@ class Bundles(InPasses):
         self.log.warning("bundle.delayed", session=bundle.key, why=why)
 
 
-Asked = TypeVar("Asked")
-Result = TypeVar("Result")
-
-
-def _tried(make: Callable[[Asked], Result], asked: Asked) -> Result | Unreadable:
-    """What is made, or why that can't be done now."""
-    try:
-        return make(asked)
-    except CannotReadNow as error:
-        return Unreadable(str(error))
-    except OSError as error:
-        return unreadable(error)
-    except (sqlite3.Error, StoreUnreadable) as error:
-        return Unreadable(f"its actions in the exchange can't be read: {error}")
-
-
 def _placed(answer: PartsPlaced | PartMissing | NoDraft | Unreadable | Gone) -> Placing:
     if isinstance(answer, PartMissing):
         return Unreadable(f"{answer.name} was removed while it was put in place")
@@ -560,34 +465,6 @@ def _small_together(bundles: Sequence[UnplacedBundle]) -> Iterator[list[Unplaced
 def _last_hash(answers: Sequence[Sealed | str], before: str | None) -> str | None:
     """The hash of the last receipt that was made; without one, that of the receipt before them."""
     return next((each.receipt_hash for each in reversed(answers) if isinstance(each, Sealed)), before)
-
-
-def _adopted(replay: Replay, shown: Iterator[bytes]) -> Iterator[bytes]:
-    for line in shown:
-        replay.adopt(line)
-        yield line
-
-
-class _Beginning:
-    """Hashes the first bytes of the lines that pass through."""
-
-    def __init__(self, length: int) -> None:
-        self._left = length
-        self._digest = sha256()
-
-    @property
-    def sha256(self) -> str | None:
-        """The hash; None if there were fewer bytes."""
-        return None if self._left else self._digest.hexdigest()
-
-    def of(self, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Pass the lines through unchanged."""
-        for line in lines:
-            if self._left:
-                start = line[: self._left]
-                self._digest.update(start)
-                self._left -= len(start)
-            yield line
 
 
 RESTORED_BATCH: Final = 64

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from runward.config.bundle import BundleRules
-from runward.daemon.parts.bundles import ToldActions
+from runward.daemon.parts.drafting import ToldActions
 from runward.daemon.rundir.call_reading import CallReading
 from runward.daemon.store.tables.replays import NOTHING, LastTold, RunningReplay
 from runward.daemon.world.files import Files

@@ -20,7 +20,7 @@ from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.part import Done, Part, let_verdicts_pass
 from runward.daemon.parts.answering import Bundled
-from runward.daemon.parts.bundles import ToldActions
+from runward.daemon.parts.drafting import ToldActions
 from runward.daemon.parts.growing_replay import Changed, GrowingReplay, begin_replay
 from runward.daemon.rundir.bundle_parts import KeptAside
 from runward.daemon.rundir.opening import Gone, unreadable

@@ -83,6 +83,11 @@ class Files:
         """
         self._roots = [(root, f"{root}/", identity) for root, identity in identities.items()]
 
+    @property
+    def known_roots(self) -> dict[str, str | None]:
+        """What `know_roots` was told."""
+        return {root: identity for root, _, identity in self._roots}
+
     def away(self, path: str) -> str | None:
         """Why nothing can be said about a path now: another directory is in its root's place; else None."""
         for root, below, identity in self._roots:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.bench.record import Record, Scan
 from tests.bench.scratch import Scratch
-from tests.bench.usage import Usage, cpu_s, exact_cpu_s, peak_mb, usage
+from tests.bench.usage import Usage, cpu_s, exact_cpu_s, peak_mb, peak_of_family_mb, usage
 
 _READY_WITHIN_S = 60.0
 _STOPPED_WITHIN_S = 60.0
@@ -62,6 +62,10 @@ class Daemon:
     def peak_mb(self) -> float:
         """The most memory that it ever had."""
         return peak_mb(self._process.pid)
+
+    def peak_of_family_mb(self) -> float:
+        """The same, with its living children."""
+        return peak_of_family_mb(self._process.pid)
 
     def freeze(self) -> None:
         """Stop it in its tracks."""

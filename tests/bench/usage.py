@@ -48,6 +48,17 @@ def peak_mb(pid: int) -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
+def peak_of_family_mb(pid: int) -> float:
+    """The most memory that it and its living descendants ever had, each at its own moment."""
+    peak = 0.0
+    for member in _family(pid):
+        try:
+            peak += peak_mb(member)
+        except (FileNotFoundError, ProcessLookupError, IndexError):
+            continue  # it ended
+    return peak
+
+
 def _family(pid: int) -> list[int]:
     parents: dict[int, int] = {}
     for entry in os.listdir("/proc"):

@@ -14,7 +14,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.places import Places
 from tests.simulation.ports import OWN_KEY, journal_path
 
-from runward.daemon.parts.bundles import LAST_SHOWN_IS_GONE, SHOWN_IS_GONE
+from runward.daemon.parts.drafting import LAST_SHOWN_IS_GONE, SHOWN_IS_GONE
 from runward.handlers.bundle.orders import MOVED
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, part_name
 from runward.handlers.bundle.signatures import named, signature_state
