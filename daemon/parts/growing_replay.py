@@ -24,6 +24,9 @@ from runward.handlers.model.files import Unreadable
 MOST_STEPS: Final = 1000
 """Times that actions in the exchange are shown among a running session's calls; further ones are shown at its end."""
 
+MOST_ACTIONS: Final = 500
+"""Actions in the exchange that are rendered at once: each may be as large as a call."""
+
 MOST_BYTES: Final = 4 << 20
 """Bytes of a session's calls that are read at once."""
 
@@ -51,6 +54,8 @@ class GrowingReplay:
     steps: tuple[Step, ...] = ()
     last: LastTold = NOTHING
     """The last of the actions that are rendered."""
+    has_more_actions: bool = False
+    """Whether there are further ones that the next step can render."""
 
     @property
     def order(self) -> BundleOrder:
@@ -74,7 +79,7 @@ class GrowingReplay:
         return (self.order.key, self.order.attempt, self.recorded) == (running.key, running.attempt, recorded)
 
     def further(self, actions: ToldActions, count: int, ends: Mapping[str, int] | None) -> tuple[bytes, bool]:
-        """The next lines to write, and whether more of the session's logs was read.
+        """The next lines to write, and whether there may be more at once.
 
         `count` actions have their results. With `ends` each log is read only up to this byte. Raises `Changed`.
         """
@@ -84,7 +89,7 @@ class GrowingReplay:
         # What was read once reads otherwise now: the lines that were shown may be wrong.
         if self.calls.changed:
             raise Changed
-        return lines, self.calls.offsets != before
+        return lines, self.calls.offsets != before or self.has_more_actions
 
     def restarted(self, files: Files) -> "GrowingReplay":
         """The same replay, to be written again from its first line."""
@@ -101,13 +106,16 @@ class GrowingReplay:
         is_behind = self.recorded is not None and self.length < self.recorded.length
         if len(self.steps) >= MOST_STEPS or (is_behind and not again):
             count = 0
-        with closing(actions(self.order.key, count, self.last)) as taken:
+        most = count if again else min(count, self.last.line + MOST_ACTIONS)
+        self.has_more_actions = most < count
+        with closing(actions(self.order.key, most, self.last)) as taken:
             others = _Counted(taken, self.last)
             calls = self.calls.told(None if again else MOST_BYTES, ends)
             yield from self.replay.more(as_shown(calls, others, again))
         yield from self.replay.begin()
         self._step(again or self.steps, (self.steps[-1].others if self.steps else 0) + others.count)
-        self.last = others.last
+        # The last of them may have told nothing.
+        self.last = LastTold(max(most, others.last.line), others.last.at)
 
     def _step(self, before: tuple[Step, ...], others: int) -> None:
         """Note how far this step rendered, to repeat it after a restart."""

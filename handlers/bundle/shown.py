@@ -3,8 +3,10 @@
 Hashes cover the original values. Only what is written is redacted or cut.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import count
 from typing import Final
 
 from runward.config.json_value import JsonValue
@@ -48,12 +50,13 @@ def pointer(parent: str, key: str | int) -> str:
     return f"{parent}/{key.replace('~', '~0').replace('/', '~1')}"
 
 
-def free_key(taken: dict[str, JsonValue]) -> str:
-    """A name for a key that was a secret itself."""
-    name, number = REDACTED, 2
-    while name in taken:
-        name, number = f"{REDACTED} {number}", number + 1
-    return name
+def free_keys(taken: dict[str, JsonValue]) -> Iterator[str]:
+    """Names for the keys of an object that were secrets themselves: each is free when it is asked for."""
+    # No name becomes free again, so none is tried twice: an object may have a hundred thousand such keys.
+    for number in count(1):
+        name = REDACTED if number == 1 else f"{REDACTED} {number}"
+        if name not in taken:
+            yield name
 
 
 ELLIPSIS: Final = "…"
@@ -175,12 +178,13 @@ class Showing:
 
     def _object(self, value: dict[str, JsonValue], at: str, missing: Missing) -> dict[str, JsonValue]:
         kept: dict[str, JsonValue] = {}
+        names = free_keys(kept)
         for written, each in value.items():
             key = _whole(written)
             if isinstance(each, str) and each.isascii() and self._is_shown_whole(key, each):
                 kept[key] = each
             elif self._redaction.is_secret(key):
-                name = free_key(kept)
+                name = next(names)
                 kept[name] = REDACTED
                 missing.redacted.append(pointer(at, name))
             elif not isinstance(each, str | dict | list):

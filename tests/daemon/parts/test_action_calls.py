@@ -11,6 +11,7 @@ from tests.daemon.native_runs import finish
 from tests.daemon.parts.test_bundles import TRACE, bundled, hashes, recorded
 from tests.daemon.parts.test_exchange import append, begin, read, settle, write
 
+from runward.daemon.parts import growing_replay
 from runward.daemon.store.tables.replays import LastTold
 from runward.handlers.bundle.canonical import hash_of
 from runward.handlers.calls import Told
@@ -204,6 +205,39 @@ async def test_actions_are_shown_while_the_run_goes_on_in_an_order_that_stays(tm
         whole = (run / "REPLAY.jsonl").read_bytes()
         assert all(whole.startswith(each) for each in seen)
         assert list(calls(run)) == ["intent/1", "a", "intent/2", "intent/3", "b"]
+        assert hashes(run) == await recorded(running, "run")
+        assert await running.rows("select problem from receipts") == [(None,)]
+
+
+async def test_many_actions_are_shown_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growing_replay, "MOST_ACTIONS", 4)
+    clock = StillClock()
+    rendered: list[int] = []
+    async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
+        part = running.supervisor.assembly.running_replays
+        actions = part.actions
+
+        def told(key: str, count: int, last: LastTold) -> Generator[Told]:
+            rendered.append(count - last.line)
+            return actions(key, count, last)
+
+        part.actions = told
+        run = begin(tmp_path, "run")
+        (run / "trace.jsonl").write_text(TRACE)
+        append(run, *[write("note", str(number)) for number in range(10)])
+        await settle(running)
+        while "intent/10" not in calls(run) if (run / "REPLAY.jsonl").exists() else True:
+            clock.move(5.0)
+            await part.drain()
+        assert max(rendered) == 4
+        shown = (run / "REPLAY.jsonl").read_bytes()
+    async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
+        finish(run)
+        await until_written(running)
+        assert (run / "REPLAY.jsonl").read_bytes().startswith(shown)
+        assert list(calls(run))[-10:] == [f"intent/{number}" for number in range(1, 11)]
         assert hashes(run) == await recorded(running, "run")
         assert await running.rows("select problem from receipts") == [(None,)]
 

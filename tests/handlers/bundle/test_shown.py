@@ -1,6 +1,7 @@
 """What of a value a replay shows: no secrets, no long texts, and each place that isn't shown in full is named."""
 
 import json
+import time
 from typing import cast
 
 import pytest
@@ -14,6 +15,7 @@ from runward.handlers.secrets import REDACTED
 
 _LONG = "Abcdef0123456789Abcdef0123456789Abcdef"
 KEY = f"sk-ant-{_LONG}"
+_SECRET_KEYS = tuple(f"password=abc{number}" for number in range(6))
 
 
 def shown(params: JsonValue, longest: int = 1000, *patterns: str) -> dict[str, JsonValue]:
@@ -75,6 +77,29 @@ def test_the_names_of_a_call_are_redacted_too_and_two_ids_stay_two() -> None:
     assert line["redacted"] == ["/id", "/tool"]
     assert showing.id(f"c {KEY}") == line["id"] != showing.id(f"c {KEY}1")
     assert showing.fields({"id": "c1", "tool": "get"}) == {"id": "c1", "tool": "get"}
+
+
+@given(
+    st.lists(st.sampled_from(["x", REDACTED, f"{REDACTED} 2", f"{REDACTED} 4", *_SECRET_KEYS]), unique=True)
+)
+def test_keys_that_are_secrets_get_the_first_free_names(keys: list[str]) -> None:
+    params = shown(dict.fromkeys(keys, 1))["params"]
+    assert isinstance(params, dict)
+    expected: list[str] = []
+    for key in keys:
+        names = (REDACTED if number == 1 else f"{REDACTED} {number}" for number in range(1, 99))
+        expected.append(next(name for name in names if name not in expected) if key in _SECRET_KEYS else key)
+    assert list(params) == list(dict.fromkeys(expected))
+
+
+def test_the_time_for_keys_that_are_secrets_is_linear() -> None:
+    def seconds(count: int) -> float:
+        params: dict[str, JsonValue] = {f"password=abc{number}": 1 for number in range(count)}
+        begun = time.process_time()
+        shown(params)
+        return time.process_time() - begun
+
+    assert min(seconds(8000) for _ in range(3)) < 20 * min(seconds(1000) for _ in range(3))
 
 
 def test_the_word_after_an_option_that_names_a_secret_is_redacted() -> None:
