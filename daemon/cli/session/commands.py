@@ -3,7 +3,7 @@
 import sqlite3
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import click
@@ -34,11 +34,11 @@ from runward.daemon.cli.terminal.options import (
 )
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
 from runward.daemon.store.tables import sessions
-from runward.daemon.store.tables.artifacts import Wanted, artifacts
-from runward.daemon.store.tables.files import kept_files
-from runward.daemon.store.tables.problems import problems
+from runward.daemon.store.tables.artifacts import ArtifactRow, Wanted, artifacts
+from runward.daemon.store.tables.files import KeptFile, kept_files
+from runward.daemon.store.tables.problems import ProblemRow, problems
 from runward.daemon.store.tables.session_lists import is_unseen_failure, unseen_failures
-from runward.daemon.store.tables.sessions import SessionRow
+from runward.daemon.store.tables.sessions import SessionRow, StatusChange, contract_of, verification_of
 from runward.daemon.views.sessions import session_as_json
 
 
@@ -60,9 +60,12 @@ session.add_command(list_sessions)
 
 @session.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
+@click.option(
+    "--all", "is_whole", is_flag=True, help="On a terminal, show everything: keys, evidence, hashes."
+)
 @json_option()
 @pass_settings
-def show(settings: Settings, identifier: str, as_json: bool) -> None:
+def show(settings: Settings, identifier: str, is_whole: bool, as_json: bool) -> None:
     """Show one session: status, contract, verification and files.
 
     \b
@@ -80,29 +83,71 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
         from runward.daemon.views.bundles import bundle_text, shown_bundle
 
         bundle = shown_bundle(connection, settings, row)
-        from runward.daemon.cli.session.show import lines_of
-        from runward.daemon.views.bundles import journal_place
         from runward.daemon.views.outcomes import not_delivered
 
-        journal = journal_place(settings.state_dir, row)
-        lines = lines_of(
+        described = Described(
             row=row,
-            journal=journal,
             history=history,
             kept=kept,
             why=not_delivered(connection, row.key),
             outcomes=outcomes,
-            now=time.time(),
             bundle=None if bundle is None else bundle_text(bundle),
             problems=problems(connection, row.path),
         )
+        if sys.stdout.isatty() and not is_whole:
+            text = _screen(connection, settings, described)
+        else:
+            text = _whole(settings, described)
         # Asked in the same transaction as the status: a resumed session may have another one by now.
         is_news = is_unseen_failure(connection, row.key, time.time())
-    from runward.handlers.secrets import text_without_secrets  # of the commands here, only this one searches
-
-    click.echo(text_without_secrets("\n".join(lines), settings.bundle.rules.redact))
+    click.echo(text)
     if is_news and sys.stdout.isatty():  # a pipe may have cut it short, and a program is not a person
         mark_shown(settings, row)
+
+
+class Described(NamedTuple):
+    """What is told of a session; `bundle` is in words, `why` says by path why a file doesn't count."""
+
+    row: SessionRow
+    history: Sequence[StatusChange]
+    kept: Sequence[KeptFile]
+    why: Mapping[str, str]
+    outcomes: Sequence[ArtifactRow]
+    bundle: str | None
+    problems: Sequence[ProblemRow]
+
+
+def _whole(settings: Settings, session: Described) -> str:
+    """All of it, without secrets."""
+    from runward.daemon.cli.session.show import lines_of
+    from runward.daemon.views.bundles import journal_place
+    from runward.handlers.secrets import text_without_secrets  # of the commands here, only this one searches
+
+    journal = journal_place(settings.state_dir, session.row)
+    lines = lines_of(journal=journal, now=time.time(), **session._asdict())
+    return text_without_secrets("\n".join(lines), settings.bundle.rules.redact)
+
+
+def _screen(connection: sqlite3.Connection, settings: Settings, session: Described) -> str:
+    """What matters of it, on one screen."""
+    from runward.daemon.cli.session.page import Shown, page
+    from runward.daemon.cli.terminal.signs import terminal_here
+    from runward.daemon.views.answers import answer_of
+    from runward.daemon.views.outcomes import expected_artifacts
+    from runward.daemon.views.why import session_story
+    from runward.handlers.secrets import text_without_secrets
+
+    row, redact = session.row, settings.bundle.rules.redact
+    story = session_story(connection, row, is_daemon_up(settings), time.time())
+    shown = Shown(
+        row=row,
+        answer=answer_of(connection, story),
+        history=session.history,
+        expected=expected_artifacts(contract_of(row), verification_of(row), session.why),
+        bundle=session.bundle,
+        problems=session.problems,
+    )
+    return "\n".join(page(shown, terminal_here(), lambda text: text_without_secrets(text, redact)))
 
 
 @session.command()

@@ -87,7 +87,7 @@ def lines_of(
     lines = align(_facts(row, journal, now, bundle))
     clash = disagreement(row.status, row.reason_code, verification)
     if clash is not None:
-        lines += ["", f"{coloured('warning', 'Both count')}: {safe(clash)}."]
+        lines += ["", f"{coloured('warning', 'Status and verification differ')}: {safe(clash)}."]
     for section in (
         panel(contract_of(row), verification, why),
         _timeline(history),

@@ -20,6 +20,9 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "why-agent": ("why", "…000000bb"),
     "why-waits": ("why", "chain:@last"),
     "why-chain": ("why", "chain:pr-review"),
+    "show-failed": ("session", "show", "silent-reviewer"),
+    "show-completed": ("session", "show", "night-shift"),
+    "show-agent": ("session", "show", "000000aa"),
     "list-steps": ("session", "list", "--steps", "--each"),
 }
 _LANGUAGES: dict[str, dict[str, str]] = {"": {}, "-ascii": {"LANG": "C"}}

@@ -90,12 +90,12 @@ def test_silence_where_no_contract_was_declared(recorded: Place) -> None:
 def test_both_signals_are_shown_where_status_and_verification_disagree(
     recorded: Place, session: str, said: str
 ) -> None:
-    assert f"Both count: {said}." in recorded.call("session", "show", session).out
+    assert f"Status and verification differ: {said}." in recorded.call("session", "show", session).out
 
 
 @pytest.mark.parametrize("session", ["delivered", "silent", "plain", "open"])
 def test_one_signal_is_enough_where_they_agree(recorded: Place, session: str) -> None:
-    assert "Both count" not in recorded.call("session", "show", session).out
+    assert "Status and verification differ" not in recorded.call("session", "show", session).out
 
 
 def test_a_failure_of_its_own_keeps_its_cause_and_names_what_is_missing(place: Place) -> None:

@@ -407,7 +407,7 @@ def test_every_way_out_over_every_contract_state_gives_the_seeds_verdict(
 
     text = judged.call("session", "show", name).out
     both = _both_signals(out, held) if not for_the_contract else None
-    assert (f"Both count: {both}." in text) if both else ("Both count" not in text)
+    assert (f"Status and verification differ: {both}." in text) if both else ("Both count" not in text)
     assert ("Expected artifacts" in text) == (held.expected is not None)
 
     story = judged.call("why", name, "--json")
