@@ -4,7 +4,7 @@ import json
 import shlex
 import sqlite3
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store.tables.approvals import ApprovalRow, open_approvals
@@ -64,6 +64,38 @@ def _row(run: ChainRunRow, steps: Sequence[ChainStepRow], asked: ApprovalRow | N
         what=what,
         approval=None if asked is None else asked.id,
     )
+
+
+class RunRow(NamedTuple):
+    """A chain run in the list of its own kind: its row, the state of each step, and what became of them."""
+
+    row: Row
+    chain: str
+    steps: list[str]
+    what: str
+
+
+def run_rows(connection: sqlite3.Connection, runs: Sequence[ChainRunRow], now: float) -> list[RunRow]:
+    """These chain runs, each with its steps."""
+    steps = steps_of_runs(connection, [each.id for each in runs])
+    rows = rows_of_runs(connection, runs, now)
+    return [
+        RunRow(row, run.chain, step_states(run, tries := steps.get(run.id, ())), _became(row, run, tries))
+        for row, run in zip(rows, runs, strict=True)
+    ]
+
+
+def _became(row: Row, run: ChainRunRow, steps: Sequence[ChainStepRow]) -> str:
+    if row.approval is not None and row.purpose is not None:
+        return f"{row.purpose.rpartition('/')[2]} {row.what}"
+    if row.state != "completed":
+        return row.what
+    names, words = step_names(run), []
+    for each in steps:
+        outcome = outcome_in_words(each.outcome, ()) if each.status == "completed" else None
+        if each.status == "completed":
+            words.append(names[each.step] if outcome is None else f"{names[each.step]}: {outcome.word}")
+    return "; ".join(words) or row.what
 
 
 def command_asked(row: ApprovalRow) -> str:

@@ -66,9 +66,10 @@ chain.add_command(chain_run)
 
 
 @chain.command()
+@click.option("--all", "is_whole", is_flag=True, help="On a terminal, name the files that each covers, too.")
 @json_option()
 @pass_settings
-def approvals(settings: Settings, as_json: bool) -> None:
+def approvals(settings: Settings, is_whole: bool, as_json: bool) -> None:
     """List the steps that wait for approval.
 
     Each is shown with the command that it would run, the oldest first.
@@ -80,7 +81,7 @@ def approvals(settings: Settings, as_json: bool) -> None:
 
     with store_to_read(settings) as connection:
         rows = open_approvals(connection)
-    print_approvals(rows, as_json=as_json)
+    print_approvals(rows, as_json=as_json, is_whole=is_whole)
 
 
 @chain.command()

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sqlite3
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final, Literal
 
 import click
 
+from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT, WRONG_USAGE
@@ -30,7 +32,13 @@ from runward.daemon.cli.shell.finding import (
     refuse_empty,
     refuse_unknown,
 )
-from runward.daemon.cli.terminal.options import Moment, json_option, limit_option
+from runward.daemon.cli.terminal.options import (
+    Moment,
+    columns_option,
+    json_option,
+    limit_option,
+    wide_option,
+)
 from runward.daemon.cli.terminal.output import (
     Columns,
     align,
@@ -71,6 +79,8 @@ from runward.handlers.left_files import ELSEWHERE, as_lines, paths_in, unbound, 
 @click.option("--status", type=click.Choice(CHAIN_RUN_STATUSES), help="Show only those with this status.")
 @click.option("--since", type=Moment(), help="Show only those that were fired since then.")
 @limit_option
+@wide_option
+@columns_option
 @json_option()
 @pass_settings
 def runs(
@@ -79,6 +89,8 @@ def runs(
     status: str | None,
     since: float | None,
     limit: int,
+    is_wide: bool,
+    heads: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """List chain runs, the newest first.
@@ -89,6 +101,11 @@ def runs(
     """
     with store_to_read(settings) as connection:
         rows = chain_runs.chain_runs(connection, name, status, since, limit or -1)
+        if rows and not as_json and (sys.stdout.isatty() or is_wide or heads):
+            from runward.daemon.cli.chain.screens import print_runs  # programs do without it
+
+            print_runs(connection, rows, is_wide=is_wide, heads=heads)
+            return
     print_list(rows, _RUN_COLUMNS, as_json, value=ChainRunRow.as_json, nothing="no chain runs")
 
 
@@ -268,8 +285,15 @@ SHOWN_LINES: Final = 20
 """Files of an approval that the table is followed by."""
 
 
-def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool) -> None:
-    """As JSON, or as a table, with the files of each below it."""
+def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool, is_whole: bool = False) -> None:
+    """As JSON, or as a table, with the files of each below it; a terminal gets a screen, unless it is to be whole."""
+    if rows and not as_json and not is_whole and sys.stdout.isatty():
+        from runward.daemon.cli.chain.screens import approval_lines
+
+        echo(approval_lines(rows))
+        for each in rows:
+            _note_unbound(json.loads(each.shown))
+        return
     nothing = "nothing waits for a person"
     print_list(rows, _APPROVAL_COLUMNS, as_json, value=ApprovalRow.as_json, nothing=nothing)
     for each in () if as_json else rows:
@@ -297,6 +321,11 @@ def _print_left(row: ApprovalRow) -> None:
         click.echo(f"  and {len(lines) - SHOWN_LINES} more: see --json")
     if lines:
         click.echo(f"  but not {ELSEWHERE}")
+    _note_unbound(shown)
+
+
+def _note_unbound(shown: dict[str, JsonValue]) -> None:
+    """What of the files an approval can't cover."""
     for path, what in unbound(shown).items():
         note(f"{safe(path)} {what}: look at it, and approve with --without {safe(shlex.quote(path))}")
 

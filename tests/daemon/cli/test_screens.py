@@ -23,6 +23,8 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "show-failed": ("session", "show", "silent-reviewer"),
     "show-completed": ("session", "show", "night-shift"),
     "show-agent": ("session", "show", "000000aa"),
+    "runs": ("chain", "runs"),
+    "approvals": ("chain", "approvals"),
     "list-steps": ("session", "list", "--steps", "--each"),
 }
 _LANGUAGES: dict[str, dict[str, str]] = {"": {}, "-ascii": {"LANG": "C"}}
