@@ -26,10 +26,29 @@ class Group(click.Group):
         if not name.startswith("-") and not context.resilient_parsing:
             known = self.list_commands(context)
             if name not in known:
-                guess = nearest(name, known)
-                fix = f"did you mean {guess!r}?" if guess else f"there are {', '.join(known)}"
-                raise click.UsageError(f"no such command {quoted(name)}; {fix}", context)
+                raise click.UsageError(
+                    f"no such command {quoted(name)}; {self.meant_by(name, known)}", context
+                )
         return super().resolve_command(context, args)
+
+    def meant_by(self, name: str, known: list[str]) -> str:
+        """What somebody who wrote this name should write."""
+        guess = nearest(name, known)
+        return f"did you mean {guess!r}?" if guess else f"there are {', '.join(known)}"
+
+
+_MEANT: Final = {
+    "list": "session list",
+    "ls": "session list",
+    "ps": "session list",
+    "logs": "session logs",
+    "approve": "chain approve",
+    "deny": "chain deny",
+    "stop": "session cancel",
+    "kill": "session cancel",
+    "cancel": "session cancel",
+}
+"""What other programs call it: the name, and ours."""
 
 
 COMMANDS: Final = {
@@ -87,6 +106,38 @@ class LateGroup(Group):
         command = getattr(module, name)
         assert isinstance(command, click.Command)
         return command
+
+    def meant_by(self, name: str, known: list[str]) -> str:
+        """Also what other programs call it, and the groups that have a command of this name."""
+        if name in _MEANT:
+            return f"did you mean {_MEANT[name]!r}?"
+        groups = self._groups_with(name)
+        if groups:
+            return f"did you mean {' or '.join(repr(f'{group} {name}') for group in groups)}?"
+        guess = nearest(name, known)
+        return f"did you mean {guess!r}?" if guess else "`runward help --all` lists them"
+
+    def _groups_with(self, name: str) -> list[str]:
+        """The commands that have one of this name."""
+        context = click.Context(self)
+        inner = {each: self.get_command(context, each) for each in self.list_commands(context)}
+        return [
+            each
+            for each, command in inner.items()
+            if isinstance(command, click.Group) and name in command.list_commands(context)
+        ]
+
+    def get_help(self, context: click.Context) -> str:
+        """In groups on a terminal; a program gets the list."""
+        if not sys.stdout.isatty():
+            return self.whole_help(context)
+        from runward.daemon.cli.shell.overview import overview
+
+        return overview()
+
+    def whole_help(self, context: click.Context) -> str:
+        """Every command and option."""
+        return super().get_help(context)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -148,8 +199,9 @@ def _alone(context: click.Context, *, has_options: bool) -> None:
 
 @click.command()
 @click.argument("words", metavar="[COMMAND]...", nargs=-1)
+@click.option("--all", "is_whole", is_flag=True, help="On a terminal, list every command, not the groups.")
 @click.pass_context
-def help(context: click.Context, words: tuple[str, ...]) -> None:  # noqa: A001 # the command's name
+def help(context: click.Context, words: tuple[str, ...], is_whole: bool) -> None:  # noqa: A001 # the command's name
     """Show the help of a command, as --help does.
 
     \b
@@ -163,7 +215,8 @@ def help(context: click.Context, words: tuple[str, ...]) -> None:  # noqa: A001 
         name, subcommand, _ = command.resolve_command(at, [word])
         assert subcommand is not None, "an unknown name is refused before"
         command, at = subcommand, click.Context(subcommand, info_name=name, parent=at)
-    click.echo(command.get_help(at))
+    whole = command.whole_help if is_whole and isinstance(command, LateGroup) else command.get_help
+    click.echo(whole(at))
 
 
 _SHELLS = ("bash", "zsh", "fish")

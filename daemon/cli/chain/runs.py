@@ -80,7 +80,7 @@ from runward.handlers.left_files import ELSEWHERE, as_lines, paths_in, unbound, 
 @click.option("--since", type=Moment(), help="Show only those that were fired since then.")
 @limit_option
 @wide_option
-@columns_option
+@columns_option("STATE", "AGE", "TOOK", "RUN", "CHAIN", "STEPS", "WHAT")
 @json_option()
 @pass_settings
 def runs(

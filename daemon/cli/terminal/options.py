@@ -162,26 +162,48 @@ wide_option: Final[_Option] = click.option(
 
 
 class _Heads(click.ParamType[tuple[str, ...]] if TYPE_CHECKING else click.ParamType):  # type: ignore[misc] # as `_Seconds`
-    """Names of columns, separated by commas. Which there are, the table knows."""
+    """Names of columns, separated by commas."""
 
     name = "names"
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self._known = known
 
     def convert(
         self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
-        return tuple(each.strip().upper() for each in value.split(",") if each.strip())
+        heads = tuple(each.strip().upper() for each in value.split(",") if each.strip())
+        for head in heads:
+            if head not in self._known:
+                self.fail(f"there is no column {head!r}; there are {', '.join(self._known)}", param, ctx)
+        return heads
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        before, comma, last = incomplete.rpartition(",")
+        return [
+            CompletionItem(f"{before}{comma}{each}")
+            for each in self._known
+            if each.startswith(last.upper()) and each not in before.upper().split(",")
+        ]
 
 
-columns_option: Final[_Option] = click.option(
-    "--columns",
-    "heads",
-    type=_Heads(),
-    default=(),
-    metavar="A,B",
-    help="Show only these columns, in this order.",
-)
+def columns_option(*known: str) -> _Option:
+    """Which columns a table shows, in which order, of those that it has."""
+    return click.option(
+        "--columns",
+        "heads",
+        type=_Heads(known),
+        default=(),
+        metavar="A,B",
+        help=f"Show only these columns, in this order, of {', '.join(known)}.",
+    )
+
 
 since_option: Final[_Option] = click.option(
     "--since", type=Moment(), help="Show only those since then: 2h, today, a date."

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from runward.daemon.cli.exits import WRONG_USAGE
-from runward.daemon.cli.terminal.output import fail, safe, width
+from runward.daemon.cli.terminal.output import width
 
 _GAP: Final = "  "
 _LEAST: Final = 12
@@ -28,11 +27,8 @@ class Column(NamedTuple):
 
 
 def chosen(columns: Sequence[Column], heads: Sequence[str]) -> list[Column]:
-    """The columns of these names, which go with no others and are never left out; all if none is named. Exits 2 for an unknown one."""
+    """The columns of these names, in their order, none of which is left out; all if none is named."""
     known = {each.head: each for each in columns}
-    for head in heads:
-        if head not in known:
-            fail(f"there is no column {safe(head)!r}; there are {', '.join(known)}", WRONG_USAGE)
     return [known[head]._replace(order=0) for head in heads] or list(columns)
 
 

@@ -87,7 +87,7 @@ def test_another_shell_is_wrong_usage(place: Place) -> None:
     [
         (("sess",), ["session"]),
         (("session", "sh"), ["show"]),
-        (("session", "list", "--st"), ["--status"]),
+        (("session", "list", "--sta"), ["--status"]),
         (("session", "list", "--status", "f"), ["failed"]),
         (("session", "show", "c"), ["careless", "crashed"]),
         (("session", "tail", "native:runs/s"), ["native:runs/silent"]),

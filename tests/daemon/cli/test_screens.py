@@ -8,6 +8,9 @@ import pytest
 from tests.daemon.cli.drawn import draw, fixed, widest
 from tests.daemon.cli.everyday import Everyday
 
+from runward.daemon.cli.commands import COMMANDS
+from runward.daemon.cli.shell.overview import GROUPS
+
 _GOLDENS = Path(__file__).parents[2] / "golden/screens"
 
 SCREENS: dict[str, tuple[str, ...]] = {
@@ -25,6 +28,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "show-agent": ("session", "show", "000000aa"),
     "runs": ("chain", "runs"),
     "approvals": ("chain", "approvals"),
+    "help": ("--help",),
     "list-steps": ("session", "list", "--steps", "--each"),
 }
 _LANGUAGES: dict[str, dict[str, str]] = {"": {}, "-ascii": {"LANG": "C"}}
@@ -70,9 +74,15 @@ def test_chosen_columns_come_in_their_order_and_an_unknown_one_names_all(everyda
     assert lines[0].split() == ["SESSION", "STATE"]
     refused = everyday.call("session", "list", "--columns", "STAT")
     assert refused.code == 2
-    assert refused.err == (
-        "runward: there is no column 'STAT'; there are STATE, AGE, TOOK, SESSION, FOR, DIRECTORY, TOKENS, WHAT\n"
-    )
+    known = "STATE, AGE, TOOK, SESSION, FOR, DIRECTORY, TOKENS, WHAT"
+    assert f"there is no column 'STAT'; there are {known}" in refused.err
+    for command, head in (("session list", "SESSION"), ("chain runs", "STEPS")):
+        words = command.split()
+        offered = everyday.completed(*words, "--columns", "")
+        assert head in offered
+        shown = everyday.call(*words, "--columns", ",".join(offered)).out
+        assert shown.splitlines()[0].split() == offered, "each name that is offered is a column"
+        assert everyday.completed(*words, "--columns", "state,a") == ["state,AGE"]
 
 
 def test_a_wide_list_cuts_nothing_and_leaves_out_no_column(everyday: Everyday) -> None:
@@ -121,3 +131,16 @@ def test_the_first_screen_of_a_new_machine_says_what_to_do(tmp_path: Path) -> No
     drawn = draw(place, (80, 24))
     assert "start it with `runward daemon`" in drawn.text
     assert "Needs you" not in drawn.text
+
+
+def test_the_help_names_every_command_in_24_rows_and_the_whole_one_is_what_a_pipe_gets(
+    everyday: Everyday,
+) -> None:
+    drawn = draw(everyday, (80, 24), "--help")
+    assert len(drawn.lines) < 24
+    named = [word for entries in GROUPS.values() for names, _ in entries for word in names.split()]
+    assert sorted(named) == sorted(["(nothing)", *COMMANDS])
+    assert all(name in drawn.text for name in COMMANDS)
+    whole = [line.rstrip() for line in everyday.call("help").out.splitlines()]
+    assert draw(everyday, (80, 24), "help", "--all").lines == whole
+    assert everyday.call("--help").out == everyday.call("help").out == everyday.call("help", "--all").out

@@ -1,7 +1,10 @@
 """Mistyped names: the nearest is suggested, in one line, with exit code 2."""
 
+import click
 import pytest
 from tests.daemon.cli.calling import Place
+
+from runward.daemon.cli.commands import _MEANT, runward
 
 
 @pytest.mark.parametrize(
@@ -14,7 +17,15 @@ from tests.daemon.cli.calling import Place
         ),
         (("queue", "rety"), "no such command 'rety'; did you mean 'retry'? (see `runward queue --help`)"),
         (("root", "xyz"), "no such command 'xyz'; there are accept, list (see `runward root --help`)"),
-        (("zzzz",), "no such command 'zzzz'; there are run, session, why"),
+        (("zzzz",), "no such command 'zzzz'; `runward help --all` lists them (see"),
+        (("ls",), "no such command 'ls'; did you mean 'session list'?"),
+        (("ps",), "no such command 'ps'; did you mean 'session list'?"),
+        (("logs",), "no such command 'logs'; did you mean 'session logs'?"),
+        (("kill",), "no such command 'kill'; did you mean 'session cancel'?"),
+        (("approve",), "no such command 'approve'; did you mean 'chain approve'?"),
+        (("approvals",), "no such command 'approvals'; did you mean 'chain approvals'?"),
+        (("tail",), "no such command 'tail'; did you mean 'session tail'?"),
+        (("export",), "no such command 'export'; did you mean"),
     ],
 )
 def test_a_mistyped_command_names_the_nearest(place: Place, arguments: tuple[str, ...], said: str) -> None:
@@ -22,6 +33,14 @@ def test_a_mistyped_command_names_the_nearest(place: Place, arguments: tuple[str
     assert told.code == 2
     assert told.err.startswith(f"runward: {said}")
     assert told.err.count("\n") == 1
+
+
+def test_what_other_programs_call_it_is_a_command_of_ours() -> None:
+    for meant in _MEANT.values():
+        group, name = meant.split()
+        command = runward.get_command(click.Context(runward), group)
+        assert isinstance(command, click.Group)
+        assert name in command.list_commands(click.Context(command))
 
 
 def test_a_mistyped_option_names_the_nearest(place: Place) -> None:
