@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 
@@ -13,9 +13,8 @@ from runward.config.problem import counted
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.context import pass_settings
-from runward.daemon.cli.terminal.options import Period, json_option
+from runward.daemon.cli.terminal.options import json_option, watched
 from runward.daemon.cli.terminal.output import align, coloured, print_json, room, safe, wrapped
-from runward.daemon.store import reading
 from runward.daemon.store.tables.session_lists import RunningRow
 from runward.daemon.views.needs import Need, agreeing, how_to_start, needs, table, tables
 from runward.daemon.views.sessions import NOT_KNOWN
@@ -23,23 +22,12 @@ from runward.daemon.views.status import Status, status_of
 from runward.daemon.views.text import ago, duration, lag, local
 from runward.handlers.times import moment_of
 
-USUAL_PERIOD: Final = "2"
-"""Seconds between two pages by default, as for watch(1)."""
-
 
 @click.command()
 @json_option()
-@click.option(
-    "--watch",
-    "every",
-    type=Period(),
-    is_flag=False,
-    flag_value=USUAL_PERIOD,
-    metavar="[SECONDS]",
-    help="Redraw it every SECONDS (default: 2) until Ctrl-C; needs a terminal.",
-)
+@watched
 @pass_settings
-def status(settings: Settings, as_json: bool, every: float | None) -> None:
+def status(settings: Settings, as_json: bool) -> None:
     """Show whether the daemon is well, what needs you, and what is running, waiting, held and due.
 
     Exit code 0: it is running. 1: it is running but does not respond. 3: it is not running.
@@ -49,9 +37,6 @@ def status(settings: Settings, as_json: bool, every: float | None) -> None:
       runward status
       runward status --watch
     """
-    if every is not None:
-        # It never returns: Ctrl-C ends it.
-        _watch(settings, every, as_json)
     figures = status_of(settings, time.time())
     if as_json:
         print_json(figures.json)
@@ -65,26 +50,6 @@ def code_of(figures: Mapping[str, JsonValue]) -> int:
     if not figures["running"]:
         return NOT_FOUND
     return GOOD if figures["stalled_s"] is None else NOT_SO
-
-
-def _watch(settings: Settings, every: float, as_json: bool) -> NoReturn:
-    from runward.daemon.cli.terminal.live import redraw
-
-    if as_json:
-        raise click.UsageError("--watch can't be combined with --json")
-    if not sys.stdout.isatty():
-        raise click.UsageError(
-            "--watch needs a terminal; programs can call `runward status --json` repeatedly"
-        )
-    redraw(lambda: _page_or_why_not(settings), every)
-
-
-def _page_or_why_not(settings: Settings) -> list[str]:
-    try:
-        return _page(settings, status_of(settings, time.time()))
-    except reading.StoreUnreadable as error:
-        # The next page may be better: a restore replaces the store while this goes on.
-        return [safe(str(error))]
 
 
 def _page(settings: Settings, figures: Status) -> list[str]:

@@ -16,7 +16,7 @@ from runward.daemon.cli.session.finding import find_session, session_called, ses
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import is_daemon_up, pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import LAST, refuse_ambiguous, refuse_unknown
-from runward.daemon.cli.terminal.options import json_option
+from runward.daemon.cli.terminal.options import json_option, watched
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 from runward.daemon.store.tables import cursors, events, jobs, session_lists, sessions
 from runward.daemon.store.tables.starts import runs_called, start_called
@@ -59,6 +59,7 @@ _TIMERS: Final = ("TimerSet", "TimerRang")
 )
 @click.option("--all", "is_whole", is_flag=True, help="On a terminal, show everything, not the answer alone.")
 @json_option()
+@watched
 @pass_settings
 def why(settings: Settings, identifier: str, verbose: bool, is_whole: bool, as_json: bool) -> None:
     """Explain why something happened: every event, decision and evidence in order, the first cause first.

@@ -19,7 +19,7 @@ from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_US
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.asking import ask_daemon, new_request, note_if_late, once_taken_up
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.terminal.options import NamedPath, content_of, json_option
+from runward.daemon.cli.terminal.options import NamedPath, content_of, json_option, watched
 from runward.daemon.cli.terminal.output import (
     coloured,
     complain,
@@ -68,6 +68,7 @@ chain.add_command(chain_run)
 @chain.command()
 @click.option("--all", "is_whole", is_flag=True, help="On a terminal, name the files that each covers, too.")
 @json_option()
+@watched
 @pass_settings
 def approvals(settings: Settings, is_whole: bool, as_json: bool) -> None:
     """List the steps that wait for approval.

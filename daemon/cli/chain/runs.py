@@ -37,6 +37,7 @@ from runward.daemon.cli.terminal.options import (
     columns_option,
     json_option,
     limit_option,
+    watched,
     wide_option,
 )
 from runward.daemon.cli.terminal.output import (
@@ -82,6 +83,7 @@ from runward.handlers.left_files import ELSEWHERE, as_lines, paths_in, unbound, 
 @wide_option
 @columns_option("STATE", "AGE", "TOOK", "RUN", "CHAIN", "STEPS", "WHAT")
 @json_option()
+@watched
 @pass_settings
 def runs(
     settings: Settings,
@@ -132,6 +134,7 @@ def chain_run() -> None:
 @chain_run.command("show")
 @click.argument("identifier", metavar="ID", shell_complete=completing.chain_runs)
 @json_option()
+@watched
 @pass_settings
 def show_run(settings: Settings, identifier: str, as_json: bool) -> None:
     """Show the status of a chain run and of each step. ID is its id, a prefix of it, or @last.

@@ -31,6 +31,7 @@ from runward.daemon.cli.terminal.options import (
     attempt_option,
     json_option,
     patience_options,
+    watched,
 )
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
 from runward.daemon.store.tables import sessions
@@ -64,6 +65,7 @@ session.add_command(list_sessions)
     "--all", "is_whole", is_flag=True, help="On a terminal, show everything: keys, evidence, hashes."
 )
 @json_option()
+@watched
 @pass_settings
 def show(settings: Settings, identifier: str, is_whole: bool, as_json: bool) -> None:
     """Show one session: status, contract, verification and files.

@@ -18,6 +18,7 @@ from runward.daemon.cli.terminal.options import (
     columns_option,
     filter_option,
     json_option,
+    watched,
     wide_option,
 )
 from runward.daemon.cli.terminal.output import (
@@ -102,6 +103,7 @@ _SHOWN: Final = 32
 @wide_option
 @columns_option("STATE", "AGE", "TOOK", "SESSION", "FOR", "DIRECTORY", "TOKENS", "WHAT")
 @json_option()
+@watched
 @pass_settings
 def list_sessions(
     settings: Settings,

@@ -1,5 +1,6 @@
 """What goes on while a person looks: the lines of a growing file, a page that is drawn again in its place, the progress of a long reading."""
 
+import io
 import os
 import select
 import signal
@@ -7,15 +8,16 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TextIO
 
 import click
 
 from runward.daemon.cli.exits import TERMINATED
-from runward.daemon.cli.terminal.output import cut, terminal_size
+from runward.daemon.cli.terminal.output import cut, safe, terminal_size
 from runward.daemon.rundir.growing import Line, Tail
+from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.views.text import size
 
 PERIOD: Final = 0.2
@@ -81,6 +83,46 @@ def redraw(page: Callable[[], list[str]], every: float) -> NoReturn:
         # Emptied, because a signal that came twice would otherwise end the next wait at once.
         with suppress(BlockingIOError):
             os.read(changed, 4096)
+
+
+def redraw_output(command: Callable[[], object], every: float, *, is_json: bool) -> NoReturn:
+    """Call the command at this interval, and draw what it prints over what it printed before. It ends as `redraw` does."""
+    if is_json:
+        raise click.UsageError("--watch can't be combined with --json")
+    if not sys.stdout.isatty():
+        raise click.UsageError("--watch needs a terminal; programs can call it with --json repeatedly")
+    redraw(lambda: _printed(command), every)
+
+
+class _Page(io.StringIO):
+    """What is printed for a page, as if to the terminal itself."""
+
+    encoding = "utf-8"
+
+    def __init__(self, terminal: TextIO) -> None:
+        super().__init__()
+        self._terminal = terminal
+        self.encoding = terminal.encoding
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._terminal.fileno()
+
+
+def _printed(command: Callable[[], object]) -> list[str]:
+    """The lines that the command prints, also those for people on stderr; its exit code is for a call without a watch."""
+    page = _Page(sys.stdout)
+    with redirect_stdout(page), redirect_stderr(page):
+        try:
+            command()
+        except SystemExit:
+            pass  # what went wrong is on the page, and the next one may be better
+        except StoreUnreadable as error:
+            # A restore replaces the store while this goes on.
+            return [safe(str(error))]
+    return page.getvalue().splitlines()
 
 
 def fitted(lines: Sequence[str], columns: int, rows: int) -> list[str]:

@@ -193,6 +193,32 @@ class _Heads(click.ParamType[tuple[str, ...]] if TYPE_CHECKING else click.ParamT
         ]
 
 
+USUAL_PERIOD: Final = "2"
+"""Seconds between two pages by default, as for watch(1)."""
+
+
+def watched(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--watch [SECONDS]`: what the command prints, drawn again in its place."""
+
+    @wraps(command)
+    def with_watch(*args: object, every: float | None, **given: object) -> object:
+        if every is None:
+            return command(*args, **given)
+        from runward.daemon.cli.terminal.live import redraw_output  # most calls look once
+
+        return redraw_output(lambda: command(*args, **given), every, is_json=bool(given.get("as_json")))
+
+    return click.option(
+        "--watch",
+        "every",
+        type=Period(),
+        is_flag=False,
+        flag_value=USUAL_PERIOD,
+        metavar="[SECONDS]",
+        help="Redraw it every SECONDS (default: 2) until Ctrl-C; needs a terminal.",
+    )(with_watch)
+
+
 def columns_option(*known: str) -> _Option:
     """Which columns a table shows, in which order, of those that it has."""
     return click.option(

@@ -77,3 +77,26 @@ def test_text_is_broken_between_words_and_a_long_word_never() -> None:
         "  three-and-a-half-and-so-on-for-ever",
         "  four",
     ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("session", "list"),
+        ("session", "show", "silent"),
+        ("why", "silent"),
+        ("chain", "runs"),
+        ("chain", "approvals"),
+    ],
+)
+def test_other_screens_are_drawn_again_in_their_place(recorded: Place, command: tuple[str, ...]) -> None:
+    with screen(recorded, 24, 80, *command, "--watch=0.1") as shown:
+        pages = [shown.until("\x1b[J"), shown.until("\x1b[J")]
+        first, second = (re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", page).strip() for page in pages)
+        assert first == second != ""
+        assert re.match(r"(\x1b\[J)?\x1b\[[0-9]+F", pages[1]), "it is drawn over the first one"
+        shown.press(b"\x03")
+        assert shown.end() == 130
+    told = recorded.call(*command, "--watch")
+    assert (told.code, told.out) == (2, "")
+    assert "--watch needs a terminal" in told.err
