@@ -49,26 +49,33 @@ def page(shown: Shown, terminal: Terminal, cleaned: Callable[[str], str]) -> lis
     def text(foreign: str) -> str:
         return terminal.text(cleaned(foreign))
 
-    row = shown.row
-    lines = [
-        *flowed(text(shown.answer.sentence), f"{terminal.sign(shown.answer.state)} ", "  ", terminal.columns),
-        "",
-    ]
+    sign = terminal.sign(shown.answer.state)
+    head = [*flowed(text(shown.answer.sentence), f"{sign} ", "  ", terminal.columns), ""]
+    sections = (_expected(shown, terminal, text), _timeline(shown.history, terminal, text))
+    rest = [line for section in sections if section for line in ("", *section)]
+    name = shlex.quote(shown.row.session_id)
+    next_ones = f"runward why {name}" + (f"; runward session logs {name}" if _has_log(shown.row) else "")
+    rest += ["", *flowed(text(next_ones), "Next: ", "      ", terminal.columns)]
+    whole = f"runward session show {name} --all (keys, evidence, hashes)"
+    rest += flowed(text(whole), "All:  ", "      ", terminal.columns)
+    facts = _fact_lines(shown, terminal, text, _MOST["lines of a fact"])
+    if len(head) + len(facts) + len(rest) >= _ROWS:
+        facts = _fact_lines(shown, terminal, text, 1)
+    return [*head, *facts, *rest]
+
+
+_ROWS: Final = 24
+
+
+def _fact_lines(shown: Shown, terminal: Terminal, text: Callable[[str], str], most: int) -> list[str]:
+    """The facts, each in at most so many lines."""
+    lines = []
     for name, value in _facts(shown, terminal):
         flow = list(flowed(text(value), f"{name:<{_LEAD}}", " " * _LEAD, terminal.columns))
-        most = _MOST["lines of a fact"]
         lines += flow[: most - 1]
         if flow[most - 1 :]:
             rest = " ".join([flow[most - 1], *(each.strip() for each in flow[most:])])
             lines.append(cut_to(rest, terminal.columns, terminal.ellipsis))
-    for section in (_expected(shown, terminal, text), _timeline(shown.history, terminal, text)):
-        lines += ["", *section] if section else []
-    name = shlex.quote(row.session_id)
-    next_ones = f"runward why {name}" + (f"; runward session logs {name}" if _has_log(row) else "")
-    ends = (("Next: ", next_ones), ("All:  ", f"runward session show {name} --all (keys, evidence, hashes)"))
-    lines.append("")
-    for lead, end in ends:
-        lines += flowed(text(end), lead, "      ", terminal.columns)
     return lines
 
 
