@@ -250,6 +250,7 @@ class _Launch:
         if order.state is None:
             return
         # The command runs as the same user, and could read the secret out of our memory.
+        self._directory.lock()
         hide_memory()
         self._announcement = Announcement(
             state=order.state,

@@ -7,6 +7,7 @@ import time
 from typing import Final, NamedTuple
 
 from runward.daemon.processes.cancelling import CANCEL
+from runward.daemon.processes.kernels_locks import flock_holders
 from runward.daemon.processes.proc import ProcessIdentity, current_boot_id, descriptor_of, read_stat
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import RunProcesses
@@ -108,13 +109,13 @@ def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str 
             if not by_launcher and not _says_so(recorded.pid, place):
                 return "is named only by the run's files: the process itself does not say that it belongs to this run"
             _signal(descriptor, signal.SIGTERM)
-        # A launcher keeps its run's directory open until the end, so the files of a run can't make the daemon cancel
-        # another launcher's run. What the launcher itself recorded needs no such proof, and an ordinary user's daemon
-        # couldn't get it: the launcher hides its memory, and so the kernel hides its descriptors.
-        elif by_launcher or _holds(recorded.pid, place):
-            _signal(descriptor, CANCEL)
         else:
-            return "is the launcher of another run"
+            # A launcher keeps its run's directory open until the end, so the files of a run can't make the daemon cancel
+            # another launcher's run. What the launcher itself recorded needs no such proof.
+            why = None if by_launcher else _why_not_its_launcher(recorded.pid, place)
+            if why is not None:
+                return why
+            _signal(descriptor, CANCEL)
     finally:
         os.close(descriptor)
     return None
@@ -148,16 +149,26 @@ def _is_place(path: bytes, place: RunPlace) -> bool:
     return (status.st_dev, status.st_ino) == (place.device, place.inode)
 
 
-def _holds(pid: int, place: RunPlace) -> bool:
-    """Whether the process has this very directory open, as a launcher has its run's until the end."""
-    for descriptor in os.listdir(f"/proc/{pid}/fd"):
+def _why_not_its_launcher(pid: int, place: RunPlace) -> str | None:
+    """None if the process has this very directory open, as a launcher has its run's until the end.
+
+    A launcher that hides its memory hides its descriptors, too, from everybody but root. So it locks the directory before
+    that: everybody may read the kernel's list of locks.
+    """
+    if pid in flock_holders(place.device, place.inode):
+        return None
+    try:
+        descriptors = os.listdir(f"/proc/{pid}/fd")
+    except PermissionError:
+        return "hides its files, and nothing else shows that it is this run's launcher"
+    for descriptor in descriptors:
         try:
             status = os.stat(f"/proc/{pid}/fd/{descriptor}")
         except FileNotFoundError:
             continue  # closed meanwhile
         if (status.st_dev, status.st_ino) == (place.device, place.inode):
-            return True
-    return False
+            return None
+    return "is the launcher of another run"
 
 
 _PATIENCE: Final = 5.0

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from runward.daemon.configuration.agent_homes import PROJECTS, agent_home
 from runward.daemon.disk.file_systems import is_local
+from runward.daemon.processes.kernels_locks import flock_holders
 from runward.daemon.processes.proc import (
     ProcessIdentity,
     current_boot_id,
@@ -252,8 +253,6 @@ def _read(directory: str, name: str) -> PidFile | None:
 ARCHIVED: Final = "archived_sessions"
 CODEX_SESSIONS: Final = "sessions"
 
-_KERNELS_LIST: Final = "/proc/locks"
-
 
 def home_directory(rollout: str) -> str | None:
     """Codex's home, from the path of a rollout, if its own program put it there."""
@@ -277,8 +276,9 @@ def codex_writer(home: str, thread: str) -> Writer:
         return NOBODY_KNOWS
     try:
         # First without touching the lock: while we hold it, even for a moment, Codex can't get it.
-        holder = _listed_holder(descriptor)
-        if holder is None and _is_free(descriptor):
+        status = os.fstat(descriptor)
+        holders = flock_holders(status.st_dev, status.st_ino)
+        if not holders and _is_free(descriptor):
             # The kernel knows the locks of all its namespaces, but not those of other machines.
             absence = Absence((), is_in_first_namespace=True, is_local=is_local(home), is_nowhere=True)
             return Writer("gone", absence=absence)
@@ -286,35 +286,10 @@ def codex_writer(home: str, thread: str) -> Writer:
         return NOBODY_KNOWS
     finally:
         os.close(descriptor)
-    return Writer("alive", process=_process(holder))
+    return Writer("alive", process=_process(holders[0] if holders else 0))
 
 
-def _listed_holder(descriptor: int) -> int | None:
-    """The pid that the kernel lists as the lock's holder, without disturbing anyone; 0 if none is visible here.
-
-    It lists none from other PID namespaces, and on some file systems under another device number.
-    """
-    status = os.fstat(descriptor)
-    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-    wanted = f"{device}:{status.st_ino}".encode()
-    try:
-        with open(_KERNELS_LIST, "rb") as file:
-            for line in file:
-                fields = line.split()
-                if wanted in fields and b"FLOCK" in fields and b"->" not in fields:
-                    return _pid_in(fields)
-    except OSError:
-        return None
-    return None
-
-
-def _pid_in(fields: list[bytes]) -> int:
-    """`1: FLOCK ADVISORY WRITE 4242 00:25:1093 0 EOF`: who took the lock."""
-    pid = fields[4] if len(fields) > 4 else b""
-    return int(pid) if pid.isdigit() else 0
-
-
-def _process(pid: int | None) -> RecordedProcess | None:
+def _process(pid: int) -> RecordedProcess | None:
     """The holder of a lock, so that it can be found again.
 
     Its child may hold the lock after the holder itself has ended.

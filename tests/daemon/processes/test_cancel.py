@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.launching import Launcher, members
+from tests.unprivileged import as_unprivileged
 from tests.waiting import wait_for
 
 from runward.daemon.processes.cancelling import CANCEL, WORD, order_text, read_word
@@ -229,7 +230,7 @@ def test_a_directory_that_names_another_runs_launcher_cannot_have_it_told(
     answer = tell_to_end(named(launcher, "run"), placed(trap))
 
     assert isinstance(answer, EndNotOrdered)
-    assert "the launcher of another run" in answer.why
+    assert ("is the launcher of another run" if os.getuid() == 0 else "hides its files") in answer.why
     assert process.poll() is None
     assert not (launcher.directory("run") / "exit.json").exists()
 
@@ -276,6 +277,29 @@ def test_a_launcher_that_hides_its_memory_is_told_by_an_ordinary_users_daemon(tm
         check=True,
     )
     assert told.stdout.split() == ["True", "0"]
+
+
+def test_a_launcher_that_only_its_runs_files_name_is_told_by_an_ordinary_users_daemon(
+    ordinary: Launcher, tmp_path: Path
+) -> None:
+    """After a restore of an older store, for example."""
+    process = running(ordinary, "sleep", "1000")
+    trap = tmp_path / "trap"
+    trap.mkdir()
+    status = trap.stat()
+    processes, owner = named(ordinary, "run"), ordinary.work.stat().st_uid
+    of_another_run = RunPlace(owner, status.st_dev, status.st_ino)
+    place = placed(ordinary.directory("run"))
+
+    def answers() -> list[str]:
+        return [str(tell_to_end(processes, each)) for each in (of_another_run, place)]
+
+    refusal, answer = as_unprivileged(answers) if os.getuid() == 0 else answers()
+    assert "EndNotOrdered" in refusal
+    assert "nothing else shows that it is this run's launcher" in refusal
+    # Where the fixture's first words are another program, that program becomes the launcher.
+    assert answer == str(EndOrdered(f"its launcher, process {process.pid}, was told"))
+    assert process.wait() == 143
 
 
 def test_a_stopped_process_is_told_and_ends(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:

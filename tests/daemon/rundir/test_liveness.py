@@ -16,6 +16,7 @@ from tests.daemon.writers import held, kill
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
+from runward.daemon.processes import kernels_locks
 from runward.daemon.processes.proc import identity_of
 from runward.daemon.processes.whereabouts import NotThere
 from runward.daemon.rundir import liveness
@@ -299,7 +300,7 @@ def test_a_lock_that_is_held_says_that_its_writer_lives(
     tmp_path: Path, lock: Path, rollout: str, listed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not listed:
-        monkeypatch.setattr(liveness, "_KERNELS_LIST", os.devnull)
+        monkeypatch.setattr(kernels_locks, "_LIST", os.devnull)
     path = str(tmp_path / rollout)
     with held(lock) as holder:
         process = recorded(holder.pid) if listed else None

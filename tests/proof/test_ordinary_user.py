@@ -1,0 +1,52 @@
+"""What users meet, they meet without root's rights: where the tests are root's, some of them are played as an ordinary user's."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.unprivileged import AS_USER, USER, python_for_all
+
+ROOT: Final = Path(__file__).parents[2]
+
+SAMPLE: Final = (
+    "tests/daemon/launch/test_channel.py",
+    "tests/daemon/launch/test_launch.py",
+    "tests/daemon/processes/test_cancel.py",
+)
+"""Where processes look into each other, and where files are shared: what root may do anyway."""
+
+TESTS: Final = 60
+"""At least so many are in the sample: an empty one would pass."""
+
+
+@pytest.mark.longest
+@pytest.mark.skipif(os.getuid() != 0, reason="all tests are an ordinary user's here")
+def test_launching_and_cancelling_work_for_an_ordinary_user() -> None:
+    modules = "pytest, hypothesis, xdist, runward.daemon.cli"
+    python = python_for_all(modules, {"PYTHONPATH": str(ROOT / "src")})
+    home = Path(tempfile.mkdtemp(prefix="runward-ordinary-"))
+    try:
+        os.chown(home, USER, USER)
+        words = [python, "-m", "pytest", "-q", "-n", "2", "-m", "not prove", "-p", "no:cacheprovider"]
+        words += ["-p", "no:randomly", f"--rootdir={ROOT}", f"--basetemp={home}/pytest", *SAMPLE]
+        played = subprocess.run(
+            [*AS_USER, *words],
+            cwd=ROOT,
+            env={"HOME": str(home), "PATH": os.environ["PATH"], "TMPDIR": str(home)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        shutil.rmtree(home)
+    assert played.returncode == 0, played.stdout[-8000:] + played.stderr[-2000:]
+    passed = next(word for word, of in _pairs(played.stdout.split()) if of.startswith("passed"))
+    assert int(passed) >= TESTS, played.stdout[-2000:]
+
+
+def _pairs(words: list[str]) -> list[tuple[str, str]]:
+    return list(zip(words, words[1:], strict=False))
