@@ -166,7 +166,7 @@ class Assembly:
             roots=self.roots,
             record=self._observed,
             most_waiting=lambda: world.in_force.exchange().waiting_intents,
-            uid=os.getuid(),
+            uid=os.geteuid(),
         )
         self.agents = AgentsInRuns(store, self.roots)
         self.verdicts = Verdicts(world.clock)

@@ -73,6 +73,7 @@ def simulated(universe: Universe) -> Iterator[None]:
     standing_in: dict[str, object] = {
         **{f"runward.daemon.{module}": kernel for module in _SYSTEM_CALLS},
         "runward.daemon.rundir.hashes.CHUNK": 4,
+        "os.geteuid": kernel.geteuid,  # whoever plays it
         "runward.daemon.parts.notices.GIVEN_UP_AFTER": GIVEN_UP_AFTER,
         "runward.daemon.host.report.write_report": lambda state, report: None,
         "anyio.to_thread.run_sync": _thread(universe),

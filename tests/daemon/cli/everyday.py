@@ -191,8 +191,8 @@ _SAID_BY: Final = re.compile(rf'(?<="said_by": "){_WHO}(?=")|\b{_WHO}(?= asked| 
 ANY: Final = "any value of this type: "
 
 
-_SIZES: Final = ("size", "length", "offset")
-"""Keys whose numbers depend on how the times and ids of a place are written."""
+_OF_THE_PLACE: Final = ("size", "length", "offset", "containment")
+"""Keys whose values depend on how the times and ids of a place are written, or on what its user may do."""
 
 
 def common(one: JsonValue, other: JsonValue, key: str = "") -> JsonValue:
@@ -201,9 +201,8 @@ def common(one: JsonValue, other: JsonValue, key: str = "") -> JsonValue:
         return {key: common(value, other[key], key) for key, value in one.items() if key in other}
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         return [common(*each) for each in zip(one, other, strict=True)]
-    return (
-        one if one == other and key not in _SIZES and not _is_volatile(one) else f"{ANY}{_kind(one, other)}"
-    )
+    is_same = one == other and key not in _OF_THE_PLACE and not _is_volatile(one)
+    return one if is_same else f"{ANY}{_kind(one, other)}"
 
 
 _VOLATILE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9a-f]{12}|\b[0-9]+\.[0-9]+|[0-9] bytes")
