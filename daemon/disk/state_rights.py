@@ -6,13 +6,12 @@ can write there can make this user's daemon run a command.
 
 import os
 import shlex
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from runward.daemon.users import as_root, is_known, name_of, run_as
+from runward.daemon.users import as_root, is_known, name_of, others_may_write, run_as
 
 STEERING: Final = (
     "runward.db",
@@ -32,7 +31,6 @@ STEERING: Final = (
 )
 """Files in the state directory that control the daemon, or that it writes without further checks."""
 
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _STEERED: Final = "{} could have this daemon run any command"
 
 
@@ -91,7 +89,7 @@ def openings(state: Path, me: int | None = None) -> Iterator[Opening]:
             f"{problem}: {_STEERED.format(owner_name)}",
             f"take over what is there: {as_root(f'chown {shlex.quote(name_of(me))}: {names}')}",
         )
-    writable = [path for path, status in entries if status.st_uid == me and status.st_mode & _OTHERS_WRITE]
+    writable = [path for path, status in entries if status.st_uid == me and others_may_write(path, status)]
     if writable:
         names = _names(writable)
         yield Opening(

@@ -29,7 +29,7 @@ from runward.daemon.store.session_state import FreshStore, keys_after, packed_am
 from runward.daemon.store.tables import jobs, journal_lines
 from runward.daemon.store.tables.problems import problem_count, problems
 from runward.daemon.store.tables.sessions import SessionRow, session_rows
-from runward.daemon.users import as_root, name_of, run_as
+from runward.daemon.users import as_root, name_of, others_may_write, run_as
 from runward.daemon.views.needs import where_problems_are
 from runward.handlers.contracts.snapshots import BrokenSnapshot, snapshot_of, stored_contract
 from runward.handlers.foreign_json import read_json
@@ -52,7 +52,6 @@ PRIVATE: Final = (
 """What is in the state directory and is nobody else's to read."""
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def examine_rights(installation: Installation, patience: Patience) -> Iterator[Finding]:
@@ -102,15 +101,16 @@ def _of_state(state: Path, status: os.stat_result) -> Iterator[Finding]:
 def _of_operators_files(installation: Installation) -> Iterator[Finding]:
     settings = installation.settings
     files = {origin.rpartition(":")[0] for origin in settings.origin.values() if origin.startswith("/")}
-    places = sorted({*files, *settings.playbooks, *settings.agents})
-    writable = [place for place in places if _mode(Path(place)) & _OTHERS_WRITE]
+    places = sorted({*files, *settings.playbooks, *settings.agents, *settings.chains})
+    there = [place for place in places if os.path.exists(place)]
+    writable = [place for place in there if others_may_write(Path(place), os.stat(place))]
     if writable:
         names = " ".join(writable)
         message = f"other users can write to {names}, and so decide what the daemon starts and expects"
         is_mine = all(os.stat(place).st_uid == os.geteuid() for place in writable)
         command = f"chmod go-w {names}"
         yield Finding("warning", message, command if is_mine else as_root(command))
-    elif there := [place for place in places if os.path.exists(place)]:
+    elif there:
         yield Finding("ok", f"only this user can write to {', '.join(there)}")
 
 

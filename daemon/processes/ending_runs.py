@@ -7,7 +7,6 @@ import time
 from typing import Final, NamedTuple
 
 from runward.daemon.processes.cancelling import CANCEL
-from runward.daemon.processes.kernels_locks import flock_holders
 from runward.daemon.processes.proc import ProcessIdentity, current_boot_id, descriptor_of, read_stat
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import RunProcesses
@@ -155,6 +154,10 @@ def _why_not_its_launcher(pid: int, place: RunPlace) -> str | None:
     A launcher that hides its memory hides its descriptors, too, from everybody but root. So it locks the directory before
     that: everybody may read the kernel's list of locks.
     """
+    from runward.daemon.processes.kernels_locks import (
+        flock_holders,
+    )  # rarely asked: most launches are recorded
+
     if pid in flock_holders(place.device, place.inode):
         return None
     try:

@@ -1,7 +1,9 @@
 """Nobody but the daemon's own user may steer it through its state directory."""
 
+import grp
 import os
 import pwd
+import struct
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,7 @@ def test_a_state_directory_as_it_is_made_is_nobody_elses(state: Path) -> None:
     prepare(state)
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702])
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o772, 0o702])
 @pytest.mark.parametrize("name", [".", "inbox", "starts"])
 def test_what_others_may_write_to_is_refused_with_the_command_that_closes_it(
     state: Path, name: str, mode: int
@@ -44,6 +46,62 @@ def test_what_others_may_write_to_is_refused_with_the_command_that_closes_it(
     assert str(refused.value).endswith(command)
     os.system(command)  # it is what the message says
     check(state)
+
+
+def _user(name: str, uid: int, gid: int) -> pwd.struct_passwd:
+    return pwd.struct_passwd((name, "x", uid, gid, "", "/", "/bin/sh"))
+
+
+@pytest.mark.parametrize(
+    ("group", "members", "others", "is_safe"),
+    [
+        ("me", [], [], True),
+        ("me", ["me"], [], True),
+        ("me", ["me", "alice"], [], False),
+        ("staff", [], [], False),
+        ("me", [], [_user("alice", STRANGER, 77)], False),
+    ],
+    ids=["its own", "named in it", "another member", "of another name", "another's first group"],
+)
+def test_a_group_of_the_users_own_is_nobody_else(
+    state: Path,
+    group: str,
+    members: list[str],
+    others: list[pwd.struct_passwd],
+    is_safe: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Many systems give each user a group and a umask of 002, so everything that they make is group-writable."""
+    (state / "inbox").chmod(0o770)
+    status = (state / "inbox").stat()
+    me = _user("me", status.st_uid, status.st_gid)
+    others = [
+        each if each.pw_gid != 77 else _user(each.pw_name, each.pw_uid, status.st_gid) for each in others
+    ]
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: me)
+    monkeypatch.setattr(pwd, "getpwall", lambda: [me, *others])
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group((group, "x", gid, members)))
+    assert (list(openings(state)) == []) is is_safe
+
+
+def test_an_access_control_list_counts_as_somebody_else(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (state / "inbox").chmod(0o770)
+    monkeypatch.setattr("runward.daemon.users._is_own_group", lambda uid, gid: True)
+    assert list(openings(state)) == []
+    # Version 2: its owner, user 65534 (who may do all), the group, the mask, and others.
+    entries = [
+        (1, 7, 0xFFFFFFFF),
+        (2, 7, 65534),
+        (4, 7, 0xFFFFFFFF),
+        (16, 7, 0xFFFFFFFF),
+        (32, 0, 0xFFFFFFFF),
+    ]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)
+    try:
+        os.setxattr(state / "inbox", "system.posix_acl_access", acl)
+    except OSError as error:
+        pytest.skip(f"no access control lists here: {error}")
+    assert [each.fix for each in openings(state)] == [f"chmod go-w {state / 'inbox'}"]
 
 
 @pytest.mark.parametrize("name", [".", "inbox", "starts", "runward.db"])

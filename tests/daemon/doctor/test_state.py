@@ -3,6 +3,7 @@
 import fcntl
 import os
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,21 @@ def test_an_inbox_that_others_may_write_to_fails_with_the_command_that_closes_it
     (state / "inbox").chmod(0o733)
     found = findings(examine_rights, installation(state))
     assert (found[0].result, found[0].fix) == ("failed", f"chmod go-w {state}/inbox")
+
+
+def test_files_of_the_operator_that_others_may_write_to_are_found_and_not_those_of_the_users_own_group(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chains = tmp_path / "chains"
+    chains.mkdir()
+    chains.chmod(0o775)
+    examined = installation(state)
+    examined = replace(examined, settings=examined.settings._replace(chains=(str(chains),)))
+    monkeypatch.setattr("runward.daemon.users._is_own_group", lambda uid, gid: True)
+    assert results(findings(examine_rights, examined)) == ["ok", "ok"]
+    monkeypatch.setattr("runward.daemon.users._is_own_group", lambda uid, gid: False)
+    found = findings(examine_rights, examined)[-1]
+    assert (found.result, found.fix) == ("warning", f"chmod go-w {chains}")
 
 
 def test_a_state_directory_that_is_a_file_fails(tmp_path: Path) -> None:
