@@ -54,8 +54,8 @@ again: setup ## run alone what failed last, if that was a test or a few
 explore: setup ## look for faults under new seeds for MINUTES=10; print what plays them again
 	@$(BIN)/python -m tests.project.explore $(MINUTES)
 
-soak: setup ## twenty minutes at 20 runs a second: what the daemon holds must stay the same
-	@RUNWARD_SOAK_MINUTES=20 $(BIN)/python -m pytest -n 0 -s -q tests/proof/test_soak.py
+soak: setup ## twenty minutes at 20 runs a second, then LAUNCHED runs: what the daemon holds must stay the same
+	@RUNWARD_SOAK_MINUTES=20 RUNWARD_SOAK_LAUNCHED=$(or $(LAUNCHED),100000) $(BIN)/python -m pytest -n 0 -s -q tests/proof/test_soak.py
 
 bench: $(PEERS) ## measure all, or ONLY=a,b; a loaded machine is "not measured" (python -m tests.bench.run --list)
 	@$(BIN)/python -m tests.bench.run $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))

@@ -47,6 +47,9 @@ SLOW: Final = 2.0
 """A job that reads more than `jobs.LARGE` bytes, or reads for longer than `SLOW` (seconds), is put back, and done alone by
 the one loop that does such jobs. So it never holds up others, whatever its event says about its size."""
 
+MOST_LONG: Final = 10_000
+"""Lanes of such jobs that are remembered."""
+
 TROUBLED: Final = 2.0
 """Seconds after which what the store refused is tried again."""
 
@@ -91,7 +94,7 @@ class Background:
     _lanes: set[str] = field(default_factory=set)
     """The lanes that a loop works on: the other one leaves them alone."""
     _long: set[str] = field(default_factory=set)
-    """The lanes whose first job takes long. A new daemon finds out again."""
+    """The lanes whose first job takes long. A new daemon finds out again, and so does this one if it forgot."""
     _claiming: anyio.Lock = field(default_factory=anyio.Lock)
     _threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(2))
     _woken: anyio.Event = field(default_factory=anyio.Event)
@@ -187,9 +190,15 @@ class Background:
         if does_long:
             due = await self.queue.due_in_background(1, self._long, self._lanes, are_long=True)
             if due:
-                self._long.add(due[0].lane)
+                self._note_long(due[0].lane)
                 return due
         return _together(await self.queue.due_in_background(BATCH, self._long, self._lanes))
+
+    def _note_long(self, lane: str) -> None:
+        # A job that a person discards while it waits leaves its lane here. Those at work must stay: they would be put back.
+        if len(self._long) >= MOST_LONG:
+            self._long &= self._lanes
+        self._long.add(lane)
 
     async def _decide(self, jobs: Sequence[Job]) -> tuple[list[JobResult], float]:
         """The results of the jobs, and the seconds that deciding took, without the waits in between."""
@@ -250,7 +259,7 @@ class Background:
         if work is not None and work.job.lane not in self._long:
             work.read += read
             if work.read > job_table.LARGE or self.clock.monotonic() - work.since > SLOW:
-                self._long.add(work.job.lane)
+                self._note_long(work.job.lane)
                 # Put back at once: the loop for long work does it, and this thread is free for others.
                 return False
         return not self._halting

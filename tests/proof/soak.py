@@ -1,19 +1,30 @@
-"""A soak: runs come at a steady rate, end and are deleted, and what the daemon holds of the machine is sampled."""
+"""Soaks: runs come at a steady rate, end and are deleted, and what the daemon holds of the machine is sampled.
 
+In one, runs are written by hand; in the other, the daemon is asked to start them.
+"""
+
+import os
 import shutil
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
-from tests.proof.place import Place
+from tests.proof.place import Place, write
 from tests.proof.processes import Process
+from tests.waiting import wait_for
+
+from runward.daemon.launch.cgroup import PREFIX, ContainmentUnavailable, cgroup_of
 
 RATE: Final = 20
 """Runs that begin in a second, as many as end."""
+
+AT_ONCE: Final = 50
+"""Launched runs that are asked for and not over yet, at most: so a machine that is too slow gets no longer queue."""
 
 SAMPLE_EVERY: Final = 5.0
 DELETED_AFTER: Final = 10.0
@@ -22,7 +33,10 @@ DELETED_AFTER: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a daemon holds at a moment; `stray` are watches of directories that are gone."""
+    """What a daemon holds at a moment; `stray` are watches of directories that are gone.
+
+    `processes` are those that it started, launchers and their commands among them. `cgroups` are those below its own.
+    """
 
     memory_mb: float
     descriptors: float
@@ -30,6 +44,8 @@ class Sample:
     wal_mb: float
     watches: float
     stray: float
+    processes: float
+    cgroups: float
 
 
 class Soak:
@@ -91,23 +107,109 @@ class Soak:
         return rows == [(0,)]
 
     def _sample(self) -> Sample:
-        process = Path(f"/proc/{self._daemon.pid}")
-        status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
-        wal = self._place.state / "runward.db-wal"
-        # Counted before the directories: nobody but this thread makes and deletes those that may be watched.
-        watches = sum(_watches(process))
-        return Sample(
-            float(status["VmRSS"].split()[0]) / 1024,
-            len(list((process / "fd").iterdir())),
-            int(status["Threads"]),
-            wal.stat().st_size / 1e6 if wal.exists() else 0.0,
-            watches,
-            max(0, watches - self._directories()),
-        )
+        # Two directories of each run, the root and the inbox, which may be asked after twice. Counted after the watches:
+        # nobody but this thread makes and deletes those that may be watched.
+        return sample(self._place, self._daemon, lambda: 2 * (self.begun - self.deleted) + 4)
 
-    def _directories(self) -> int:
-        """How many may be watched: runs with their artifacts, the root and the inbox, which may be asked after twice."""
-        return 2 * (self.begun - self.deleted) + 4
+
+class LaunchedSoak:
+    """Runs that the daemon is asked to start, a few at a time, and that are deleted when they are judged."""
+
+    def __init__(self, place: Place, daemon: Process) -> None:
+        self.asked = 0
+        self.deleted = 0
+        self.samples: list[Sample] = []
+        self._place = place
+        self._daemon = daemon
+        (place.directory / "playbooks").mkdir()
+        write(place.directory / "playbooks" / "nothing.playbook.yaml", 'command: ["true"]\n')
+
+    def go_on(self, count: int, rate: float) -> None:
+        """So many more runs, this many in a second if the machine keeps up; then wait until all are judged and deleted."""
+        begin, first, sampled_at = time.monotonic(), self.asked, 0.0
+        while self.asked < first + count:
+            now = time.monotonic()
+            due = min(first + count, first + int((now - begin) * rate) + 1, self._over() + AT_ONCE)
+            while self.asked < due:
+                said = {"at": float(self.asked), "playbook": "nothing", "given": {}, "cwd": "/"}
+                self._place.put_request({"type": "PlayRunRequested", "version": 1, "payload": said})
+                self.asked += 1
+            self._delete()
+            if now - sampled_at >= SAMPLE_EVERY:
+                sampled_at = now
+                self.samples.append(self.sample())
+            time.sleep(0.1)
+        wait_for(lambda: self._delete() == self.asked, f"the verdicts of {self.asked} launched runs")
+
+    def sample(self) -> Sample:
+        """What the daemon holds now."""
+        return sample(self._place, self._daemon, lambda: 2 * (self.asked - self.deleted) + 4)
+
+    def _over(self) -> int:
+        ((over,),) = self._place.rows(
+            "select coalesce(sum(sessions), 0) from session_counts where status != 'running'"
+        )
+        return int(str(over))
+
+    def _delete(self) -> int:
+        """Delete the runs that are judged, with journals and bundles in place; returns how many were so far."""
+        there = {f"native:{self._place.runs.name}/{each.name}": each for each in self._place.runs.iterdir()}
+        marks = ",".join("?" * len(there))
+        over = self._place.rows(
+            f"select s.key from sessions s join receipts r on r.session_key = s.key where s.key in ({marks})"
+            " and s.status != 'running' and not exists"
+            " (select 1 from outbox o join events e on e.seq = o.event where e.lane = s.key)",
+            *there,
+        )
+        for (key,) in over:
+            shutil.rmtree(there[str(key)])
+            self.deleted += 1
+        return self.deleted
+
+
+def sample(place: Place, daemon: Process, may_be_watched: Callable[[], int]) -> Sample:
+    """What the daemon holds now. `may_be_watched` counts the directories that may have a watch."""
+    process = Path(f"/proc/{daemon.pid}")
+    status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+    wal = place.state / "runward.db-wal"
+    watches = sum(_watches(process))
+    return Sample(
+        float(status["VmRSS"].split()[0]) / 1024,
+        len(list((process / "fd").iterdir())),
+        int(status["Threads"]),
+        wal.stat().st_size / 1e6 if wal.exists() else 0.0,
+        watches,
+        max(0, watches - may_be_watched()),
+        len(_processes(daemon.pid, place.directory)),
+        _cgroups(daemon.pid),
+    )
+
+
+def _processes(daemon: int, place: Path) -> set[int]:
+    """The daemon's children, ended ones that nobody waited for among them, and all that have its environment.
+
+    Launchers leave their parents, so the environment tells them.
+    """
+    found = set()
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(
+            FileNotFoundError, ProcessLookupError, PermissionError
+        ):  # it ended, or is nothing of ours
+            parent = int((each / "stat").read_text().rpartition(")")[2].split()[1])
+            if (
+                parent == daemon
+                or b"\0HOME=%s\0" % os.fsencode(place) in b"\0" + (each / "environ").read_bytes()
+            ):
+                found.add(int(each.name))
+    return found - {daemon}
+
+
+def _cgroups(daemon: int) -> int:
+    """How many cgroups of runs there are below the daemon's own; 0 without cgroup v2."""
+    try:
+        return sum(1 for each in os.listdir(cgroup_of(daemon)) if each.startswith(PREFIX))
+    except (ContainmentUnavailable, OSError):
+        return 0
 
 
 def _watches(process: Path) -> Iterator[int]:

@@ -312,11 +312,13 @@ async def test_giants_take_one_place_of_the_two(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("by", ["bytes", "time"])
+@pytest.mark.parametrize("most", [1, background.MOST_LONG])
 async def test_a_job_whose_files_grew_since_its_verdict_is_put_back_and_done_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, most: int
 ) -> None:
     """Its event says that it has little to read, so both places would take it."""
     clock = StillClock()
+    monkeypatch.setattr(background, "MOST_LONG", most)
     monkeypatch.setattr(jobs, "LARGE", 100)
     calls: list[str] = []
     reading, real = threading.Semaphore(0), Files.hashes
