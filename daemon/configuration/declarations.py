@@ -96,6 +96,7 @@ class Declarer:
         self._valid_chains = KnownFiles[Parsed[Chain]]()
         self.wrong: tuple[Wrong, ...] | None = None
         """What the last check found wrong with all configuration; None before the first one."""
+        self._degraded: tuple[str, ...] = ()
         # One tuple, replaced as a whole: no thread sees new chains with an old basis, or it would keep them for good.
         self._chains: tuple[object, _Chains] = (None, _NO_CHAINS)
         self._reading_chains = threading.Lock()
@@ -120,6 +121,8 @@ class Declarer:
             lambda: [problem for each in self._all_chains().wrong.values() for problem in each],
         )
         self.wrong = complaints_about(Parsed(settings), reading)
+        # Now, for the report asks each second.
+        self._degraded = tuple(_lines(self.wrong))
 
     def look(self) -> Look:
         """What exists in the directories of playbooks, agent profiles and chains."""
@@ -127,7 +130,7 @@ class Declarer:
 
     def degraded(self) -> list[str]:
         """What is wrong with the operator's files, and what follows, for `status`."""
-        return list(_lines(self.wrong or ()))
+        return [*self._degraded]
 
     def quarantined(self) -> list[tuple[str, str]]:
         """The chains whose files are wrong, each with the reason. Raises `OSError` for a directory that can't be read."""

@@ -192,6 +192,8 @@ class Reporting:
     """p50 and p99 (seconds) of the latest verdicts' lag, and of that of runs that were waited for."""
     _measured_at: int = -1
     """How many verdicts there were when these were measured."""
+    _rendered: tuple[Sequence[Wrong] | None, tuple[ConfigurationProblem, ...] | None] = (None, None)
+    """What is wrong with the configuration, and how the report says it."""
 
     async def tell(self) -> None:
         """Update `status.json` if there is something new, or to give a sign of life."""
@@ -234,11 +236,18 @@ class Reporting:
                 for root in self.roots.values()
             ],
             settings=self.settings(),
-            configuration=_configuration(self.for_status.wrong()),
+            configuration=self._configuration(),
             http=self.for_status.http(),
             studio=self.for_status.studio(),
             workers_killed=self.for_status.killed(),
         )
+
+    def _configuration(self) -> tuple[ConfigurationProblem, ...] | None:
+        # The report is asked for each second, and a check replaces what is wrong as a whole.
+        wrong = self.for_status.wrong()
+        if wrong is not self._rendered[0]:
+            self._rendered = wrong, None if wrong is None else _configuration(wrong)
+        return self._rendered[1]
 
     def _measure_lags(self) -> None:
         if self._measured_at == self.verdicts.count:
@@ -251,9 +260,7 @@ class Reporting:
         self._measured_at = self.verdicts.count
 
 
-def _configuration(wrong: Sequence[Wrong] | None) -> tuple[ConfigurationProblem, ...] | None:
-    if wrong is None:
-        return None
+def _configuration(wrong: Sequence[Wrong]) -> tuple[ConfigurationProblem, ...]:
     return tuple(
         ConfigurationProblem(
             each.problem.file, each.problem.line, each.message(), each.problem.fix, each.problem.severity
