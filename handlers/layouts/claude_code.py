@@ -109,7 +109,11 @@ class ClaudeCodeScanner(KeepsState[State]):
             unreadable=state.unreadable,
             complaints=state.complaints,
             turns=state.turns,
+            counted=state.counted,
         )
+
+    def taken(self, state: State) -> State:
+        return state._replace(counted=())
 
 
 SCANNER: Final = ClaudeCodeScanner(State, is_exact=True)

@@ -21,6 +21,12 @@ SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
+class CacheCreation(msgspec.Struct, frozen=True, gc=False):
+    """What was written to the cache for an hour; the rest is kept for five minutes."""
+
+    ephemeral_1h_input_tokens: Tokens = 0
+
+
 class Usage(msgspec.Struct, frozen=True, gc=False):
     """Tokens that a reply cost."""
 
@@ -28,6 +34,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     cache_creation_input_tokens: Tokens = 0
     cache_read_input_tokens: Tokens = 0
     output_tokens: Tokens = 0
+    cache_creation: CacheCreation | None = None
+    speed: str | None = None
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
@@ -109,6 +117,7 @@ Struct = TypeVar("Struct", bound=msgspec.Struct)
 _INNER: Final[Mapping[str, type[msgspec.Struct]]] = {
     "message": Message,
     "usage": Usage,
+    "cache_creation": CacheCreation,
     "attachment": Attachment,
     "forkedFrom": Origin,
 }

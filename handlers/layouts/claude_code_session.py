@@ -43,8 +43,9 @@ from runward.handlers.layouts.claude_code_records import (
 from runward.handlers.layouts.transcript import Close, LogLine, Resumed, Turn, clip_prompt
 from runward.handlers.layouts.transcript_lines import Unreadable, records
 from runward.handlers.model.sessions import Complaint
+from runward.handlers.usage.counting import FAST, SIZES, STANDARD, Counted, Run, add, counted, hour_in
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 
 Beside: TypeAlias = Literal["caveat", "answer"]
@@ -63,6 +64,24 @@ class Ending(NamedTuple):
         return self.close._replace(at=parse_time(self.stamp))
 
 
+class Reply(NamedTuple):
+    """What the lines of one reply said so far, and where that was added.
+
+    `is_told`: to the tokens that are told of the session. `is_spent`: to the sums of what it cost, which leave out what
+    a fork copied.
+    """
+
+    id: str
+    cost: Counted
+    is_told: bool = True
+    is_spent: bool = True
+
+    def tokens(self) -> tuple[int, int]:
+        """Those in and out."""
+        cost = self.cost
+        return cost.fresh_input + cost.cache_read + cost.cache_write_5m + cost.cache_write_1h, cost.output
+
+
 class State(NamedTuple):
     """What is known of a session so far. Times are as the records have them.
 
@@ -74,10 +93,11 @@ class State(NamedTuple):
     main chain is a reply that called no tool, `stop_reason` what that reply gave as its reason to stop. `tasks` are the
     tasks that run in the background, by their ids, and whose end Claude Code will report. `queue` is how much was
     queued for the model while it worked. `stays` says that a headless session's turn ended well but it waits for
-    these: then `held` is that end. `beside` is what was last said outside the conversation.
+    these: then `held` is that end. `beside` is what was last said outside the conversation. `counted` are the sums of
+    replies that were not taken yet.
     """
 
-    version: Literal[3]
+    version: Literal[4]
     session_id: str | None = None
     parent_session_id: str | None = None
     is_subagent: bool = False
@@ -114,7 +134,8 @@ class State(NamedTuple):
     agent_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    replies: tuple[tuple[str, int, int], ...] = ()
+    replies: tuple["Reply", ...] = ()
+    counted: tuple[Counted, ...] = ()
     calls: tuple[str, ...] = ()
     launches: tuple[str, ...] = ()
     unreadable: int = 0
@@ -132,32 +153,45 @@ REPLIES_KEPT: Final = 16
 CALLS_KEPT: Final = 32
 """Calls of tools that are remembered, so that each counts once."""
 
-_FREE: Final = (0, 0)
-
 
 class Tally:
-    """The counts of a session, while lines are fed. `reply` is the one whose `cost` is yet to be added."""
+    """The counts of a session, while lines are fed. `reply` is the one whose `cost` is yet to be added.
+
+    `first` is what its first line says about it: when it was written, its model, and where it counts.
+    """
 
     __slots__ = (
         "agent_calls",
         "calls",
         "cost",
+        "counted",
+        "first",
         "input_tokens",
         "launches",
         "output_tokens",
         "replies",
         "reply",
+        "run",
+        "run_hour",
+        "run_model",
+        "run_speed",
         "tool_calls",
     )
 
     def __init__(self, state: State) -> None:
         self.tool_calls, self.agent_calls = state.tool_calls, state.agent_calls
         self.input_tokens, self.output_tokens = state.input_tokens, state.output_tokens
-        self.replies = {reply: (came, went) for reply, came, went in state.replies}
+        self.replies: dict[str, Reply | tuple[First, Usage]] = {reply.id: reply for reply in state.replies}
+        self.run = Run(_NOTHING_COUNTED)
+        self.run_hour: str | None = None
+        self.run_model: str | None = None
+        self.run_speed: str | None = None
+        self.counted = list(state.counted)
         self.calls = dict.fromkeys(state.calls)
         self.launches = dict.fromkeys(state.launches)
         self.reply: str | None = None
         self.cost = Usage()
+        self.first: First = (None, None, True, True)
 
     def note_call(self, call: Block) -> None:
         """Count a tool's call, once by its id."""
@@ -178,30 +212,123 @@ class Tally:
             del self.launches[call]
             self.agent_calls -= result.is_error is True
 
-    def note_cost(self, reply: str | None, usage: Usage) -> None:
+    def note_cost(
+        self,
+        reply: str | None,
+        usage: Usage,
+        stamp: str | None,
+        model: str | None,
+        *,
+        is_told: bool = True,
+        is_spent: bool = True,
+    ) -> None:
         """The cost that a line of a reply states."""
         # The lines of one reply repeat its cost, and it grows. The last of them counts.
         if reply is None or reply != self.reply:
             self.add_cost()
             self.reply = reply or ""
+            self.first = (stamp, model, is_told, is_spent)
         self.cost = usage
 
     def add_cost(self) -> None:
         """Add the cost of the last reply, and subtract what an earlier line of it had said."""
-        if self.reply is None:
+        name = self.reply
+        if name is None:
             return
-        reply, usage = self.reply[:LONGEST_ID], self.cost
-        came = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
-        went = usage.output_tokens
-        replies = self.replies
-        # A reply may go on after lines of others. What an earlier line of it had said is already in the sum.
-        before = replies.get(reply, _FREE) if reply else _FREE
-        replies[reply] = (came, went)
+        self.reply = None
+        usage, first, replies = self.cost, self.first, self.replies
+        if len(name) > LONGEST_ID:
+            name = name[:LONGEST_ID]
+        if name and name in replies:
+            self._correct(name, usage)
+            return
+        replies[name] = first, usage
         if len(replies) > REPLIES_KEPT:
             del replies[next(iter(replies))]
-        self.input_tokens += came - before[0]
-        self.output_tokens += went - before[1]
-        self.reply = None
+        stamp, model, is_told, is_spent = first
+        fresh, written, read = (
+            usage.input_tokens,
+            usage.cache_creation_input_tokens,
+            usage.cache_read_input_tokens,
+        )
+        given = fresh + written + read
+        if is_told:
+            self.input_tokens += given
+            self.output_tokens += usage.output_tokens
+        if not is_spent:
+            return
+        run = self.run
+        # Most of the time of a reading is spent on what every reply needs. So one that goes on with the run before is
+        # only added to it.
+        if (
+            stamp is None
+            or stamp[:13] != self.run_hour
+            or stamp[-1] != "Z"
+            or given > SIZES[1]
+            or model != self.run_model
+            or usage.speed != self.run_speed
+        ):
+            self._end_run()
+            run = self.run = Run(_cost(usage, parse_time(stamp), model))
+            if given <= SIZES[1]:
+                self.run_hour, self.run_model, self.run_speed = hour_in(stamp), model, usage.speed
+        run.replies += 1
+        run.fresh_input += fresh
+        run.cache_read += read
+        run.cache_written += written
+        run.output += usage.output_tokens
+        if usage.cache_creation is not None:
+            run.cache_write_1h += min(usage.cache_creation.ephemeral_1h_input_tokens, written)
+
+    def _end_run(self) -> None:
+        """Add the run of replies to the sums."""
+        add(self.counted, self.run.sum())
+        self.run, self.run_hour = Run(_NOTHING_COUNTED), None
+
+    def _correct(self, name: str, usage: Usage) -> None:
+        """A reply went on after lines of others. What an earlier line of it had said is already in the sums."""
+        before = _reply(name, self.replies[name])
+        cost = _cost(usage, None, None)._replace(hour=before.cost.hour, model=before.cost.model)
+        reply = before._replace(cost=cost)
+        self.replies[name] = reply
+        if before.is_told:
+            came, went = reply.tokens()
+            came_before, went_before = before.tokens()
+            self.input_tokens += came - came_before
+            self.output_tokens += went - went_before
+        if before.is_spent:
+            add(self.counted, before.cost.minus())
+            add(self.counted, cost)
+
+
+First: TypeAlias = tuple[str | None, str | None, bool, bool]
+"""What the first line of a reply says about it: when it was written and by which model; `is_told`, `is_spent`."""
+
+_NOTHING_COUNTED: Final = counted(None, None, STANDARD, fresh_input=0, output=0)
+
+
+def _reply(name: str, known: "Reply | tuple[First, Usage]") -> Reply:
+    if isinstance(known, Reply):
+        return known
+    (stamp, model, is_told, is_spent), usage = known
+    return Reply(name, _cost(usage, parse_time(stamp), model), is_told, is_spent)
+
+
+def _cost(usage: Usage, at: float | None, model: str | None) -> Counted:
+    """What a reply cost. Writing to the cache for an hour has a price of its own."""
+    written = usage.cache_creation_input_tokens
+    creation = usage.cache_creation
+    for_an_hour = 0 if creation is None else min(creation.ephemeral_1h_input_tokens, written)
+    return counted(
+        at,
+        _clipped(model, LONGEST_ID),
+        FAST if usage.speed == FAST else STANDARD,
+        fresh_input=usage.input_tokens,
+        cache_read=usage.cache_read_input_tokens,
+        cache_write_5m=written - for_an_hour,
+        cache_write_1h=for_an_hour,
+        output=usage.output_tokens,
+    )
 
 
 def _remember(known: dict[str, None], call: str) -> None:
@@ -274,8 +401,12 @@ class Session(Tally):
     def state(self, unreadable: Unreadable) -> State:
         """The state as it is now."""
         self.add_cost()
+        self._end_run()
         now = {field: getattr(self, field) for field in State._fields}
-        now["replies"] = tuple((reply, *cost) for reply, cost in self.replies.items())
+        now["replies"], now["counted"] = (
+            tuple(_reply(*each) for each in self.replies.items()),
+            tuple(self.counted),
+        )
         now["calls"], now["launches"] = tuple(self.calls), tuple(self.launches)
         now["unreadable"], now["complaints"] = unreadable.count, tuple(unreadable.complaints)
         return State(**now)
@@ -296,6 +427,7 @@ class Session(Tally):
         # Old versions write the records of sub-agents among those of the session.
         if record.is_sidechain:
             self.agent_chains += record.parent_uuid is None
+            self.note_agent(record)
             return
         self.events += 1
         kind, stamp = record.type, record.timestamp
@@ -320,6 +452,14 @@ class Session(Tally):
             self._system(record, stamp, is_copied)
         elif (attachment := record.attachment) and attachment.type == "max_turns_reached" and not is_copied:
             self._ends(Ending(turns_used_up(attachment.max_turns), stamp))
+
+    def note_agent(self, record: Record) -> None:
+        """A record of a sub-agent: what its replies cost is the session's."""
+        message = record.message
+        if record.type != "assistant" or not isinstance(message, Message) or message.usage is None:
+            return
+        if message.model != SYNTHETIC:
+            self.note_cost(message.id, message.usage, record.timestamp, message.model, is_told=False)
 
     def _meet(self, record: Record, stamp: str | None) -> bool:
         """Learn what each record of the main chain repeats. Whether this one was copied from a fork's origin."""
@@ -349,6 +489,11 @@ class Session(Tally):
             self.has_own = named is not None and forked is None
         else:
             self.parent_session_id = self.parent_session_id or named
+
+    def _is_own(self, record: Record) -> bool:
+        """Whether a record doesn't name another session as the one that it was written in."""
+        named = record.session_id
+        return record.forked_from is None and (named is None or named[:LONGEST_ID] == self.session_id)
 
     def _note(self, record: Record, stamp: str | None) -> None:
         """A record outside the conversation."""
@@ -510,7 +655,9 @@ class Session(Tally):
                 return
             self.model = _clipped(message.model, LONGEST_ID) or self.model
         if message.usage is not None:
-            self.note_cost(message.id, message.usage)
+            # A fork's first records are copies of its origin's, where they count.
+            is_spent = not is_copied and (self.has_own or self._is_own(record))
+            self.note_cost(message.id, message.usage, stamp or self.moved, self.model, is_spent=is_spent)
         called = is_asking = False
         if isinstance(message.content, list):
             for block in message.content:

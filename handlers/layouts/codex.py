@@ -51,6 +51,7 @@ from runward.handlers.layouts.transcript import (
 )
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
 from runward.handlers.model.sessions import Complaint, Document
+from runward.handlers.usage.counting import SIZES, STANDARD, Counted, Run, add, counted, hour_in
 
 Payload: TypeAlias = dict[str, JsonValue]
 
@@ -62,10 +63,11 @@ class Rollout:
     """What is known about a thread from its rollout so far: the scanner's state. Only a copy of it is ever changed.
 
     `stamp` is the last record's time as written, `ordinal` its number. `copies` is set while records are copied
-    from a fork's origin, `has_copied_turn` once one of its turns was among them.
+    from a fork's origin, `has_copied_turn` once one of its turns was among them. `counted` are the sums of replies that
+    were not taken yet, `run` those that are being added up.
     """
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     thread: str | None = None
     origin: Origin | None = None
     headless: bool | None = None
@@ -83,10 +85,20 @@ class Rollout:
     tokens: Tokens = field(default_factory=Tokens)
     unreadable: int = 0
     complaints: tuple[Complaint, ...] = ()
+    counted: list[Counted] = field(default_factory=list)
+    run: Run | None = None
+    run_hour: str | None = None
+    run_model: str | None = None
 
     def copy(self) -> "Rollout":
         """A copy that may be changed."""
-        return replace(self, turns=replace(self.turns), calls=self.calls.copy(), tokens=replace(self.tokens))
+        return replace(
+            self,
+            turns=replace(self.turns),
+            calls=self.calls.copy(),
+            tokens=replace(self.tokens),
+            counted=self.counted.copy(),
+        )
 
     def take(self, records: Iterable[JsonValue], resumed: list[Resumed]) -> None:
         """Take in records. Each further attempt that they begin goes to `resumed`. Most of them say nothing."""
@@ -315,13 +327,50 @@ class Rollout:
 
     def take_total(self, payload: Payload, _: list[Resumed]) -> None:
         """The running total of tokens."""
+        replies = self.tokens.replies
         if self.tokens.count_total(payload):
+            # The total that repeats a reply's own record counts none.
+            if self.tokens.replies != replies:
+                self._spend()
             self.turns.reply(self.stamp)
 
     def take_reply(self, payload: Payload, _: list[Resumed]) -> None:
         """The tokens of one reply. A copied record names its origin's thread."""
         if payload.get("thread_id", self.thread) == self.thread and self.tokens.count_reply(payload):
+            self._spend()
             self.turns.reply(self.stamp)
+
+    def _spend(self) -> None:
+        """Add the reply that was counted just now to the sums."""
+        last, stamp = self.tokens.last, self.stamp
+        assert last is not None, "it was counted"
+        given, made, cached, written = last
+        run = self.run
+        # One that goes on with the run before is only added to it.
+        if (
+            run is None
+            or stamp is None
+            or stamp[:13] != self.run_hour
+            or stamp[-1] != "Z"
+            or given > SIZES[1]
+            or self.model != self.run_model
+        ):
+            self.end_run()
+            reply = counted(parse_time(stamp), self.model, STANDARD, fresh_input=given, output=made)
+            run = self.run = Run(reply)
+            if given <= SIZES[1]:
+                self.run_hour, self.run_model = hour_in(stamp), self.model
+        run.replies += 1
+        run.fresh_input += given - cached - written
+        run.cache_read += cached
+        run.cache_written += written
+        run.output += made
+
+    def end_run(self) -> None:
+        """Add the run of replies to the sums, as it must be before the rollout is stored."""
+        if self.run is not None:
+            add(self.counted, self.run.sum())
+            self.run = self.run_hour = None
 
     def _prompted(self, prompt: JsonValue, turn: str | None, resumed: list[Resumed]) -> None:
         self._note_resumed(self.turns.prompt(turn, self.stamp, self.headless), resumed)
@@ -431,6 +480,7 @@ class CodexScanner(KeepsState[Rollout]):
         unreadable = Unreadable(state.unreadable, state.complaints)
         resumed: list[Resumed] = []
         rollout.take(_read(file, lines, unreadable), resumed)
+        rollout.end_run()
         rollout.unreadable, rollout.complaints = unreadable.count, tuple(unreadable.complaints)
         return rollout, tuple(resumed)
 
@@ -464,7 +514,12 @@ class CodexScanner(KeepsState[Rollout]):
             unreadable=state.unreadable,
             complaints=state.complaints,
             turns=turns.begun,
+            counted=tuple(state.counted),
         )
+
+    def taken(self, state: Rollout) -> Rollout:
+        """The rollout without the sums."""
+        return replace(state, counted=[])
 
 
 SCANNER: Final = CodexScanner(Rollout)

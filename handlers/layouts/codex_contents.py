@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypedDict, cast
+from typing import Final, NamedTuple, Protocol, TypedDict, cast
 
 import msgspec
 
@@ -124,18 +124,29 @@ class Calls:
         )
 
 
+class Spent(NamedTuple):
+    """Tokens of a reply, or of all replies so far. Those that came from the cache or went into it are input, too."""
+
+    input: int
+    output: int
+    cached: int = 0
+    written: int = 0
+
+
 @dataclass(slots=True)
 class Tokens:
     """The tokens so far. It is a part of a scanner's state: only a copy of it is ever changed.
 
-    `total` is the last reported running total (input, output). `is_ahead` says that a reply was counted by a
+    `last` is the reply
+    that was counted last, `total` the last reported running total. `is_ahead` says that a reply was counted by a
     record of its own (since 0.153), which the next running total repeats.
     """
 
     replies: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    total: tuple[int, int] | None = None
+    last: Spent | None = None
+    total: Spent | None = None
     response: str | None = None
     is_ahead: bool = False
 
@@ -174,10 +185,11 @@ class Tokens:
         info = payload.get("info")
         self.total = _usage(info.get("total_token_usage")) if isinstance(info, dict) else None
 
-    def _add(self, usage: tuple[int, int]) -> None:
+    def _add(self, usage: Spent) -> None:
         self.replies += 1
-        self.input_tokens += usage[0]
-        self.output_tokens += usage[1]
+        self.last = usage
+        self.input_tokens += usage.input
+        self.output_tokens += usage.output
 
 
 def _is_new(known: dict[str, None], identifier: str) -> bool:
@@ -200,7 +212,7 @@ def _says_failed(output: JsonValue) -> bool:
     return output.get("success") is False if isinstance(output, dict) else bool(exit_code_in(output))
 
 
-def _usage(usage: JsonValue) -> tuple[int, int] | None:
+def _usage(usage: JsonValue) -> Spent | None:
     if not isinstance(usage, dict):
         return None
     given, made = usage.get("input_tokens"), usage.get("output_tokens")
@@ -208,13 +220,19 @@ def _usage(usage: JsonValue) -> tuple[int, int] | None:
         return None
     if type(made) is not int or not 0 <= made <= MOST_TOKENS:
         return None
-    return given, made
+    cached, written = usage.get("cached_input_tokens"), usage.get("cache_write_input_tokens")
+    if type(cached) is not int or not 0 <= cached <= given:
+        cached = 0
+    if type(written) is not int or not 0 <= written <= given - cached:
+        written = 0
+    return Spent(given, made, cached, written)
 
 
-def _difference(before: tuple[int, int] | None, now: tuple[int, int]) -> tuple[int, int]:
-    if before is None or now[0] < before[0] or now[1] < before[1]:
+def _difference(before: Spent | None, now: Spent) -> Spent:
+    """What came since, if these are running totals. A total that is lower than before began anew."""
+    if before is None or any(later < earlier for earlier, later in zip(before, now, strict=True)):
         return now
-    return now[0] - before[0], now[1] - before[1]
+    return Spent(*(later - earlier for earlier, later in zip(before, now, strict=True)))
 
 
 _HEADER: Final = 200

@@ -20,6 +20,8 @@ class Scan(Protocol):
 
     def tell(self) -> Told: ...
 
+    def taken(self) -> "Scan": ...
+
     def dump(self) -> str: ...
 
 
@@ -39,6 +41,9 @@ class _Scan(Generic[State]):
 
     def tell(self) -> Told:
         return self._scanner.tell(self._state)
+
+    def taken(self) -> Scan:
+        return _Scan(self._scanner, self._scanner.taken(self._state))
 
     def dump(self) -> str:
         return self._scanner.dump(self._state)

@@ -12,6 +12,7 @@ from typing import Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, Typ
 from runward.handlers.model.reasons import ReasonCode, status_of
 from runward.handlers.model.sessions import Complaint, Document, Status
 from runward.handlers.model.stored import Stored, as_json
+from runward.handlers.usage.counting import Counted
 
 Turn: TypeAlias = Literal["none", "open", "closed"]
 """Whether the agent was asked for something, and whether it is done with it."""
@@ -82,7 +83,7 @@ class Told(NamedTuple):
     counts at once; any other end may still be followed by more lines. `headless` is None if it is not known whether a
     person uses it interactively. `waiting` means waiting for a person. `unreadable` counts the lines that could not
     be read, `complaints` name the first of them. `data` tells one state of the data that is kept besides the session from
-    the next, in layouts that have any."""
+    the next, in layouts that have any. `counted` are the sums of the replies since they were last taken."""
 
     session_id: str | None = None
     parent_session_id: str | None = None
@@ -106,6 +107,7 @@ class Told(NamedTuple):
     complaints: tuple[Complaint, ...] = ()
     turns: int = 0
     data: str | None = None
+    counted: tuple[Counted, ...] = ()
 
 
 class Resumed(NamedTuple):
@@ -145,6 +147,10 @@ class TranscriptScanner(Protocol[State]):
         """What everything that was taken in amounts to."""
         ...
 
+    def taken(self, state: State) -> State:
+        """The state once the sums of replies in it were taken: they are told once."""
+        ...
+
     def dump(self, state: State) -> str: ...
 
     def load(self, text: str) -> State:
@@ -167,6 +173,10 @@ class KeepsState(Generic[State]):
     def __init__(self, state: type[State], *, is_exact: bool = False) -> None:
         self._states = Stored(state)
         self._is_exact = is_exact
+
+    def taken(self, state: State) -> State:
+        """The state itself: most layouts name no tokens."""
+        return state
 
     def dump(self, state: State) -> str:
         """The state as JSON."""

@@ -28,6 +28,7 @@ from runward.handlers.layouts.claude_code import SCANNER, recognises_log
 from runward.handlers.layouts.claude_code_session import CALLS_KEPT, REPLIES_KEPT, State
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.layouts.transcript import Close, Counts, LogLine, Resumed, Told, Usage
+from runward.handlers.usage.counting import Counted
 
 NAME = f"{SESSION}.jsonl"
 
@@ -66,6 +67,7 @@ def test_a_headless_run_that_ended_well_is_told_as_a_whole() -> None:
         counts=Counts(events=8, tool_calls=1),
         usage=Usage(222, 40),
         turns=1,
+        counted=(Counted(500_000, MODEL, "standard", 0, 2, 200, 2, 20, 0, 40),),
     )
 
 

@@ -728,7 +728,7 @@ def test_a_rollout_whose_first_line_is_torn_is_recognised() -> None:
         "{",
         "null",
         "[]",
-        '{"version": 2}',
+        '{"version": 3}',
         '{"version": 1, "events": "many"}',
         '{"turns": {"turn": "ajar"}}',
     ],

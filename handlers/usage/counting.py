@@ -1,0 +1,154 @@
+"""The record of what replies used: sums for each UTC hour, model, speed and size of the request.
+
+A price depends on these four, so whoever adds up sums under one price gets what the replies cost one by one. A layout's
+scanner adds each reply once; what it counted is written to the store together with the place that was read, and then
+leaves the scanner's state.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+_HOUR: Final = 3600.0
+
+SIZES: Final = (0, 200_000, 272_000)
+"""Tokens of input above which a request may have another price: up to 200,000, up to 272,000, more."""
+
+STANDARD: Final = "standard"
+FAST: Final = "fast"
+
+
+class Counted(NamedTuple):
+    """Sums of replies of one hour (since 1970), model, speed and size. `model` is "" if the files name none.
+
+    `size` is the number of input tokens above which its requests are, one of `SIZES`. `fresh_input` was neither read from
+    the cache nor written to it. `reported_nanousd` is the cost that the agent itself reports, in billionths of a dollar;
+    None if it reports none. The sums of a portion may be negative: a reply's later line takes back what an earlier one
+    said.
+    """
+
+    hour: int
+    model: str
+    speed: str
+    size: int
+    replies: int
+    fresh_input: int
+    cache_read: int
+    cache_write_5m: int
+    cache_write_1h: int
+    output: int
+    reported_nanousd: int | None = None
+
+    def minus(self) -> "Counted":
+        """What takes this back."""
+        return self._replace(
+            replies=-self.replies,
+            fresh_input=-self.fresh_input,
+            cache_read=-self.cache_read,
+            cache_write_5m=-self.cache_write_5m,
+            cache_write_1h=-self.cache_write_1h,
+            output=-self.output,
+            reported_nanousd=None if self.reported_nanousd is None else -self.reported_nanousd,
+        )
+
+    def plus(self, more: "Counted") -> "Counted":
+        """Both together, under the key of this one."""
+        one, other = self.reported_nanousd, more.reported_nanousd
+        return self._replace(
+            replies=self.replies + more.replies,
+            fresh_input=self.fresh_input + more.fresh_input,
+            cache_read=self.cache_read + more.cache_read,
+            cache_write_5m=self.cache_write_5m + more.cache_write_5m,
+            cache_write_1h=self.cache_write_1h + more.cache_write_1h,
+            output=self.output + more.output,
+            reported_nanousd=one if other is None else other if one is None else one + other,
+        )
+
+    def is_nothing(self) -> bool:
+        """Whether there is nothing to add."""
+        return not any(self[_KEY:])
+
+
+_KEY: Final = 4
+"""The fields that name a sum; the others are added up."""
+
+
+def counted(
+    at: float | None,
+    model: str | None,
+    speed: str,
+    *,
+    fresh_input: int,
+    cache_read: int = 0,
+    cache_write_5m: int = 0,
+    cache_write_1h: int = 0,
+    output: int,
+    reported_nanousd: int | None = None,
+) -> Counted:
+    """One reply; `at` is when it was written, in Unix seconds."""
+    given = fresh_input + cache_read + cache_write_5m + cache_write_1h
+    return Counted(
+        0 if at is None else int(at // _HOUR),
+        model or "",
+        speed,
+        size_of(given),
+        1,
+        fresh_input,
+        cache_read,
+        cache_write_5m,
+        cache_write_1h,
+        output,
+        reported_nanousd,
+    )
+
+
+def add(sums: list[Counted], more: Counted) -> None:
+    """Add to the sum of the same hour, model, speed and size. Sums of nothing are left out."""
+    # Replies come in the order of time, so it is nearly always the last one.
+    for index in range(len(sums) - 1, -1, -1):
+        if sums[index][:_KEY] == more[:_KEY]:
+            sums[index] = sums[index].plus(more)
+            if sums[index].is_nothing():
+                del sums[index]
+            return
+    if not more.is_nothing():
+        sums.append(more)
+
+
+def size_of(given: int) -> int:
+    """The size of a request with so many tokens of input."""
+    return SIZES[2] if given > SIZES[2] else SIZES[1] if given > SIZES[1] else SIZES[0]
+
+
+_HOUR_OF_STAMP: Final = len("2026-01-31T12")
+
+
+@dataclass(slots=True)
+class Run:
+    """Replies in a row with the same hour, model, speed and size.
+
+    Most replies of a transcript go on with the one before, and then a few additions are all that they cost.
+    """
+
+    first: Counted
+    replies: int = 0
+    fresh_input: int = 0
+    cache_read: int = 0
+    cache_written: int = 0
+    cache_write_1h: int = 0
+    output: int = 0
+
+    def sum(self) -> Counted:
+        """All of them together. What was written to the cache and not for an hour is kept for five minutes."""
+        return self.first._replace(
+            replies=self.replies,
+            fresh_input=self.fresh_input,
+            cache_read=self.cache_read,
+            cache_write_5m=self.cache_written - self.cache_write_1h,
+            cache_write_1h=self.cache_write_1h,
+            output=self.output,
+        )
+
+
+def hour_in(stamp: str | None) -> str | None:
+    """The part of a time that names its hour, if the whole is in UTC: equal parts are the same hour."""
+    return stamp[:_HOUR_OF_STAMP] if stamp is not None and stamp[-1:] == "Z" else None
