@@ -14,7 +14,7 @@ from runward.daemon.rundir.run_directories import UNTRUSTED, mark
 from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead
 from runward.daemon.rundir.session_reading import SessionSight
 from runward.daemon.store.batch import Rows
-from runward.daemon.store.tables import cursors, places, problems, sessions
+from runward.daemon.store.tables import cursors, places, problems, sessions, usage
 from runward.daemon.watch.hints import Hint, Target
 from runward.daemon.watch.look import Looked, problems_of_files
 from runward.daemon.watch.places import Hinted, Known
@@ -268,6 +268,11 @@ class _Batch:
         if isinstance(sight, Gone):
             return self._lost(hinted, key, before)
         self.bytes_read += sight.bytes_read
+        anew = scan is None or sight.anew
+        # A transaction writes kind by kind, not look by look. So what is read from its beginning, and takes back what was
+        # counted, waits if an earlier look of this batch counts, too.
+        if anew and key in self._remembered:
+            return _looked(hinted, before)._replace(mark=UNTRUSTED, more=True)
         scan, resumed = _scanned(hinted, scan, sight)
         report = scan.tell()
         if report.is_subagent:
@@ -302,7 +307,8 @@ class _Batch:
         after = before._replace(
             followed=followed.after,
             read=sight.read,
-            scan=scan.dump(),
+            scan=scan.taken().dump(),
+            looks=1 if anew else before.looks + bool(report.counted),
             activity=followed.standing.activity if followed.standing is not None else before.activity,
             problems=(*sight.obstacles, *report.complaints),
             about=about(report),
@@ -325,6 +331,7 @@ class _Batch:
             rows=(
                 *after_reading(hinted=hinted, key=key, stored=stored, after=after, whole=whole, now=self.now),
                 *(shared_home(root, self.now) if followed.grew_elsewhere else ()),
+                *(usage.told(key, report.counted, after.looks) if anew or report.counted else ()),
             ),
             mark=mark(sight.signature) if settled else UNTRUSTED,
             unsettled=sight.unsettled,

@@ -56,6 +56,7 @@ class Remembered(NamedTuple):
     `scan` is the state of its layout's scanner; it is None before anything was read. `problems` are those of its files.
     `launcher` is the key of the launcher's session that it was started in, if that is known, and `is_asked` says that
     its process was asked for it. `about` is what commands show of it: they read single fields (`remembered_fields.py`).
+    `looks` numbers those that counted replies, since its files were last read from their beginning.
     """
 
     root: str
@@ -69,6 +70,7 @@ class Remembered(NamedTuple):
     is_asked: bool = False
     version: int = STATE_VERSION
     about: About | None = None
+    looks: int = 0
 
 
 assert {name: f"$[{Remembered._fields.index(name)}]" for name in REMEMBERED} == REMEMBERED

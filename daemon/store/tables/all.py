@@ -32,6 +32,7 @@ from runward.daemon.store.tables.intent_files import INTENT_FILES
 from runward.daemon.store.tables.places import HOOKS, LINKS, PLACES, ROOTS
 from runward.daemon.store.tables.problems import PROBLEMS
 from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table
+from runward.daemon.store.tables.usage import USAGE
 from runward.daemon.store.transaction import Statement
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
@@ -76,6 +77,7 @@ TABLES: Final[tuple[Table, ...]] = (
     ledger.table(),
     INTENT_FILES,
     actions.table(),
+    USAGE,
 )
 
 

@@ -1,0 +1,127 @@
+"""A whole daemon counts what replies used once, however their transcripts grow, are replaced, and are read again."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.daemon.in_process import Daemon
+from tests.daemon.watch.test_following import KEY, Home
+from tests.handlers.layouts.claude_code_lines import MODEL, SESSION, Transcript
+from tests.handlers.usage.naive import claude_code_replies
+from tests.handlers.usage.test_counting import Sums, of_replies, summed
+
+from runward.daemon.store.schema import make_empty
+from runward.daemon.store.tables import usage
+from runward.daemon.store.transaction import Row
+from runward.handlers.usage.counting import Counted
+
+FIELDS = ", ".join(Counted._fields)
+
+
+async def stored(running: Daemon) -> Sums:
+    rows = await running.rows(f"select {FIELDS} from usage where session_key = '{KEY}'")
+    return summed(Counted(*row) for row in rows)  # type: ignore[arg-type] # the columns are its fields
+
+
+def in_files(home: Home) -> Sums:
+    return of_replies(claude_code_replies(SESSION, home.transcript.lines))
+
+
+async def missing(running: Daemon) -> list[Row]:
+    return await running.rows("select count(*) from usage_read where looks = 0")
+
+
+async def test_replies_are_counted_as_a_transcript_grows_and_after_a_restart(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    home.transcript.text("First,", stop=None, reply="a")
+    home.write()
+    async with home.open() as running:
+        await running.settle()
+        assert await stored(running) == in_files(home) != {}
+        home.transcript.text("I look.", stop=None, reply="a")
+        home.transcript.result(home.transcript.call())
+        home.write()
+        await running.settle()
+        assert await stored(running) == in_files(home)
+    home.transcript.text("Done.")
+    home.write()
+    async with home.open() as running:
+        await home.rest(running)
+        assert await stored(running) == in_files(home)
+        assert sum(values[0] for values in in_files(home).values()) == 3
+
+
+@pytest.mark.parametrize("seconds", [0.0, 100_000.0])
+async def test_of_a_transcript_that_was_replaced_the_new_one_counts(tmp_path: Path, seconds: float) -> None:
+    home = Home(tmp_path)
+    for _ in range(3):
+        home.transcript.prompt("fix it")
+        home.transcript.text("fixed")
+    home.write()
+    async with home.open() as running:
+        await home.rest(running)
+        home.transcript = Transcript(now=home.clock.wall + seconds)
+        home.transcript.prompt("again")
+        home.transcript.text("fixed again")
+        home.place.unlink()
+        home.write()
+        await home.rest(running)
+        assert await stored(running) == in_files(home)
+        assert sum(values[0] for values in in_files(home).values()) == 1
+
+
+async def test_what_an_older_version_read_is_counted_in_the_background(tmp_path: Path) -> None:
+    """The state of a scanner that counted nothing, and a place that was read to its end: as the upgrade leaves them."""
+    home = Home(tmp_path)
+    home.transcript.prompt("fix it")
+    home.transcript.text("fixed")
+    home.write()
+    async with home.open() as running:
+        await home.rest(running)
+        before = await running.rows("select key, status, attempt from sessions")
+        events = await running.rows("select count(*) from events")
+    with closing(sqlite3.connect(home.base / "state" / "runward.db")) as store, store:
+        store.executescript(
+            """
+            delete from usage;
+            update usage_read set looks = 0;
+            update cursors set state = replace(state, '"[4,', '"[3,');
+            update places set signature = null;
+            """
+        )
+        assert usage.sessions_missing(store) == 1
+    async with home.open() as running:
+        await home.rest(running)
+        assert await missing(running) == [(0,)]
+        assert await stored(running) == in_files(home) != {}
+        assert await running.rows("select key, status, attempt from sessions") == before
+        assert await running.rows("select count(*) from events") == events
+
+
+LOOKS = st.lists(
+    st.tuples(st.booleans(), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=3)),
+    max_size=8,
+)
+
+
+@given(LOOKS, st.data())
+def test_a_look_that_is_written_again_adds_nothing(
+    looks: list[tuple[bool, list[tuple[int, int]]]], data: st.DataObject
+) -> None:
+    """Looks are written in order. The last one may be written again, since nobody knows if a commit succeeded."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        make_empty(connection)
+        number, counted = 0, list[Counted]()
+        for anew, replies in looks:
+            rows = [Counted(hour, MODEL, "standard", 0, 1, tokens, 0, 0, 0, 1) for hour, tokens in replies]
+            number = 1 if anew or not number else number + 1
+            counted = rows if number == 1 else counted + rows
+            for _ in range(data.draw(st.integers(1, 2))):
+                for each in usage.told(KEY, rows, number):
+                    connection.executemany(each.write.sql, each.rows)
+            found = connection.execute(f"select {FIELDS} from usage").fetchall()
+            assert summed(Counted(*row) for row in found) == summed(counted)
