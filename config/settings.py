@@ -14,6 +14,7 @@ from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
 from runward.config.listening import Http, Webhooks
 from runward.config.notification import NOTIFY, Recipient
+from runward.config.prices import PRICES, ModelPrice
 from runward.config.problem import Problem, Severity
 from runward.config.root import NATIVE, ROOT, Root
 from runward.config.shape import (
@@ -116,6 +117,7 @@ class Settings(NamedTuple):
     bundle: Annotated[Bundle, Table(Bundle)] = Bundle()
     actions: Annotated[tuple[Action, ...], ACTIONS] = ()
     notify: Annotated[tuple[Recipient, ...], NOTIFY] = ()
+    prices: Annotated[tuple[ModelPrice, ...], PRICES] = ()
     http: Annotated[Http | None, Table(Http, some=True)] = None
     webhooks: Annotated[Webhooks, Table(Webhooks, sparse=True)] = Webhooks()
     exchange: Annotated[ExchangeRules, Table(ExchangeRules)] = ExchangeRules()

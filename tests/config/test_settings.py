@@ -391,6 +391,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
         "scan": {"period": 30.0},
         "actions": {},
         "notify": [],
+        "prices": {},
         "bundle": {
             "canonical_form": "seed",
             "policy_bundle_id": "local-dev",
@@ -465,6 +466,7 @@ def test_a_field_without_a_shape_is_no_key_and_there_are_few_of_these() -> None:
         "Settings.files",
         "Settings.absent",
         "Action.name",
+        "ModelPrice.name",
         "ContractRule.named_at",
     }
 

@@ -185,6 +185,8 @@ def _put_history_in_order(whole: sqlite3.Connection) -> None:
 
 
 WITHOUT_ROWID: Final = (
+    "usage",
+    "usage_read",
     "artifacts",
     "intent_runs",
     "chains",

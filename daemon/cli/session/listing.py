@@ -1,6 +1,5 @@
 """`runward session list`."""
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -9,14 +8,12 @@ from typing import Final
 import click
 
 from runward.config.settings import Settings
+from runward.daemon.cli.session.filters import session_filters
 from runward.daemon.cli.session.finding import how_to_judge
-from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal.options import (
     Moment,
-    NamedPath,
     columns_option,
-    filter_option,
     json_option,
     watched,
     wide_option,
@@ -32,7 +29,6 @@ from runward.daemon.store.tables import session_lists
 from runward.daemon.store.tables.sessions import SessionRow, about_of, verification_of
 from runward.daemon.views.sessions import (
     NOT_KNOWN,
-    SESSION_STATUSES,
     is_unknown,
     newest_sessions,
     sessions_as_json,
@@ -40,7 +36,6 @@ from runward.daemon.views.sessions import (
 )
 from runward.daemon.views.text import ago, duration, tokens
 from runward.daemon.views.unjudged import NOT_JUDGED
-from runward.handlers.model.reasons import FAILURES
 
 _HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
 _ABOUT_HEADS: Final = ("CWD", "MODEL", "TOKENS", "PROMPT")
@@ -51,40 +46,12 @@ _SHOWN: Final = 32
 
 
 @click.command("list")
-@click.option(
-    "--status",
-    "statuses",
-    multiple=True,
-    type=click.Choice(SESSION_STATUSES),
-    help="Show only those with this status.",
-)
-@click.option("--failed", is_flag=True, help="Show only those that failed, timed out or were aborted.")
-@filter_option("--layout", "NAME", completing.layouts, "those of this layout", "layouts", multiple=True)
-@filter_option("--root", "NAME", completing.roots, "those of this root", "roots", multiple=True)
-@filter_option(
-    "--playbook", "NAME", completing.playbooks, "those with this playbook", "playbooks", multiple=True
-)
-@filter_option("--agent", "NAME", completing.agents, "those of this agent", "agents", multiple=True)
+@session_filters
 @click.option(
     "--since",
     type=Moment(),
     metavar="TIME",
     help="Show only those that started since then: 2h, today, a date.",
-)
-@click.option(
-    "--search",
-    "text",
-    metavar="TEXT",
-    help="Show only those with this text in their id, playbook, agent, path or reason.",
-)
-@click.option(
-    "--cwd",
-    is_flag=False,
-    flag_value=".",
-    metavar="[DIR]",
-    type=NamedPath(),
-    shell_complete=completing.directories,
-    help="Show only those that worked in this directory (default: the current one) or below it.",
 )
 @click.option(
     "--limit",
@@ -107,15 +74,8 @@ _SHOWN: Final = 32
 @pass_settings
 def list_sessions(
     settings: Settings,
-    statuses: tuple[str, ...],
-    failed: bool,
-    layouts: tuple[str, ...],
-    roots: tuple[str, ...],
-    playbooks: tuple[str, ...],
-    agents: tuple[str, ...],
+    wanted: session_lists.Wanted,
     since: float | None,
-    text: str | None,
-    cwd: str | None,
     limit: int,
     has_steps: bool,
     has_each: bool,
@@ -135,19 +95,7 @@ def list_sessions(
       runward session list --failed --since 2h
       runward session list --json --limit 1
     """
-    if failed:
-        statuses = (*statuses, *FAILURES)
-    directory = None if cwd is None else os.path.abspath(cwd)
-    wanted = session_lists.Wanted(
-        statuses=statuses,
-        layouts=layouts,
-        roots=roots,
-        playbooks=playbooks,
-        agents=agents,
-        since=since,
-        text=text,
-        cwd=directory,
-    )
+    wanted = wanted._replace(since=since)
     if not as_json and (sys.stdout.isatty() or is_wide or heads):
         from runward.daemon.cli.session.table import print_sessions  # programs do without it
 

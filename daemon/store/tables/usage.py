@@ -8,15 +8,14 @@ transcript that is read from its beginning takes back all that was counted of it
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 from runward.daemon.store.batch import Rows, Write
 from runward.daemon.store.rows import value_of
 from runward.daemon.store.tables.table import Table
-
-if TYPE_CHECKING:
-    from runward.handlers.usage.counting import Counted
+from runward.daemon.store.transaction import listed
+from runward.handlers.usage.counting import Counted
 
 _FORGET: Final = Write("delete from usage where session_key = ?", exact=False)
 _FORGET_LOOKS: Final = Write("delete from usage_read where session_key = ?", exact=False)
@@ -54,6 +53,56 @@ def sessions_missing(connection: sqlite3.Connection) -> int:
     """How many sessions were read by a version that counted nothing, and not again since."""
     row = connection.execute("select count(*) from usage_read where looks = 0").fetchone()
     return value_of(int, row) or 0
+
+
+class Spent(NamedTuple):
+    """What a session used, as far as it has one price."""
+
+    session_key: str
+    counted: Counted
+
+
+def spent(connection: sqlite3.Connection, first: int, end: int) -> list[Spent]:
+    """What was used from hour `first` until before hour `end` (since 1970)."""
+    rows = connection.execute(
+        "select session_key, hour, model, speed, size, replies, fresh_input, cache_read, cache_write_5m, cache_write_1h,"
+        " output, reported_nanousd from usage where hour >= ? and hour < ?",
+        (first, end),
+    )
+    sums = (Spent(key, Counted(*counted)) for key, *counted in rows)
+    return [each for each in sums if not each.counted.is_nothing()]
+
+
+def launchers(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, str]:
+    """The launched runs that these sessions were started in, by the sessions' keys."""
+    return dict(
+        connection.execute(
+            "select linked, launcher from links where linked in (select value from json_each(?))",
+            (listed(keys),),
+        )
+    )
+
+
+def playbooks_of(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, str]:
+    """The playbooks of these sessions, by their keys."""
+    return dict(
+        connection.execute(
+            "select key, playbook from sessions"
+            " where playbook is not null and key in (select value from json_each(?))",
+            (listed(keys),),
+        )
+    )
+
+
+def chains_of(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, str]:
+    """The chains of whose runs these sessions are steps, by their keys."""
+    return dict(
+        connection.execute(
+            "select s.session_key, r.chain from chain_steps s join chain_runs r on r.id = s.run"
+            " where s.session_key in (select value from json_each(?))",
+            (listed(keys),),
+        )
+    )
 
 
 USAGE: Final = Table(

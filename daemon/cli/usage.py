@@ -1,0 +1,142 @@
+"""`runward usage`: what agents' replies used, and what that costs."""
+
+import os
+import time
+from decimal import Decimal
+from typing import Final
+
+import click
+
+from runward.config.settings import Settings
+from runward.daemon.cli.session.filters import session_filters
+from runward.daemon.cli.shell.context import pass_settings, store_to_read
+from runward.daemon.cli.terminal.options import Moment, json_option
+from runward.daemon.cli.terminal.output import columns_there, print_json, safe, wrapped
+from runward.daemon.cli.terminal.tables import Column, table_lines
+from runward.daemon.store.tables.session_lists import Wanted
+from runward.daemon.views.usage import KINDS, Asked, Sum, UsageTable, usage_of
+
+_DAY: Final = 86_400.0
+
+
+@click.command()
+@click.option(
+    "--by", type=click.Choice(KINDS), default="day", show_default=True, help="Show a row for each of these."
+)
+@click.option(
+    "--since",
+    type=Moment(),
+    default="7d",
+    show_default=True,
+    metavar="TIME",
+    help="Count replies since then: 2h, today, a date.",
+)
+@click.option("--until", type=Moment(), metavar="TIME", help="Count replies before then (default: now).")
+@session_filters
+@json_option()
+@pass_settings
+def usage(
+    settings: Settings, by: str, since: float, until: float | None, wanted: Wanted, as_json: bool
+) -> None:
+    """Show what agents' replies used, and what that costs at list prices.
+
+    INPUT contains what was read from the cache (CACHED) and written to it. Days are those of local time. Prices are
+    applied when they are shown; [prices."MODEL"] in the settings has those of your own.
+
+    \b
+    Example:
+      runward usage
+      runward usage --by project --since today
+    """
+    now = time.time()
+    with store_to_read(settings) as connection:
+        table = usage_of(connection, settings, Asked(by, since, now if until is None else until, wanted))
+    if as_json:
+        print_json(table.as_json())
+        return
+    for line in _lines(table, now, until is None, columns_there()):
+        click.echo(line)
+
+
+def _lines(table: UsageTable, now: float, is_until_now: bool, room: int | None) -> list[str]:
+    by = table.asked.by
+    total = f"Total, {_stretch(table.asked, now, is_until_now)}"
+    sums = [*(each for _, each in table.rows), table.total]
+    columns = [
+        Column(by.upper(), [*(_name(table, key) for key, _ in table.rows), total]),
+        _numbers("SESSIONS", [f"{each.sessions:,}" for each in sums], 2),
+        _numbers("INPUT", [f"{each.input:,}" for each in sums]),
+        _numbers("CACHED", [f"{each.cache_read:,}" for each in sums], 1),
+        _numbers("OUTPUT", [f"{each.output:,}" for each in sums]),
+        _numbers("COST", [_cost(each) for each in sums]),
+    ]
+    lines = table_lines(columns, room or 0, "…", is_wide=room is None)
+    for sentence in _notes(table):
+        lines += [sentence] if room is None else wrapped(sentence, "", "", room)
+    return lines
+
+
+def _numbers(head: str, cells: list[str], order: int = 0) -> Column:
+    """A column whose cells and head stand at its right."""
+    room = max(map(len, (head, *cells)))
+    return Column(head.rjust(room), [each.rjust(room) for each in cells], order)
+
+
+def _name(table: UsageTable, key: str | None) -> str:
+    shown = table.shown.get(key, key)
+    if shown is None:
+        return "?" if table.asked.by in ("model", "project") else "-"
+    home = os.path.expanduser("~")
+    if table.asked.by == "project" and (shown == home or shown.startswith(f"{home}/")):
+        shown = f"~{shown.removeprefix(home)}"
+    return safe(shown)
+
+
+def _cost(each: Sum) -> str:
+    """The dollars that are known. What isn't is a question mark, never nothing."""
+    if each.known_cost is None:
+        return "?"
+    return f"{dollars(each.cost)}{' + ?' if each.unpriced else ''}"
+
+
+_CENTS: Final = Decimal("0.01")
+_FRACTION: Final = Decimal("0.0001")
+
+
+def dollars(cost: Decimal) -> str:
+    """An amount: with cents, and a small one with hundredths of a cent."""
+    return f"${cost.quantize(_CENTS if cost >= 1 else _FRACTION):,}"
+
+
+def _stretch(asked: Asked, now: float, is_until_now: bool) -> str:
+    """What stretch of time was asked for, in words."""
+    midnight = time.mktime((*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1))
+    if is_until_now and abs(asked.since - midnight) < 1:
+        return "today"
+    days = (now - asked.since) / _DAY
+    if is_until_now and round(days) >= 1 and abs(days - round(days)) < 0.001:
+        return f"{round(days)} day{'s' if round(days) > 1 else ''}"
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(asked.since))
+    if is_until_now:
+        return f"since {since}"
+    return f"{since} to {time.strftime('%Y-%m-%d %H:%M', time.localtime(asked.until))}"
+
+
+def _notes(table: UsageTable) -> list[str]:
+    """What the sums are, and what is missing from them."""
+    notes = []
+    if table.source is not None and table.months is not None:
+        first, last = table.months
+        months = first if first == last else f"{first} to {last}"
+        notes.append(
+            f"At list prices of {months} ({table.source} {table.version}). A subscription costs its price."
+        )
+    if table.without_price:
+        names = ", ".join(safe(each) for each in table.without_price)
+        notes.append(f'No price is known of {names}: [prices."MODEL"] in the settings sets one.')
+    if table.missing:
+        sessions = "session is" if table.missing == 1 else "sessions are"
+        notes.append(
+            f"{table.missing:,} {sessions} missing: they were read by an older version, and are not counted yet."
+        )
+    return notes

@@ -1,0 +1,249 @@
+"""What replies used in a stretch of time, and what that costs: one row for each day, model, project, …"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.prices.pricing import Prices
+from runward.daemon.store.tables import session_lists, usage
+from runward.daemon.store.tables.sessions import SessionRow, about_of, session_rows
+from runward.handlers.times import iso
+from runward.handlers.usage.counting import Counted
+
+_HOUR: Final = 3600.0
+
+KINDS: Final = ("day", "week", "month", "project", "model", "agent", "playbook", "chain", "session")
+"""By what it is shown."""
+
+_OF_TIME: Final = ("day", "week", "month")
+_OF_SESSIONS: Final = ("project", "agent", "playbook", "chain", "session")
+
+
+class Asked(NamedTuple):
+    """What is asked for. Times are Unix seconds; an hour that is partly inside counts whole."""
+
+    by: str
+    since: float
+    until: float
+    wanted: session_lists.Wanted = session_lists.EVERY
+
+
+class Sum(NamedTuple):
+    """Tokens and dollars. `unpriced` are tokens whose price is not known; they are not in `cost`."""
+
+    sessions: int = 0
+    replies: int = 0
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    cost: Decimal = Decimal(0)
+    unpriced: int = 0
+
+    @property
+    def known_cost(self) -> Decimal | None:
+        """What those cost whose price is known; None if none is."""
+        return self.cost if self.cost or not self.unpriced else None
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """What `--json` says."""
+        return {
+            "sessions": self.sessions,
+            "replies": self.replies,
+            "input_tokens": self.input,
+            "cache_read_tokens": self.cache_read,
+            "cache_write_tokens": self.cache_write,
+            "output_tokens": self.output,
+            "cost_usd": None if self.known_cost is None else float(self.known_cost),
+            "unpriced_tokens": self.unpriced,
+        }
+
+
+class UsageTable(NamedTuple):
+    """The answer. `rows` are by their keys, None for what belongs to none; `shown` are names of keys for people.
+
+    `missing` counts sessions whose replies are not counted yet, `without_price` names models. `months` are those of the
+    first and the last reply. `source` and `version` are those of the list prices; None if none was applied.
+    """
+
+    asked: Asked
+    rows: tuple[tuple[str | None, Sum], ...]
+    total: Sum
+    missing: int
+    without_price: tuple[str, ...]
+    months: tuple[str, str] | None
+    source: str | None
+    version: str | None
+    shown: Mapping[str | None, str]
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """What `runward usage --json` prints."""
+        return {
+            "since": iso(self.asked.since),
+            "until": iso(self.asked.until),
+            "by": self.asked.by,
+            "prices": {"source": self.source, "version": self.version},
+            "rows": [{"key": key, **each.as_json()} for key, each in self.rows],
+            "total": self.total.as_json(),
+            "missing_sessions": self.missing,
+        }
+
+
+class _Adding:
+    """A sum while it is added up."""
+
+    def __init__(self) -> None:
+        self.sessions: set[str] = set()
+        self.sum = Sum()
+
+    def add(self, session: str, counted: Counted, cost: Decimal | None) -> None:
+        self.sessions.add(session)
+        written = counted.cache_write_5m + counted.cache_write_1h
+        given = counted.fresh_input + counted.cache_read + written
+        before = self.sum
+        self.sum = Sum(
+            0,
+            before.replies + counted.replies,
+            before.input + given,
+            before.cache_read + counted.cache_read,
+            before.cache_write + written,
+            before.output + counted.output,
+            before.cost + (cost or 0),
+            before.unpriced + (given + counted.output if cost is None else 0),
+        )
+
+    def done(self) -> Sum:
+        return self.sum._replace(sessions=len(self.sessions))
+
+
+def usage_of(connection: sqlite3.Connection, settings: Settings, asked: Asked) -> UsageTable:
+    """What was used, as the store knows it now."""
+    spent = usage.spent(connection, int(asked.since // _HOUR), -int(-asked.until // _HOUR))
+    shown: dict[str | None, str] = {}
+    if asked.wanted != session_lists.EVERY:
+        kept = {row.key for row in _rows(connection, spent) if asked.wanted.has(row)}
+        spent = [each for each in spent if each.session_key in kept]
+    key_of = _keys(connection, asked.by, spent, shown)
+    prices = Prices(settings.prices)
+    sums: dict[str | None, _Adding] = {}
+    total, without = _Adding(), dict[str, None]()
+    for session, counted in spent:
+        cost = prices.cost(counted)
+        if cost is None:
+            without[counted.model or "?"] = None
+        sums.setdefault(key_of(session, counted), _Adding()).add(session, counted, cost)
+        total.add(session, counted, cost)
+    rows = [(key, each.done()) for key, each in sums.items()]
+    if asked.by in _OF_TIME:
+        rows.sort(key=lambda row: row[0] or "")
+    else:
+        rows.sort(key=lambda row: (-row[1].cost, -row[1].input - row[1].output, row[0] or ""))
+    source, version = _list_of(prices)
+    return UsageTable(
+        asked=asked,
+        rows=tuple(rows),
+        total=total.done(),
+        missing=usage.sessions_missing(connection),
+        without_price=tuple(sorted(without)),
+        months=_months(spent),
+        source=source,
+        version=version,
+        shown=shown,
+    )
+
+
+def _list_of(prices: Prices) -> tuple[str | None, str | None]:
+    if not prices.uses_list:
+        return None, None
+    from runward.daemon.prices.list_prices import SOURCE, VERSION
+
+    return SOURCE, VERSION
+
+
+def _months(spent: Sequence[usage.Spent]) -> tuple[str, str] | None:
+    if not spent:
+        return None
+    hours = [each.counted.hour for each in spent]
+    return _local(min(hours), "%Y-%m"), _local(max(hours), "%Y-%m")
+
+
+def _local(hour: int, form: str) -> str:
+    return time.strftime(form, time.localtime(hour * _HOUR))
+
+
+def _rows(connection: sqlite3.Connection, spent: Sequence[usage.Spent]) -> list[SessionRow]:
+    """The sessions, with where they worked."""
+    rows = session_rows(connection, list(dict.fromkeys(each.session_key for each in spent)))
+    return [row._replace(cwd=about_of(row).cwd) for row in rows]
+
+
+_Key = Callable[[str, Counted], str | None]
+
+
+def _keys(
+    connection: sqlite3.Connection, by: str, spent: Sequence[usage.Spent], shown: dict[str | None, str]
+) -> _Key:
+    """How the key of a row is found; what it is called is put into `shown`, if that is another text."""
+    if by == "model":
+        return lambda session, counted: counted.model or None
+    if by in _OF_TIME:
+        return _by_time(by)
+    rows = _rows(connection, spent)
+    if by == "session":
+        shown.update({row.key: row.session_id for row in rows})
+        return lambda session, counted: session
+    keys: dict[str, str | None] = {}
+    if by == "project":
+        keys = {row.key: _project(row.cwd) for row in rows}
+    elif by == "agent":
+        keys = {row.key: row.agent or row.layout for row in rows}
+    else:
+        launched = usage.launchers(connection, [row.key for row in rows])
+        found = (
+            usage.playbooks_of(connection, set(launched.values()))
+            if by == "playbook"
+            else usage.chains_of(connection, {*launched.values(), *(row.key for row in rows)})
+        )
+        own = {row.key: row.playbook if by == "playbook" else found.get(row.key) for row in rows}
+        keys = {key: own[key] or found.get(launched.get(key, "")) for key in own}
+    return lambda session, counted: keys.get(session)
+
+
+def _by_time(by: str) -> _Key:
+    """Days of local time. A week is called by its Monday. An hour belongs to the day in which it begins."""
+    known: dict[int, str] = {}
+
+    def key(_: str, counted: Counted) -> str:
+        if counted.hour not in known:
+            at = counted.hour * _HOUR
+            if by == "week":
+                moment = time.localtime(at)
+                noon = time.mktime((*moment[:2], moment.tm_mday - moment.tm_wday, 12, 0, 0, 0, 0, -1))
+                known[counted.hour] = time.strftime("%Y-%m-%d", time.localtime(noon))
+            else:
+                known[counted.hour] = _local(counted.hour, "%Y-%m-%d" if by == "day" else "%Y-%m")
+        return known[counted.hour]
+
+    return key
+
+
+def _project(directory: str | None) -> str | None:
+    """The top of the git repository that a directory is in, else the directory."""
+    if directory is None or not directory.startswith("/") or "\0" in directory:
+        return directory
+    top = directory
+    while True:
+        try:
+            if os.path.lexists(os.path.join(top, ".git")):
+                return top
+        except (OSError, ValueError):
+            return directory
+        above = os.path.dirname(top)
+        if above == top:
+            return directory
+        top = above

@@ -1,0 +1,166 @@
+"""`runward usage`: each reply once, by whatever it is shown, at its list price."""
+
+import os
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from tests.daemon.cli.calling import Place
+from tests.daemon.prices.test_prices import by_the_library
+from tests.handlers.layouts import codex_lines
+from tests.handlers.layouts.claude_code_lines import Transcript
+from tests.handlers.usage.naive import Reply, claude_code_replies, codex_replies
+
+from runward.handlers.usage.counting import counted
+
+IDS = tuple(f"5d0f8a52-1c7e-4b7b-9a63-0f2d6c1e8b{number:02d}" for number in range(3))
+KINDS = ("day", "week", "month", "project", "model", "agent", "playbook", "chain", "session")
+BEGAN = 1_795_600_000.0
+WHOLE = ("--since", "2026-01-01", "--until", "2027-01-01")
+
+
+class Used(Place):
+    """A place in which agents have worked in two projects, over two days."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.replies: list[Reply] = []
+
+    def fill(self, model: str = "gpt-5-codex") -> None:
+        roots = "".join(
+            f'[[roots]]\nname = "{name}"\npath = "{name}"\nlayout = "{layout}"\n'
+            for name, layout in (("claude", "claude-code"), ("codex", "codex"))
+        )
+        self.furnish()
+        (self.directory / "runward.toml").write_text(f'state_dir = "state"\n{roots}')
+        (self.directory / "app/inner").mkdir(parents=True)
+        (self.directory / "app/.git").mkdir()
+        for number, session in enumerate(IDS):
+            transcript = Transcript(session=session, now=BEGAN + number * 40_000)
+            transcript.prompt("look")
+            for _ in range(number + 1):
+                transcript.text("Well.", stop=None)
+            transcript.text("Done.")
+            where = str(self.directory / ("app/inner" if number else "elsewhere"))
+            self._write(f"claude/-home-{number}/{session}.jsonl", transcript.lines, where)
+            self.replies += claude_code_replies(session, transcript.lines)
+        log = codex_lines.Log().meta().start(1).prompt("look", 1)
+        log.put("turn_context", {"model": model, "cwd": "/home/dev/app"})
+        log.say().tokens(300_000, 70).complete(1)
+        contents = [codex_lines.write(each) for each in log.records]
+        self._write(f"codex/2026/11/21/{codex_lines.NAME}", contents, str(self.directory / "app"))
+        self.replies += codex_replies(contents)
+        self.daemon_once()
+
+    def _write(self, name: str, lines: list[bytes], where: str) -> None:
+        path = self.directory / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"".join(line + b"\n" for line in lines).replace(b"/home/dev/app", where.encode()))
+        os.utime(path, (BEGAN, BEGAN))
+
+    def cost(self) -> Decimal:
+        """What the replies cost one by one."""
+        return sum(
+            (
+                by_the_library(
+                    counted(
+                        each.at,
+                        each.model,
+                        "standard",
+                        fresh_input=each.fresh_input,
+                        cache_read=each.cache_read,
+                        cache_write_5m=each.cache_write_5m,
+                        cache_write_1h=each.cache_write_1h,
+                        output=each.output,
+                    )
+                )
+                for each in self.replies
+            ),
+            Decimal(0),
+        )
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Used:
+    made = Used(tmp_path_factory.mktemp("used"))
+    made.fill()
+    return made
+
+
+def test_what_is_shown_is_what_a_naive_reader_counts_and_the_library_prices(used: Used) -> None:
+    total = used.call("usage", *WHOLE, "--json").object()["total"]
+    assert total == {
+        "sessions": 4,
+        "replies": len(used.replies),
+        "input_tokens": sum(each.request for each in used.replies),
+        "cache_read_tokens": sum(each.cache_read for each in used.replies),
+        "cache_write_tokens": sum(each.cache_write_5m + each.cache_write_1h for each in used.replies),
+        "output_tokens": sum(each.output for each in used.replies),
+        "cost_usd": float(used.cost()),
+        "unpriced_tokens": 0,
+    }
+
+
+@pytest.mark.parametrize("by", KINDS)
+def test_the_rows_of_each_kind_have_the_same_sum(used: Used, by: str) -> None:
+    answer = used.call("usage", *WHOLE, "--by", by, "--json")
+    rows, total = answer.items("rows"), answer.object()["total"]
+    assert isinstance(total, dict)
+    for key in total.keys() - {"sessions", "cost_usd"}:
+        assert sum(int(str(row[key])) for row in rows) == total[key], key
+    assert sum(Decimal(str(row["cost_usd"])) for row in rows) == Decimal(str(total["cost_usd"]))
+
+
+def test_a_project_is_the_top_of_its_repository(used: Used) -> None:
+    rows = used.call("usage", *WHOLE, "--by", "project", "--json").items("rows")
+    assert {row["key"]: row["sessions"] for row in rows} == {
+        str(used.directory / "app"): 3,
+        str(used.directory / "elsewhere"): 1,
+    }
+
+
+def test_the_screen_is_a_table_that_says_at_whose_prices(used: Used) -> None:
+    lines = used.call("usage", *WHOLE, "--by", "model").out.splitlines()
+    assert lines[0].split() == ["MODEL", "SESSIONS", "INPUT", "CACHED", "OUTPUT", "COST"]
+    assert lines[1].split() == ["gpt-5-codex", "1", "300,000", "0", "70", "$0.3757"]
+    assert lines[-2].split()[-5:] == ["4", "300,999", "9", "250", "$0.3853"]
+    assert lines[-1].startswith("At list prices of 2026-11 (genai-prices 0.")
+    assert "A subscription costs its price." in lines[-1]
+
+
+def test_filters_choose_sessions_and_times_choose_replies(used: Used) -> None:
+    def replies(*words: str) -> int:
+        total = used.call("usage", "--json", *words).object()["total"]
+        assert isinstance(total, dict)
+        return int(str(total["replies"]))
+
+    assert replies(*WHOLE, "--layout", "codex") == 1
+    assert replies(*WHOLE, "--cwd", str(used.directory / "elsewhere")) == 2
+    assert replies("--since", "2026-01-01", "--until", "2026-01-02") == 0
+    assert replies("--since", f"@{BEGAN + 80_000 - 3600:.0f}", "--until", "2027-01-01") == 4
+
+
+def test_a_model_without_a_price_is_a_question_mark_until_the_settings_have_one(tmp_path: Path) -> None:
+    used = Used(tmp_path)
+    used.fill("nobodys-own")
+    shown = used.call("usage", *WHOLE, "--by", "model").out
+    assert ["nobodys-own", "1", "300,000", "0", "70", "?"] in [line.split() for line in shown.splitlines()]
+    assert "$0.0096 + ?" in shown
+    assert 'No price is known of nobodys-own: [prices."MODEL"] in the settings sets one.' in shown
+    rows = used.call("usage", *WHOLE, "--by", "model", "--json").items("rows")
+    assert [(row["cost_usd"], row["unpriced_tokens"]) for row in rows if row["key"] == "nobodys-own"] == [
+        (None, 300_070)
+    ]
+    settings = tmp_path / "runward.toml"
+    settings.write_text(f'{settings.read_text()}\n[prices."nobodys-own"]\ninput = 2\noutput = 10.5\n')
+    rows = used.call("usage", *WHOLE, "--by", "model", "--json").items("rows")
+    assert [row["cost_usd"] for row in rows if row["key"] == "nobodys-own"] == [0.600735]
+
+
+def test_what_is_not_counted_yet_is_named(tmp_path: Path) -> None:
+    used = Used(tmp_path)
+    used.fill()
+    used.change_store("update usage_read set looks = 0 where session_key = 'claude-code:' || ?", IDS[0])
+    shown = used.call("usage", *WHOLE)
+    assert "1 session is missing: they were read by an older version" in " ".join(shown.out.split())
+    assert used.call("usage", *WHOLE, "--json").object()["missing_sessions"] == 1
