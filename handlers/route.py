@@ -16,7 +16,7 @@ from runward.handlers.contracts import files
 from runward.handlers.exchange import act, results
 from runward.handlers.journal import lines
 from runward.handlers.model.approvals import ApprovalDecided, ApprovalRequested, ApprovalWanted
-from runward.handlers.model.asking import Given
+from runward.handlers.model.asking import Asking, Given
 from runward.handlers.model.bundle import ReceiptSignRequested
 from runward.handlers.model.chains import (
     ChainFired,
@@ -65,7 +65,7 @@ from runward.handlers.model.sessions import (
 )
 from runward.handlers.model.shows import PlayChanged
 from runward.handlers.outcomes import recording
-from runward.handlers.sessions import ended, opened
+from runward.handlers.sessions import ended, foreseen, opened
 from runward.handlers.shows import play_changed
 from runward.handlers.subjects import BACKGROUND, SCHEDULE
 
@@ -80,7 +80,8 @@ Kind = TypeVar("Kind", bound=Event)
 class Route(NamedTuple):
     """A handler's duty towards an event of one type. `lane` and `due` are evaluated for each event.
 
-    `number` tells the duty from the others of its event. It is stored, as a part of its jobs' ids.
+    `number` tells the duty from the others of its event. It is stored, as a part of its jobs' ids. `foresee` asks before
+    the turn what `decide` will ask of files, if that can be known.
     """
 
     event: type[Any]
@@ -89,6 +90,7 @@ class Route(NamedTuple):
     lane: Callable[[Any], str | None]
     due: Callable[[Any], float]
     number: int
+    foresee: Callable[[Any], Asking[tuple[()]]] | None
 
 
 def _own(event: Event) -> str:
@@ -107,8 +109,11 @@ def _route(
     due: Callable[[Kind], float] = _at_once,
     *,
     number: int = 0,
+    foresee: Callable[[Kind], Asking[tuple[()]]] | None = None,
 ) -> Route:
-    return Route(event=event, handler=handler, decide=decide, lane=lane, due=due, number=number)
+    return Route(
+        event=event, handler=handler, decide=decide, lane=lane, due=due, number=number, foresee=foresee
+    )
 
 
 def _chain_run(event: AttemptStarted | SessionFinished | StartFailed | StartedEarlier) -> str | None:
@@ -150,10 +155,10 @@ def _run(event: TimerRang) -> str | None:
 
 
 ROUTES: Final = (
-    _route(AttemptStarted, "sessions/opened", opened.open_attempt),
+    _route(AttemptStarted, "sessions/opened", opened.open_attempt, foresee=foreseen.of_start),
     _route(AttemptStarted, "chains/begun", continuing.end_withdrawn_step, _chain_run, number=1),
     _route(FlowPlanned, "contracts/planned", opened.fold_plan),
-    _route(AttemptEnded, "sessions/ended", ended.end_attempt),
+    _route(AttemptEnded, "sessions/ended", ended.end_attempt, foresee=foreseen.of_end),
     _route(SessionFinished, "contracts/hashes", files.hash_produced, _files),
     _route(SessionFinished, "chains/advance", continuing.advance_after_step, _chain_run, number=1),
     _route(SessionFinished, "bundle/write", orders.write_after_verdict, _bundle, number=2),
@@ -216,6 +221,7 @@ _OF_EVENT: Final[dict[str, tuple[Route, ...]]] = {
     kind.type: tuple(sorted((each for each in ROUTES if each.event is kind), key=lambda route: route.number))
     for kind in dict.fromkeys(route.event for route in ROUTES)
 }
+_FORESEEING: Final = {route.event.type: route for route in ROUTES if route.foresee is not None}
 _BY_NAME: Final = {(route.handler, route.event.type): route for route in ROUTES}
 
 HANDLERS: Final[dict[str, tuple[str, ...]]] = {
@@ -268,3 +274,16 @@ def decide(handler: str, event: Event, given: Given) -> Decision:
     if route is None:
         raise NoSuchHandler(f"no handler {handler!r} takes {event.type}")
     return route.decide(event, given)
+
+
+def foreseeing(event: Event) -> str | None:
+    """The name of the handler of an event that can say beforehand what it will ask of files."""
+    route = _FORESEEING.get(event.type)
+    return None if route is None else route.handler
+
+
+def foresee(event: Event) -> Deciding:
+    """Ask what this handler of the event will ask of files and settings. It decides nothing."""
+    route = _FORESEEING[event.type]
+    assert route.foresee is not None
+    return route.foresee(event)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
+from runward.daemon.engine.foreseeing import Foreseen
 from runward.daemon.rundir.opening import Halted
 from runward.daemon.store.batch import Job, JobResult, put_back
 from runward.daemon.store.tables.table import Fold
@@ -20,7 +21,7 @@ from runward.daemon.world.clock import Clock
 from runward.handlers import route
 from runward.handlers.model.asking import Given, NotYet, Question, TryLater
 from runward.handlers.model.effects import Deciding, Effect, Effects
-from runward.handlers.model.events import MAXIMUM_DEPTH
+from runward.handlers.model.events import MAXIMUM_DEPTH, Event
 
 LONGEST_WAIT: Final = 60.0
 FIRST_WAIT: Final = 0.5
@@ -30,6 +31,8 @@ MOST_QUESTIONS: Final = 1000
 
 LONG: Final = 60.0
 """Seconds after which a job that is still being decided is named by `status`."""
+
+NOTHING_FORESEEN: Final = Foreseen()
 
 Asked: TypeAlias = Question[Any]
 Kind = TypeVar("Kind", bound=Asked)
@@ -46,12 +49,13 @@ class AtOnce(NamedTuple):
     """Answers one question in the deciding thread: from the disk or the settings.
 
     If the answer `holds_for_round`, equal questions of the jobs of a round are answered once. If it `opens_files`, it is
-    never asked inside a transaction.
+    never asked inside a transaction. `size` is how many bytes an answer keeps in memory, if these may be many.
     """
 
     answer: Callable[[Any], Any]
     holds_for_round: bool = False
     opens_files: bool = True
+    size: Callable[[Any], int] | None = None
 
 
 class NoAnswer(LookupError):
@@ -73,9 +77,16 @@ class Answers:
         """Have all questions of this kind answered together. Inside a transaction, the answer may not wait."""
         self.by_kind[kind] = FromStore(answer)
 
-    def at_once(self, kind: type[Kind], answer: Callable[[Kind], Any], *, opens_files: bool = True) -> None:
+    def at_once(
+        self,
+        kind: type[Kind],
+        answer: Callable[[Kind], Any],
+        *,
+        opens_files: bool = True,
+        size: Callable[[Any], int] | None = None,
+    ) -> None:
         """Have each question of this kind answered on its own, in the deciding thread."""
-        self.by_kind[kind] = AtOnce(answer, opens_files=opens_files)
+        self.by_kind[kind] = AtOnce(answer, opens_files=opens_files, size=size)
 
     def once_a_round(
         self, kind: type[Kind], answer: Callable[[Kind], Any], *, opens_files: bool = True
@@ -142,12 +153,35 @@ class Decider:
         await self.finish(round_, in_thread, wait_out)
         return round_.results()
 
-    def decide_inside(self, jobs: Sequence[Job], transaction: Reader) -> "Round":
-        """Decide what can be decided from this transaction and from memory. Raises `sqlite3.Error`.
+    async def foresee(
+        self, events: Iterable[Event], in_thread: InThread, wait_out: Callable[[str], Awaitable[None]]
+    ) -> Foreseen:
+        """Answer what handlers will ask of files about these new events, of each lane the first one.
+
+        `wait_out` is awaited while the store does not answer.
+        """
+        jobs: dict[str, Job] = {}
+        for event in events:
+            handler = route.foreseeing(event)
+            if handler is not None and event.lane not in jobs:
+                jobs[event.lane] = Job(len(jobs), 0, event, "", 0, handler, event.lane)
+        if not jobs:
+            return NOTHING_FORESEEN
+        round_ = _Foresight(tuple(jobs.values()), self._answers, self._clock, self._at_work)
+        await self.finish(round_, in_thread, wait_out)
+        round_.foreseen.problems += [
+            each.error for each in round_.results() if each.state == "held" and each.error
+        ]
+        return round_.foreseen
+
+    def decide_inside(
+        self, jobs: Sequence[Job], transaction: Reader, foreseen: Foreseen = NOTHING_FORESEEN
+    ) -> "Round":
+        """Decide what can be decided from this transaction, from memory, and from what was foreseen. Raises `sqlite3.Error`.
 
         The other jobs are left undecided, each at a question whose answer opens a file.
         """
-        round_ = Round(jobs, self._answers, self._clock, self._at_work)
+        round_ = Round(jobs, self._answers, self._clock, self._at_work, foreseen)
         asked = round_.asked()
         while not round_.is_over:
             answers = (
@@ -228,9 +262,15 @@ class Round:
     """Jobs that are decided side by side, lane by lane."""
 
     def __init__(
-        self, jobs: Sequence[Job], answers: Answers, clock: Clock, at_work: dict[int, AtWork]
+        self,
+        jobs: Sequence[Job],
+        answers: Answers,
+        clock: Clock,
+        at_work: dict[int, AtWork],
+        foreseen: Foreseen = NOTHING_FORESEEN,
     ) -> None:
         self.jobs = jobs
+        self._foreseen = foreseen
         self._answers = answers
         self._clock = clock
         self._at_work = at_work
@@ -246,7 +286,7 @@ class Round:
             else:
                 lane.jobs.append(job)
         self._results: dict[int, JobResult] = {}
-        self._known: dict[Asked, object] = {}
+        self._known: dict[Asked, object] = dict(foreseen.settings)
         self._fresh: list[Effect] = []
         self._decided: dict[Asked, list[tuple[Fold, Effect]]] = {}
         # Calling a handler takes no time: it runs up to its first question.
@@ -327,17 +367,33 @@ class Round:
                 if lane.question in self._known:
                     self._send(lane, self._known[lane.question])
                     continue
-            # All who write or read here wait for the transaction, and a file may take any time to open.
-            if isinstance(answerer, FromStore) or (self._inside and answerer.opens_files):
+            if isinstance(answerer, FromStore):
                 return
             answer: object
-            try:
-                answer = answerer.answer(lane.question)
-                if answerer.holds_for_round:
-                    self._known[lane.question] = answer
-            except Exception as error:  # noqa: BLE001 - it is raised in the handler that asked
-                answer = _Failed(error)
+            # All who write or read here wait for the transaction, and a file may take any time to open.
+            if self._inside and answerer.opens_files:
+                foreseen = self._foreseen.of_lane(lane.jobs[0].lane)
+                if lane.question not in foreseen:
+                    return
+                answer = foreseen[lane.question]
+            else:
+                answer = self._answer(lane, answerer)
             self._send(lane, answer)
+
+    def _answer(self, lane: _Lane, answerer: AtOnce) -> object:
+        """The answer to the lane's question, from the disk or the settings."""
+        assert lane.question is not None
+        try:
+            answer: object = answerer.answer(lane.question)
+            if answerer.holds_for_round:
+                self._known[lane.question] = answer
+        except Exception as error:  # noqa: BLE001 - it is raised in the handler that asked
+            return _Failed(error)
+        return answer
+
+    def _decision(self, lane: _Lane) -> route.Decision:
+        job = lane.jobs[0]
+        return route.decide(job.handler, job.event, Given(job.event_hash, lane.now, job.tries))
 
     def _call(self, lane: _Lane) -> None:
         """Call the handler of the lane's first job up to its first question."""
@@ -347,7 +403,7 @@ class Round:
             # is visible.
             if job.depth >= MAXIMUM_DEPTH:
                 raise LoopOfEvents(f"{job.event.key} is {job.depth} events deep: its causes form a loop")
-            decision = route.decide(job.handler, job.event, Given(job.event_hash, lane.now, job.tries))
+            decision = self._decision(lane)
         except Exception as error:  # noqa: BLE001 - a handler's bug is held with its traceback, visibly
             self._fail(lane, error)
             return
@@ -422,6 +478,35 @@ class Round:
         self._results[result.job.id] = result
         lane.jobs.popleft()
         lane.handler = lane.question = None
+
+
+class _Foresight(Round):
+    """A round that decides nothing, and keeps what was answered about files and settings."""
+
+    def __init__(
+        self, jobs: Sequence[Job], answers: Answers, clock: Clock, at_work: dict[int, AtWork]
+    ) -> None:
+        self.foreseen = Foreseen()
+        super().__init__(jobs, answers, clock, at_work)
+
+    def _decision(self, lane: _Lane) -> route.Decision:
+        return route.foresee(lane.jobs[0].event)
+
+    def _answer(self, lane: _Lane, answerer: AtOnce) -> object:
+        question = lane.question
+        assert question is not None
+        if self.foreseen.is_full and not answerer.holds_for_round:
+            return _Failed(TryLater("what was foreseen already takes much memory"))
+        answer = super()._answer(lane, answerer)
+        # A bug is met again by the handler itself, which is held for it.
+        if isinstance(answer, _Failed):
+            return answer
+        if answerer.holds_for_round:
+            self.foreseen.settings[question] = answer
+        else:
+            size = 0 if answerer.size is None else answerer.size(answer)
+            self.foreseen.keep(lane.jobs[0].lane, question, answer, size)
+        return answer
 
 
 class LoopOfEvents(RuntimeError):

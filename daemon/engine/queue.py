@@ -16,7 +16,8 @@ import anyio
 
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.clock_steps import ClockSteps
-from runward.daemon.engine.deciding import Decider, Round
+from runward.daemon.engine.deciding import NOTHING_FORESEEN, Decider, Round
+from runward.daemon.engine.foreseeing import Foreseen
 from runward.daemon.engine.turn_transaction import Decided, TurnTransaction
 from runward.daemon.store import due_jobs, packing, pruning
 from runward.daemon.store.batch import Batch, Claim, Job, JobResult, Observation, always, put_back
@@ -200,9 +201,11 @@ class Queue:
         observed: Sequence[Observation],
         due: Sequence[Job],
         earlier: Decided | None = None,
+        foreseen: Foreseen = NOTHING_FORESEEN,
     ) -> Turned:
         """Record what was observed and what was decided `earlier`, decide on what follows, and record that: all or nothing.
 
+        What was `foreseen` is what jobs may know of files inside the transaction.
         Raises `StoreTrouble`, `sqlite3.Error` and one of `REFUSALS`, after which nothing was recorded, and
         `EpochRefused`.
         """
@@ -223,6 +226,7 @@ class Queue:
                 head=self._head,
                 new_batch=self._batch,
                 open_before=self._open,
+                foreseen=foreseen,
             )
 
             async def happened() -> bool:

@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.deciding import Decider
+from runward.daemon.engine.foreseeing import Foreseen
 from runward.daemon.engine.outbox import MANY_OWED, Outbox
 from runward.daemon.engine.part import Reactions
 from runward.daemon.engine.queue import REFUSALS, Queue, StoreTrouble, Turned
@@ -147,7 +148,9 @@ class Worker:
         observed += [request for _, request in requests if request is not None]
         findings = _first(self.findings, self.batch)
         observed += findings
-        turned, claim, trouble = await self._record(observed, due)
+        # After everything that the turn records was observed, so that no verdict knows less of files than it.
+        foreseen = await self._foresee(observed)
+        turned, claim, trouble = await self._record(observed, due, foreseen)
         # Otherwise some may not be recorded. They are put again; a known event changes nothing.
         if trouble is None:
             del self.findings[: len(findings)]
@@ -166,8 +169,18 @@ class Worker:
             raise StoreTrouble(trouble)
         return True
 
+    async def _foresee(self, observed: Sequence[Observation]) -> Foreseen:
+        """Answer what verdicts will ask of files, so that they are decided in the transaction that records their ends."""
+        events = (event for each in observed for event in each.events)
+        foreseen = await self.decider.foresee(events, in_thread, self._wait_out)
+        for why in foreseen.problems:
+            self.log.error(
+                "verdict.unforeseen", why=why, fix="report it; the verdict is decided without foresight"
+            )
+        return foreseen
+
     async def _record(
-        self, observed: Sequence[Observation], due: Sequence[Job]
+        self, observed: Sequence[Observation], due: Sequence[Job], foreseen: Foreseen
     ) -> tuple[Turned, Claim, str | None]:
         """The first commit: from here on a crash loses nothing.
 
@@ -178,7 +191,8 @@ class Worker:
         if not observed and not due:
             return Turned(()), NOTHING_CLAIMED, None
         try:
-            return await self.queue.turn(self.decider, observed, due), NOTHING_CLAIMED, None
+            turned = await self.queue.turn(self.decider, observed, due, foreseen=foreseen)
+            return turned, NOTHING_CLAIMED, None
         except REFUSALS as error:
             self.queue.tally.in_steps += 1
             self.log.debug("turn.in_steps", why=f"{type(error).__name__}: {error}")

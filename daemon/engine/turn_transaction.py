@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from runward.daemon.engine.deciding import Decider, Round, without_waiting
+from runward.daemon.engine.deciding import NOTHING_FORESEEN, Decider, Round, without_waiting
+from runward.daemon.engine.foreseeing import Foreseen
 from runward.daemon.store import packing, pruning
 from runward.daemon.store.batch import Batch, Claim, Job, JobResult, Observation
 from runward.daemon.store.hash_chain import Head
@@ -44,6 +45,8 @@ class TurnTransaction:
     new_batch: Callable[[Head, Callable[[str], bool]], Batch]
     open_before: Mapping[str, int]
     """How many jobs waited in each lane before."""
+    foreseen: Foreseen = NOTHING_FORESEEN
+    """What jobs may know of files: answers that were given before the transaction."""
     opened: Counter[str] = field(default_factory=Counter)
     """How many more of them wait in each lane now."""
     completed: list[JobResult] = field(default_factory=list)
@@ -100,7 +103,7 @@ class TurnTransaction:
 
     def _decide(self, transaction: Transaction, round_jobs: Sequence[Job], due: set[int]) -> list[Job]:
         """Decide and apply a round; returns the jobs of the next one."""
-        round_ = self.decider.decide_inside(round_jobs, transaction)
+        round_ = self.decider.decide_inside(round_jobs, transaction, self.foreseen)
         self._stops = not round_.is_over or self._is_enough()
         batch = self.new_batch(self.head, self._is_blocked)
         for job in round_.undecided():

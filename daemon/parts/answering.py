@@ -9,6 +9,7 @@ from runward.config.chain import Chain
 from runward.config.exchange import ExchangeRules
 from runward.config.settings import USUAL
 from runward.daemon.engine.deciding import Answers
+from runward.daemon.engine.foreseeing import MOST_BYTES
 from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
 from runward.daemon.parts.notices import NOBODY, Messenger
 from runward.daemon.store.tables import all as tables
@@ -32,7 +33,7 @@ from runward.handlers.model.exchange import ExchangeRulesNow
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.invocations import ActionOf, Play, PlayOf
 from runward.handlers.model.notices import RecipientsOf
-from runward.handlers.model.outcomes import FinalMessageOf, OutcomesIn
+from runward.handlers.model.outcomes import BeingRead, FinalMessageOf, OutcomeFile, OutcomesIn
 from runward.handlers.model.schedules import Scheduled, ScheduleIn
 from runward.handlers.model.sessions import AgeOf, CoveringRoot, LastChangeOf, LinkedSessionsOf, RootOf
 from runward.handlers.model.shows import PlayFilesIn
@@ -178,7 +179,11 @@ def answers_of_the_world(
     answers.once_a_round(StepsAtOnce, lambda asked: in_force.chains.steps_at_once(), opens_files=False)
     answers.once_a_round(ScheduleIn, lambda asked: in_force.chains.scheduled(asked.chain))
     answers.once_a_round(RecipientsOf, lambda asked: in_force.messenger.recipients(asked.kind))
-    answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path, asked.named))
+    answers.at_once(
+        OutcomesIn,
+        lambda asked: files.outcomes(asked.path, asked.artifacts_path, asked.named),
+        size=_bytes_of_outcomes,
+    )
     answers.at_once(PlayFilesIn, lambda asked: files.play_files(asked.path))
     answers.at_once(FinalMessageOf, lambda asked: files.final_message(asked.layout, asked.path))
     answers.at_once(BundleRulesOf, in_force.bundled)
@@ -190,6 +195,13 @@ def answers_of_the_world(
     answers.at_once(CodeOf, in_force.with_code.ran, opens_files=False)
     answers.check(QUESTIONS)
     return answers
+
+
+def _bytes_of_outcomes(answer: tuple[OutcomeFile, ...] | BeingRead | Unreadable) -> int:
+    if isinstance(answer, BeingRead | Unreadable):
+        return 0
+    # What a large report says is as bounded, but how large it is in memory is not known.
+    return sum(MOST_BYTES if each.content is None else len(each.content) for each in answer)
 
 
 def _age(processes: Processes, asked: AgeOf) -> float | None:

@@ -6,7 +6,7 @@ from typing import Final
 from runward.config.contract import Contract, ContractEntry
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.model.asking import Asking, Given, TryLater, ask, ask_readable
-from runward.handlers.model.contracts import HashesOf, ProducedBy, RecordedFile, RecordFiles
+from runward.handlers.model.contracts import ArtifactsUnder, HashesOf, ProducedBy, RecordedFile, RecordFiles
 from runward.handlers.model.effects import Deciding, Effect, Explain
 from runward.handlers.model.files import (
     MEANINGS,
@@ -34,6 +34,14 @@ def paths_asked(contract: Contract, started_at: float) -> tuple[str | RuledPath,
         entry.path if entry.rules is None else RuledPath(entry.path, entry.rules, since)
         for entry in contract.expected
     )
+
+
+def artifacts_asked(
+    contract: Contract, artifacts_path: str, directory: str, started_at: float
+) -> ArtifactsUnder:
+    """What a verdict asks about the files of a session with this contract, whose run is in `directory`."""
+    within = boundary(artifacts_path, directory)
+    return ArtifactsUnder(artifacts_path, within, paths_asked(contract, started_at))
 
 
 def outcome_paths(contract: Contract) -> tuple[str, ...]:

@@ -184,6 +184,13 @@ LATEST: Final = 1.0
 NO_OUTCOMES: Final = Recorded((), (), {})
 
 
+def outcomes_asked(layout: str, path: str, artifacts_path: str, named: tuple[str, ...]) -> OutcomesIn:
+    """How the outcomes of a session are asked for. `named` are files of its contract that may hold some."""
+    from runward.handlers.layouts.registry import outcome_files
+
+    return OutcomesIn(path, artifacts_path, (*named, *outcome_files(layout)))
+
+
 def recorded(
     session: Session,
     at: float,
@@ -204,8 +211,8 @@ def recorded(
         from runward.handlers.layouts.registry import outcome_files
 
         in_other_words = outcome_files(session.layout)
-        paths = (*named, *in_other_words)
-        files = yield from ask(OutcomesIn(session.path, session.artifacts_path, paths))
+        question = outcomes_asked(session.layout, session.path, session.artifacts_path, named)
+        files = yield from ask(question)
         if isinstance(files, Unreadable):
             raise TryLater(f"the outcomes of {session.key} can't be read: {files.why}")
         if isinstance(files, BeingRead):

@@ -14,16 +14,15 @@ from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
 from runward.handlers import shows
 from runward.handlers.contracts.files import (
+    artifacts_asked,
     outcome_kinds,
     outcome_paths,
-    paths_asked,
     reads_outcomes,
     with_outcomes,
 )
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import (
     Verification,
-    boundary,
     described,
     dump_verification,
     files_at_fault,
@@ -36,7 +35,6 @@ from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native, show
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
-from runward.handlers.model.contracts import ArtifactsUnder
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.files import RootFacts
 from runward.handlers.model.journal import AppendLines
@@ -272,9 +270,7 @@ def _held_to_contract(
     known: dict[str, JsonValue] = {"invalid_outcomes": invalid} if invalid else {}
     if contract is None:
         return _conclude(event, given.event_hash, session, None, known)
-    within = boundary(session.artifacts_path, session.path)
-    paths = paths_asked(contract, session.started_at)
-    question = ArtifactsUnder(session.artifacts_path, within, paths)
+    question = artifacts_asked(contract, session.artifacts_path, session.path, session.started_at)
     found = yield from ask_readable(question, f"the artifacts of {event.session_key}")
     facts = with_outcomes(contract, found, outcomes)
     verification = verify(contract, facts, given.at)

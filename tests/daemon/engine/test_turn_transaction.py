@@ -14,6 +14,7 @@ from tests.handlers.examples import declaration
 
 from runward.daemon.engine import turn_transaction
 from runward.daemon.engine.deciding import Answers, Decider
+from runward.daemon.engine.foreseeing import MOST_BYTES, Foreseen
 from runward.daemon.engine.queue import Queue, StoreTrouble, Turned
 from runward.daemon.engine.turn_transaction import Decided
 from runward.daemon.store.batch import Job, Observation, Rows
@@ -207,6 +208,111 @@ async def test_a_job_that_needs_a_file_is_claimed_and_decided_outside(
     finished = await desk.finish(turned)
     assert [result.job.lane for result in finished.completed] == ["a"]
     assert opened == [False], "no transaction was open meanwhile"
+    assert await desk.jobs() == [("a", "done")]
+
+
+def foresee(monkeypatch: pytest.MonkeyPatch, asks: Callable[[Event], Deciding]) -> None:
+    monkeypatch.setattr(route, "foreseeing", lambda event: "sessions/ended")
+    monkeypatch.setattr(route, "foresee", asks)
+
+
+async def foreseen_turn(desk: Desk, *events: Event) -> tuple[Turned, Foreseen]:
+    foreseen = await desk.decider.foresee(events, _at_once, _never)
+    observed = [Observation(event.key, [event]) for event in events]
+    return await desk.queue.turn(desk.decider, observed, (), foreseen=foreseen), foreseen
+
+
+async def test_a_job_whose_file_was_foreseen_is_decided_in_the_first_transaction_and_written_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[bool] = []
+
+    def open_file(question: OutcomesIn) -> tuple[OutcomeFile, ...]:
+        opened.append(desk.connection.is_open)
+        return ()
+
+    desk.decider._answers.at_once(OutcomesIn, open_file)
+    decide(monkeypatch, needs_file)
+    foresee(monkeypatch, needs_file)
+    await desk.store.read("create temp table updates (id)")
+    await desk.store.read(
+        "create temp trigger updated after update on main.jobs begin insert into updates values (new.id); end"
+    )
+    before = desk.store.commits
+    turned, _ = await foreseen_turn(desk, start("a"), start("b"))
+    assert turned.undecided is None
+    assert [result.job.lane for result in turned.completed] == ["a", "b"]
+    assert desk.store.commits == before + 1
+    assert opened == [False, False], "each once, before the transaction"
+    assert await desk.jobs() == [("a", "done"), ("b", "done")]
+    assert await desk.store.read("select count(*) from updates") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "asked_before",
+    [OutcomesIn("b", "b", ()), OutcomesIn("a", "a", ("other",)), None],
+    ids=["about another run", "about other files", "nothing"],
+)
+async def test_a_question_that_was_not_foreseen_is_asked_after_the_transaction(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, asked_before: OutcomesIn | None
+) -> None:
+    def asks(event: Event) -> Deciding:
+        if asked_before is not None:
+            yield from ask(asked_before)
+        return ()
+
+    decide(monkeypatch, needs_file)
+    foresee(monkeypatch, asks)
+    turned, _ = await foreseen_turn(desk, start("a"))
+    assert turned.completed == []
+    await desk.finish(turned)
+    assert await desk.jobs() == [("a", "done")]
+
+
+async def test_what_was_foreseen_of_one_lane_is_no_answer_for_another(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def needs_file_of_a(event: Event) -> Deciding:
+        yield from ask(OutcomesIn("a", "a", ()))
+        return ()
+
+    decide(monkeypatch, needs_file_of_a)
+    foresee(monkeypatch, lambda event: needs_file_of_a(event) if event.lane == "a" else iter(()))  # type: ignore[arg-type,return-value] # nothing is asked
+    turned, _ = await foreseen_turn(desk, start("a"), start("b"))
+    assert [result.job.lane for result in turned.completed] == ["a"]
+
+
+async def test_no_more_is_kept_or_read_before_the_turn_than_memory_allows(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def open_file(question: OutcomesIn) -> tuple[OutcomeFile, ...]:
+        read.append(question.path)
+        return ()
+
+    desk.decider._answers.at_once(OutcomesIn, open_file, size=lambda answer: MOST_BYTES // 2)
+    decide(monkeypatch, needs_file)
+    foresee(monkeypatch, needs_file)
+    turned, foreseen = await foreseen_turn(desk, *(start(lane) for lane in "abcd"))
+    assert [result.job.lane for result in turned.completed] == ["a", "b"]
+    assert read == ["a", "b", "c"], "the third one was too much"
+    assert not foreseen.problems
+    await desk.finish(turned)
+    assert [state for _, state in await desk.jobs()] == ["done"] * 4
+
+
+async def test_a_mistake_while_foreseeing_is_told_and_costs_only_the_foresight(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(event: Event) -> Deciding:
+        raise RuntimeError(f"about {event.lane}")
+
+    decide(monkeypatch, needs_file)
+    foresee(monkeypatch, fails)
+    turned, foreseen = await foreseen_turn(desk, start("a"))
+    assert [problem.strip().splitlines()[-1] for problem in foreseen.problems] == ["RuntimeError: about a"]
+    await desk.finish(turned)
     assert await desk.jobs() == [("a", "done")]
 
 
