@@ -301,10 +301,14 @@ class Looker:
         if after.phase == "open" and after.attempt == 1:
             return after, events
         root, directory, _ = run
-        signature = self.files.signature(root.path, directory, call_readers.TRACE) or (0, 0, 0)
+        signature = self.files.signature(root.path, directory, call_readers.TRACE)
         known = {directory: dict(after.signatures)}
-        is_settled = directory in self.files.unchanged(root.path, native.DOCUMENTS, known)
-        return divided(watched, after, events, TraceRead(*signature[:2]), is_settled=is_settled)
+        # Without a trace no further attempt has written one. It is enough that the run is still there.
+        documents = (native.RUN,) if signature is None else native.DOCUMENTS
+        is_settled = directory in self.files.unchanged(root.path, documents, known)
+        return divided(
+            watched, after, events, TraceRead(*(signature or (0, 0, 0))[:2]), is_settled=is_settled
+        )
 
     def _state(self, root: WatchedRoot, watched: Watched, *, is_launched: bool) -> ProcessState:
         # The process is on another machine. That it isn't found here says nothing.
