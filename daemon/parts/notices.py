@@ -166,7 +166,7 @@ class Notices(Part):
         except OSError:
             quarantined = []  # `status` shows the problem with the directory itself
         troubles = await notices_of_troubles(
-            self.store, self.messenger.recipients, quarantined, self.clock.now()
+            self.store, self.messenger.recipients, quarantined, self.steps.steady()
         )
         new = [each for each in troubles if each.id not in self._recorded]
         if new:

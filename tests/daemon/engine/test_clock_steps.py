@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -206,11 +207,14 @@ async def test_a_timer_that_was_set_by_a_clock_that_is_set_back_since_waits_for_
         await rings_after(desk, WAIT)
 
 
+@dataclass
 class NobodyIsThere:
     """Recipients that can't be reached."""
 
+    names: tuple[str, ...] = ()
+
     def recipients(self, kind: str) -> tuple[str, ...]:
-        return ()
+        return self.names
 
     def send(self, notice: PendingNotice) -> str | None:
         return "nobody is there"
@@ -232,3 +236,17 @@ async def test_a_notice_is_tried_again_after_its_pause_though_the_clock_was_step
         assert await notices.carry_out() is False
         ((next_at,),) = await desk.store.read("select next_at from notices")
         assert next_at == pytest.approx(clock.now() + FIRST_PAUSE)
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR])
+async def test_the_notice_of_a_trouble_is_as_old_as_it_is_though_the_clock_was_stepped_a_moment_before(
+    tmp_path: Path, step: float
+) -> None:
+    clock = StillClock()
+    async with desk_of(tmp_path / "runward.db", clock) as desk:
+        wrong = [("nightly", "line 3: no such key")]
+        notices = Notices(desk.store, clock, SILENT, NobodyIsThere(("ops",)), lambda: wrong, desk.queue.steps)
+        clock.wall += step
+        await notices.carry_out()
+        ((since,),) = await desk.store.read("select since from notices")
+        assert since == pytest.approx(clock.now())
