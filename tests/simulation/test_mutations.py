@@ -360,6 +360,7 @@ LIKELY: Final[dict[Mutation, int]] = {
     without_the_journals_identity_check: 1,
     without_the_stores_epoch: 5,
     without_syncing: 4,
+    without_syncing_bundles: 26,
     without_looking_whether_a_run_began: 4,
     without_knowing_who_was_told: 18,
     without_comparing: 3,
@@ -377,7 +378,7 @@ LIKELY: Final[dict[Mutation, int]] = {
     without_grace: 1,
     without_adopting_lines: 139,
     without_the_restores_epoch: 3,
-    without_looking_where_a_launched_run_lies: 13,
+    without_looking_where_a_launched_run_lies: 66,
     without_ids_of_notices_that_stay: 8,
     without_giving_notices_up: 1,
 }
