@@ -68,6 +68,10 @@ def run_schema() -> dict[str, JsonValue]:
                         "type": ["integer", "null"],
                         "description": "The PID namespace in which it has its number: the inode of /proc/PID/ns/pid.",
                     },
+                    "ticket": {
+                        "type": "string",
+                        "description": "What it holds until this run is over, if it carries out others afterwards.",
+                    },
                 },
             },
             "containment": _text("How the launcher contains the process tree."),

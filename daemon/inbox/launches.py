@@ -7,7 +7,7 @@ from runward.daemon.inbox.spool import InboxFile
 from runward.handlers.contracts.snapshots import snapshot_from_run
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.events import Event, UnknownEvent, impossible, load
-from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess, is_ticket
 from runward.handlers.model.sessions import Launch, RunLaunched
 from runward.handlers.model.stored import Stored, as_json
 
@@ -32,6 +32,8 @@ def load_launch(value: dict[str, JsonValue]) -> RunLaunched | str:
     except UnknownEvent as error:
         return str(error)
     assert isinstance(event, RunLaunched)
+    if event.ticket and not is_ticket(event.ticket):
+        return "ticket is not the name of one"
     return impossible(event) or event
 
 
@@ -50,7 +52,7 @@ def launch_in(file: InboxFile) -> RunLaunched | None:
 def launch_of(event: RunLaunched) -> Launch:
     """What handlers learn about the launch."""
     contract = snapshot_from_run(event.contract).text
-    launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
+    launcher, process = RecordedProcess(*event.launcher, event.ticket), RecordedProcess(*event.process)
     return Launch(
         at=event.at,
         seal=event.seal,

@@ -143,6 +143,7 @@ def kept_with(event: Event | None) -> tuple[Rows, ...]:
 
 def _row(event: RunLaunched) -> Rows:
     contract = snapshot_from_run(event.contract).text
-    launcher, process = stored_json(event.launcher).decode(), stored_json(event.process).decode()
+    launcher = (*event.launcher, event.ticket) if event.ticket else event.launcher
+    named = stored_json(launcher).decode(), stored_json(event.process).decode()
     row = (event.launch, event.session_key, event.at, event.seal, contract)
-    return Rows(starts.INSERT_LAUNCH, [(*row, event.timeout, event.grace, launcher, process, event.cgroup)])
+    return Rows(starts.INSERT_LAUNCH, [(*row, event.timeout, event.grace, *named, event.cgroup)])

@@ -25,6 +25,10 @@ TAKEN: Final = "taken"
 FAILED: Final = "failed"
 ENDED: Final = "ended"
 """Its run is over, and `exit.json` is there."""
+FREE: Final = "free"
+"""Nothing of its run is left in this launcher, which waits for another order."""
+ORDER: Final = "order"
+"""The daemon's word: the order is in the file whose descriptor comes with it."""
 RECORDED: Final = "recorded"
 """The daemon's word: what was announced is durable in the store, so the command may be released."""
 
@@ -36,7 +40,7 @@ ACKNOWLEDGED_WITHIN: Final = 5.0
 
 _VERSION_KEY: Final = "runward-launcher"
 _VERSION: Final = 1
-_WORDS: Final = frozenset({ANNOUNCED, BEGUN, HELD, SUPERSEDED, TAKEN, FAILED, ENDED, RECORDED})
+_WORDS: Final = frozenset({ANNOUNCED, BEGUN, HELD, SUPERSEDED, TAKEN, FAILED, ENDED, FREE, ORDER, RECORDED})
 _CLOCK_REALTIME_COARSE: Final = 5
 _LAST_MOMENT: Final = 1e11
 _LONGEST_WHY: Final = 2000
@@ -109,6 +113,15 @@ def send(end: socket.socket, message: Message) -> bool:
     return True
 
 
+def send_order(end: socket.socket, content: int) -> bool:
+    """Order what is in the file `content`; returns whether the order is on its way."""
+    try:
+        socket.send_fds(end, [dump(Message(ORDER))], [content], socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+    except OSError:
+        return False
+    return True
+
+
 def receive(end: socket.socket) -> Heard | None:
     """What was sent, and who sent it; None if the other end was closed. Raises BlockingIOError if there is nothing."""
     try:
@@ -161,9 +174,37 @@ class DaemonSpokenTo:
         heard = receive(self._end)
         return heard is not None and heard.message is not None and heard.message.word == RECORDED
 
-    def ended(self) -> None:
-        """Say that the run is over."""
-        self.answer(ENDED)
+    def ended(self) -> bool:
+        """Say that the run is over; returns whether anybody may hear it."""
+        return self._end is not None and send(self._end, Message(ENDED))
+
+    def next_order(self, patience: float) -> int | None:
+        """Say that this launcher is free, and wait for another order, at most `patience` seconds.
+
+        Returns the descriptor of the file that it is in. None if there will be none, or if anything else was said.
+        """
+        if self._end is None or not send(self._end, Message(FREE)):
+            return None
+        return self.order(patience)
+
+    def order(self, patience: float) -> int | None:
+        """Wait for an order. See `next_order`."""
+        if self._end is None:
+            return None
+        poll = select.poll()
+        poll.register(self._end, select.POLLIN)
+        if not poll.poll(patience * 1000):
+            return None
+        try:
+            packet, descriptors, _, _ = socket.recv_fds(self._end, LONGEST, 1)
+        except OSError:
+            return None
+        message = load(packet)
+        if len(descriptors) == 1 and message is not None and message.word == ORDER:
+            return descriptors[0]
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return None
 
     def close(self) -> None:
         """Say nothing more."""

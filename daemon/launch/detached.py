@@ -1,11 +1,14 @@
 """The launcher as the daemon starts it: `python -m runward.daemon.launch.detached STATE EPOCH NAME`.
 
-Without a NAME it waits on a socket for orders, and forks a launcher for each, which saves starting an interpreter.
+Without a NAME it waits on a socket, and forks a launcher whenever one is wanted, which saves starting an interpreter.
 Nothing is decided before the fork, so such a launcher takes the same path as any other.
 
 It is the same launcher as `runward run`, except for its beginning. The order comes as JSON on stdin, and stdout is a
 socket on which it speaks with the daemon (`channel.py`). The launcher is nobody's child and has its own session. Its
 later complaints go to stderr, a file. However often it is started for one order, the command runs once: see `ticket.py`.
+
+When its run is over, nothing of which is left, it waits for another order on the socket. So does one that was forked
+ahead, without an order. It belongs to a run only while it holds that run's ticket.
 """
 
 import json
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 300.0
 """Seconds that it waits for another order. It holds some 20 MB meanwhile."""
+
+MOST_RUNS: Final = 4096
+"""The runs of one launcher. What Python doesn't give back of one is little, and there is an end to it."""
 
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
@@ -67,12 +73,13 @@ def main() -> NoReturn:
         if not _is_launcher_forked():
             os._exit(0)
     try:
-        with open(0, encoding="utf-8", closefd=False) as file:
-            ordered = Ordered(**json.load(file))
+        first = _read(os.dup(0))
         # Before anything is started, so that no command inherits the daemon's descriptors.
         daemon = _let_go_of_streams()
         _ignore_no_signal()
-        _carry_out(ordered, state, epoch, daemon)
+        # Before any command exists, so that it is outside of the unit, too.
+        _leave_service()
+        _carry_out_orders(first, state, epoch, daemon)
     except Exception:  # noqa: BLE001  # it goes to the log, and who ordered it finds no answer
         import traceback
 
@@ -120,7 +127,109 @@ def _is_launcher_forked() -> bool:
     return True
 
 
-def _carry_out(ordered: Ordered, state: Path, epoch: int, daemon: DaemonSpokenTo) -> None:
+def _carry_out_orders(first: Ordered | None, state: Path, epoch: int, daemon: DaemonSpokenTo) -> None:
+    """One run after the other, as long as each leaves this process as it found it."""
+    born = inherited()
+    ordered = first or _next(daemon.order(PATIENCE))
+    for _ in range(MOST_RUNS):
+        if ordered is None or not _carry_out(ordered, state, epoch, daemon):
+            return
+        # What was sent to this launcher because of the run that is over is pending until here. It ends the launcher, as it
+        # would have then, and never the next run.
+        _ignore_no_signal()
+        if inherited() != born:
+            return
+        ordered = _next(daemon.next_order(PATIENCE))
+
+
+def _next(content: int | None) -> Ordered | None:
+    return None if content is None else _read(content)
+
+
+def _read(content: int) -> Ordered | None:
+    """The order in a file; None if it is empty. The file may be read by several launchers, one after the other."""
+    try:
+        text = os.pread(content, os.fstat(content).st_size, 0)
+    finally:
+        os.close(content)
+    return Ordered(**json.loads(text)) if text else None
+
+
+_INHERITED_STATUS: Final = frozenset(
+    [
+        "Umask",
+        "TracerPid",
+        "Uid",
+        "Gid",
+        "Groups",
+        "NSpgid",
+        "NSsid",
+        "Threads",
+        "SigPnd",
+        "ShdPnd",
+        "SigBlk",
+        "SigIgn",
+        "SigCgt",
+        "CapInh",
+        "CapPrm",
+        "CapEff",
+        "CapBnd",
+        "CapAmb",
+        "NoNewPrivs",
+        "Seccomp",
+        "Seccomp_filters",
+        "Cpus_allowed",
+        "Mems_allowed",
+    ]
+)
+"""Lines of /proc/self/status (proc(5))."""
+
+_INHERITED_FILES: Final = ("limits", "cgroup", "oom_score_adj", "timerslack_ns", "autogroup")
+"""Files in /proc/self."""
+
+_INHERITED_STAT: Final = (2, 3, 4, 15, 16, 37, 38)
+"""Of the fields of /proc/self/stat after the name: process group, session, terminal; priority, nice, rt_priority, policy."""
+
+
+def inherited() -> tuple[object, ...]:
+    """All of this process that a command inherits from it, or that would be in the way of the next run.
+
+    A command of the same user may change much of it from outside: limits by prlimit(2), priorities, processors, cgroups.
+    """
+    from runward.daemon.processes import proc
+    from runward.daemon.processes.kernel import input_priority
+
+    status = {name: rest for name, _, rest in (line.partition(":") for line in _own("status").splitlines())}
+    fields = _own("stat").rpartition(")")[2].split()
+    return (
+        {name: status.get(name) for name in _INHERITED_STATUS},
+        [_own(name) for name in _INHERITED_FILES],
+        [fields[index] for index in _INHERITED_STAT],
+        input_priority(),
+        {number: _target(f"fd/{number}") for number in os.listdir("/proc/self/fd")},
+        [_target(name) for name in ("cwd", "root")],
+        dict(os.environ),
+        proc.children(),
+    )
+
+
+def _own(name: str) -> str:
+    try:
+        with open(f"/proc/self/{name}", encoding="utf-8", errors="backslashreplace") as file:
+            return file.read()
+    except OSError:
+        return ""  # this kernel has no such file
+
+
+def _target(name: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/{name}")
+    except OSError:
+        return ""  # the descriptor by which this directory was listed
+
+
+def _carry_out(ordered: Ordered, state: Path, epoch: int, daemon: DaemonSpokenTo) -> bool:
+    """Carry an order out; returns whether this launcher may get another one."""
     from runward.daemon.launch.record import BegunAlready, NameTaken
     from runward.daemon.launch.ticket import EpochOver, TicketHeld, claim_start
 
@@ -137,12 +246,11 @@ def _carry_out(ordered: Ordered, state: Path, epoch: int, daemon: DaemonSpokenTo
     except OSError as error:
         daemon.answer(channel.FAILED, str(error))
     else:
-        # Before the command exists, so that it is outside of the unit, too.
-        _leave_service(ordered.name)
-        _launch(ordered, state, claim, daemon)
+        return _launch(ordered, state, claim, daemon)
+    return False
 
 
-def _launch(ordered: Ordered, state: Path, claim: "Claim", daemon: DaemonSpokenTo) -> None:
+def _launch(ordered: Ordered, state: Path, claim: "Claim", daemon: DaemonSpokenTo) -> bool:
     from runward.daemon.launch.cgroup import ContainmentUnavailable
     from runward.daemon.launch.launch import launch
 
@@ -158,15 +266,20 @@ def _launch(ordered: Ordered, state: Path, claim: "Claim", daemon: DaemonSpokenT
         launched = launch(_order(ordered, state), environment, claim.directory, before_release, daemon)
     except (OSError, ContainmentUnavailable) as error:
         daemon.answer(channel.FAILED, str(error))
-        return
-    daemon.answer(channel.BEGUN)  # also if the command could not be started: the run's record says so
+        return False
+    if not launched.is_told:
+        daemon.answer(channel.BEGUN)  # also if the command could not be started: the run's record says so
     for complaint in launched.complaints:
         _complain(ordered.name, complaint)
+    # From here on this process has nothing to do with the run.
+    claim.ticket.close()
+    return launched.is_told and not launched.complaints
 
 
 def _order(ordered: Ordered, state: Path) -> "Order":
     from runward.daemon.launch.launch import Order
     from runward.daemon.launch.record import START
+    from runward.daemon.launch.ticket import name_of
     from runward.daemon.launch.worktree import place_of
 
     order = Order(
@@ -181,6 +294,7 @@ def _order(ordered: Ordered, state: Path) -> "Order":
         cwd=ordered.cwd if ordered.worktree is None else place_of(str(state), ordered.name),
         worktree=None if ordered.worktree is None else (ordered.worktree[0], ordered.worktree[1]),
         metadata={**dict(ordered.metadata), START: ordered.key},
+        ticket=name_of(ordered.key),
         kind=ordered.kind,
         invocation_id=ordered.invocation_id,
         state=str(state),
@@ -217,7 +331,7 @@ def _ignore_no_signal() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _leave_service(name: str) -> None:
+def _leave_service() -> None:
     """Leave the daemon's own unit: stopping it would otherwise end every run that it started.
 
     If systemd can't be asked, the launcher stays in the unit, and the unit file that we ship leaves it alone
@@ -228,7 +342,7 @@ def _leave_service(name: str) -> None:
     us = os.getpid()
     try:
         if cgroup_of(us).endswith(".service"):
-            held = Held(us, frozenset({us}), f"launcher of {name}", None)
+            held = Held(us, frozenset({us}), "launcher", None)
             make_scope(f"runward-{os.urandom(6).hex()}.scope", held, os.environ)
     except ContainmentUnavailable:
         pass

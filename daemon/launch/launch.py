@@ -58,7 +58,8 @@ class Order(Value):
     `state` is the state directory of the daemon that watches the root, which it calls `root_name`; None if no daemon
     watches it. `cwd` is the command's directory, None for the launcher's own. If there is a `worktree`, `cwd` is made
     as a worktree of a git repository at a ref. `metadata` is for `run.json`, `stale_after` are the seconds of silence
-    that end the run. `low_disk` is the setting, if there are settings, `log_limit` the bytes of each log.
+    that end the run. `ticket` is what the launcher holds for this run, if it carries out others afterwards. `low_disk` is
+    the setting, if there are settings, `log_limit` the bytes of each log.
     """
 
     command: tuple[str, ...]
@@ -77,6 +78,7 @@ class Order(Value):
     cwd: str | None = None
     worktree: tuple[str, str] | None = None
     metadata: Mapping[str, JsonValue] | None = None
+    ticket: str | None = None
     low_disk: int | None = None
     log_limit: int = DEFAULT_LOG_LIMIT
     state: str | None = None
@@ -84,7 +86,10 @@ class Order(Value):
 
 
 class Launched(Value):
-    """The result of a launch; `complaints` are for people to read."""
+    """The result of a launch; `complaints` are for people to read.
+
+    `is_told` says that the daemon recorded it and was told of its end, and that nothing of the run is left alive.
+    """
 
     session_id: str
     path: str
@@ -92,6 +97,7 @@ class Launched(Value):
     started_at: float
     ending: Ending
     complaints: tuple[str, ...]
+    is_told: bool
 
 
 def launch(
@@ -149,6 +155,7 @@ class _Launch:
         self._before_release = before_release
         self._channel = channel
         self._is_recorded = False
+        self._is_told = False
         self._directory = directory
         self._signals = signals
         self._started_at = started_at
@@ -174,7 +181,7 @@ class _Launch:
         if self._announcement is not None:
             secret = self._announcement.secret
         if self._is_recorded and self._channel is not None:
-            tell = self._channel.ended
+            tell = self._tell_end
         # Announced once more. The command could remove the first note from the inbox, since it runs as the
         # same user. What the daemon has recorded is not there any more.
         elif self._announcement is not None:
@@ -201,6 +208,7 @@ class _Launch:
             started_at=self._started_at,
             ending=ending,
             complaints=tuple(complaints),
+            is_told=self._is_told and not left,
         )
 
     def _prepare(self) -> tuple[GatedCommand, Containment, ReservedFile]:
@@ -262,6 +270,7 @@ class _Launch:
             timeout=order.timeout,
             grace=order.grace,
             cgroup=cgroup,
+            ticket=order.ticket,
         )
 
     def _tell(self) -> None:
@@ -274,6 +283,10 @@ class _Launch:
         if not self._is_recorded:
             self._directory.make_durable()
             self._announcement.put()
+
+    def _tell_end(self) -> None:
+        assert self._channel is not None
+        self._is_told = self._channel.ended()
 
     def _perform(self, command: GatedCommand, containment: Containment) -> tuple[Ending, frozenset[int]]:
         """Releases the command, and watches until it and its whole tree have ended."""
@@ -465,6 +478,7 @@ class _Launch:
                 **record.process_json(launcher),
                 "uid": os.getuid(),
                 "pid_namespace": pid_namespace(),
+                **({} if order.ticket is None else {"ticket": order.ticket}),
             },
             "containment": containment,
             "command": [record.as_text(argument) for argument in order.command],

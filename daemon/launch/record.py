@@ -336,6 +336,7 @@ class Announcement:
         timeout: float | None,
         grace: float,
         cgroup: str | None,
+        ticket: str | None = None,
     ) -> None:
         self._inbox = os.path.join(state, _INBOX)
         self.secret = os.urandom(32).hex()
@@ -351,6 +352,7 @@ class Announcement:
             "timeout": timeout,
             "grace": grace,
             "cgroup": cgroup,
+            **({} if ticket is None else {"ticket": ticket}),
         }
 
     def put(self) -> None:

@@ -1,6 +1,6 @@
 """The ticket of a start: a file in the state directory that ensures that a run is started only once.
 
-A launcher that the daemon starts locks the ticket for its lifetime and reads it before anything else. It writes to it
+A launcher that the daemon starts locks the ticket until its run is over and reads it before anything else. It writes to it
 right before its command is released. So of all launchers for one start only one is alive at a time, and a later one
 reads that the command may have run. The epoch is read inside the lock: a launcher of a daemon that was taken over
 does nothing, so its successor may delete tickets of finished starts.
@@ -59,7 +59,9 @@ class Ticket:
         return os.fstat(self._descriptor).st_mtime
 
     def close(self) -> None:
-        """Leave the start to the next launcher that tries."""
+        """Leave the start to the next launcher that tries; or the run is over, and this process has no more to do with it."""
+        # Said, and not left to the closing: a process that was forked meanwhile may still have the file open.
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
 
 
@@ -121,6 +123,25 @@ def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
     return ticket
 
 
+def is_held(state: Path, name: str) -> bool | None:
+    """Whether any process holds the ticket of this name; None if there is no such ticket, or if it can't be read."""
+    try:
+        descriptor = os.open(f"{state}/{STARTS}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        # Shared: two that ask at the same time don't take each other for a launcher.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def has_ticket(state: Path, key: str) -> bool:
     """Whether any launcher ever took up the start `key`, unless its ticket was deleted."""
     return os.path.lexists(ticket_path(state, key))
@@ -128,7 +149,7 @@ def has_ticket(state: Path, key: str) -> bool:
 
 def ticket_path(state: Path, key: str) -> str:
     """Where the ticket of the start `key` is. It is written once, right before the command is released."""
-    return f"{state}/{STARTS}/{_name(key)}"
+    return f"{state}/{STARTS}/{name_of(key)}"
 
 
 def throw_away(state: Path, owed: Collection[str]) -> None:
@@ -137,11 +158,13 @@ def throw_away(state: Path, owed: Collection[str]) -> None:
     Only for a daemon that has begun its epoch and started nothing yet: no launcher of an earlier one can use them any
     more.
     """
-    kept = {_name(key) for key in owed}
+    kept = {name_of(key) for key in owed}
     for name in os.listdir(f"{state}/{STARTS}"):
-        if name not in kept:
+        # One that is held says that its launcher still carries out this run, and no other.
+        if name not in kept and not is_held(state, name):
             os.unlink(f"{state}/{STARTS}/{name}")
 
 
-def _name(key: str) -> str:
+def name_of(key: str) -> str:
+    """The name of the ticket of the start `key`."""
     return sha256_hex(key)[:32]

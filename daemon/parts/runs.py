@@ -299,15 +299,22 @@ class Starts(Part):
 
     async def _listen(self, order: StartRun, channel: Channel) -> None:
         try:
-            await channel.ended()
+            try:
+                await channel.ended()
+            finally:
+                self._forget(order)
+            self.ended(order)
+            # If it was never recorded, its launcher went another way, and is asked again.
+            self.wake()
+            await channel.freed()
         finally:
-            self._close(order, channel)
-        self.ended(order)
-        # If it was never recorded, its launcher went another way, and is asked again.
-        self.wake()
+            channel.close()
 
     def _close(self, order: StartRun, channel: Channel) -> None:
         channel.close()
+        self._forget(order)
+
+    def _forget(self, order: StartRun) -> None:
         self.announced.pop(order.session, None)
         self._unrecorded.discard(order.key)
 

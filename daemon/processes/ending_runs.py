@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from runward.daemon.processes.cancelling import CANCEL
@@ -178,20 +179,29 @@ _PATIENCE: Final = 5.0
 """Seconds for which to search for new processes. Of a tree that keeps forking, the known processes are killed."""
 
 
-def end_tree(processes: RunProcesses, directory: str) -> EndOrdered | EndNotOrdered:
+def end_tree(
+    processes: RunProcesses,
+    directory: str,
+    is_of_run: Callable[[RecordedProcess], bool] = lambda recorded: True,
+) -> EndOrdered | EndNotOrdered:
     """Kill all processes of a run whose launcher did not end it. Raises OSError where the machine refuses for now.
 
     A process belongs to the run if it descends from one of the two recorded, or has the run's directory in its
-    environment, which the launcher gave it and its children inherit. Each is held by a descriptor.
+    environment, which the launcher gave it and its children inherit. Each is held by a descriptor. `is_of_run` tells whether
+    a recorded process still belongs to this run.
     """
     held: dict[int, int] = {}
     give_up = time.monotonic() + _PATIENCE
     try:
         for recorded in (processes.launcher, processes.process):
-            if recorded is not None:
-                descriptor = descriptor_of(ProcessIdentity(*recorded))
+            # A launcher that has begun another run is not stopped for a moment, if that can be seen before.
+            if recorded is not None and is_of_run(recorded):
+                descriptor = descriptor_of(ProcessIdentity(*recorded[:3]))
                 if descriptor is not None:
                     _hold(held, recorded.pid, descriptor)
+                    # Once it is stopped, it can't begin another one any more.
+                    if not is_of_run(recorded):
+                        _let_go(held, recorded.pid)
         if not held:
             return EndNotOrdered("its launcher and its process have ended", too_late=True)
         # Stopped processes fork no more, so the search is repeated until it finds nobody new.
@@ -209,6 +219,12 @@ def end_tree(processes: RunProcesses, directory: str) -> EndOrdered | EndNotOrde
 def _hold(held: dict[int, int], pid: int, descriptor: int) -> None:
     held[pid] = descriptor
     _send(descriptor, signal.SIGSTOP)
+
+
+def _let_go(held: dict[int, int], pid: int) -> None:
+    descriptor = held.pop(pid)
+    _send(descriptor, signal.SIGCONT)
+    os.close(descriptor)
 
 
 def _send(descriptor: int, number: int) -> None:

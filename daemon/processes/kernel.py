@@ -1,5 +1,5 @@
 """The system calls that the launcher needs and Python 3.11 lacks, by ctypes: clone3(2), prctl(2), signalfd(2), unshare(2),
-mount(2).
+mount(2), ioprio_get(2).
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _SIGNAL_SET_BYTES = 128  # sigset_t of glibc and musl
 
 _SYS_CLONE3 = 435  # on every architecture that has it
 _CLONE_INTO_CGROUP = 0x200000000
+_SYS_IOPRIO_GET = {"x86_64": 252, "aarch64": 31, "riscv64": 31}
+_IOPRIO_WHO_PROCESS = 1
 _CLONE_ARGUMENTS = 11  # fields of struct clone_args, 64 bits each
 
 # The functions of the C library that is loaded anyway; no other library is looked for.
@@ -50,6 +52,12 @@ def fork_into(cgroup: int) -> int:
         return 0
     ctypes.pythonapi.PyOS_AfterFork_Parent()
     return _checked(pid, "clone3")
+
+
+def input_priority() -> int | None:
+    """The class and level of this process's input and output (ioprio_get(2)); None where the call's number isn't known."""
+    number = _SYS_IOPRIO_GET.get(os.uname().machine)
+    return None if number is None else int(_libc.syscall(number, _IOPRIO_WHO_PROCESS, 0))
 
 
 def become_subreaper() -> None:

@@ -167,14 +167,14 @@ def _process_of(file: PidFile) -> _Process:
     # A pid alone proves nothing: numbers are used again. Together with its start in ticks it is unique within a boot.
     boot = current_boot_id()
     named = RecordedProcess(file.pid, file.start_ticks, boot)
-    state = state_of(ProcessIdentity(*named))
+    state = state_of(ProcessIdentity(*named[:3]))
     if state != "gone":
         return _Process(state, named, named)
     number = number_of(file.pid, file.start_ticks)
     if isinstance(number, NotThere):
         return _Process("gone", named, named, number.is_certain)
     inner = named._replace(pid=number)
-    state = state_of(ProcessIdentity(*inner))
+    state = state_of(ProcessIdentity(*inner[:3]))
     # One that is found and has ended is a zombie.
     return _Process(state, inner, named, is_nowhere=state == "gone")
 
@@ -190,7 +190,7 @@ def is_claude_code(process: RecordedProcess, config: str) -> bool:
         is_same = os.path.samefile(_directory_of(process.pid), config)
     except (OSError, ValueError):
         return False
-    return is_same and state_of(ProcessIdentity(*process)) == "alive"
+    return is_same and state_of(ProcessIdentity(*process[:3])) == "alive"
 
 
 def _directory_of(pid: int) -> str:

@@ -2,9 +2,11 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from runward.daemon.launch.cgroup import end_run_in
+from runward.daemon.launch.ticket import is_held
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace, end_tree, tell_to_end
 from runward.daemon.processes.proc import (
     ProcessIdentity,
@@ -43,6 +45,10 @@ class Channel(Protocol):
 
     async def ended(self) -> None:
         """Wait until the launcher says that its run is over, or can't say anything any more."""
+        ...
+
+    async def freed(self) -> None:
+        """Wait until the launcher takes another order, or never will."""
         ...
 
     def close(self) -> None: ...
@@ -136,9 +142,10 @@ class Processes(Protocol):
 
 
 class RealProcesses:
-    """What /proc knows of recorded processes."""
+    """What /proc knows of recorded processes. `state` is the state directory in which launchers hold their tickets."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: Path | None = None) -> None:
+        self._tickets = state
         self._host = own_host()
         self._whereabouts = own_whereabouts()
 
@@ -171,11 +178,23 @@ class RealProcesses:
         return launcher_of(process) if says_so(process, layout, path) else None
 
     def state(self, process: RecordedProcess) -> ProcessState:
-        return state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
+        state = state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
+        # Where there is no ticket to ask, what the process itself shows counts.
+        if state == "alive" and process.ticket and self._holds(process) is False:
+            return "gone"
+        return state
+
+    def _holds(self, launcher: RecordedProcess) -> bool | None:
+        """Whether a launcher still holds the ticket of the run that it is recorded with; None if that can't be known."""
+        return None if self._tickets is None else is_held(self._tickets, launcher.ticket)
+
+    def _is_of_run(self, recorded: RecordedProcess) -> bool:
+        """Whether a recorded process may be told or killed because of that run."""
+        return not recorded.ticket or self._holds(recorded) is True
 
     def end_tree(self, processes: RunProcesses, directory: str) -> EndOrdered | EndNotOrdered:
         in_cgroup = 0 if processes.cgroup is None else end_run_in(processes.cgroup)
-        answer = end_tree(processes, directory)
+        answer = end_tree(processes, directory, self._is_of_run)
         if not in_cgroup:
             return answer
         others = f", and {answer.who}" if isinstance(answer, EndOrdered) else ""
@@ -191,4 +210,9 @@ class RealProcesses:
         return seconds_since_start(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
 
     def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> EndOrdered | EndNotOrdered:
+        launcher = processes.launcher
+        if launcher is not None and not self._is_of_run(launcher):
+            processes = RunProcesses(
+                None, processes.process, processes.host, processes.is_recorded, processes.cgroup
+            )
         return tell_to_end(processes, place)

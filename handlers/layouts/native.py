@@ -18,7 +18,7 @@ from runward.config.root import NATIVE
 from runward.config.run_schema import CAUSES, KINDS, LONGEST_TEXT, SCHEMA
 from runward.handlers.bundle.parts import is_part_or_temporary
 from runward.handlers.foreign_json import NotJson, parse_time, read_json, sane_time
-from runward.handlers.model.processes import RecordedProcess, host_with_namespace
+from runward.handlers.model.processes import RecordedProcess, host_with_namespace, is_ticket
 from runward.handlers.model.reasons import ReasonCode, status_of
 from runward.handlers.model.sessions import Complaint, Document, SessionDeclaration, Signature, Status
 
@@ -238,8 +238,9 @@ def who_it_is(document: Document | None) -> RunSays:
 
 
 def name_by_launcher(launcher: RecordedProcess) -> RunName:
-    """The name that a run has from its launcher's process, which starts one run only."""
-    return RunName(f"process {launcher.boot_id} {launcher.pid}", float(launcher.start_ticks))
+    """The name that a run has from its launcher's process, which starts one run only, or one with this ticket."""
+    ticket = f" {launcher.ticket}" if launcher.ticket else ""
+    return RunName(f"process {launcher.boot_id} {launcher.pid}{ticket}", float(launcher.start_ticks))
 
 
 def _namespace(launcher: JsonValue) -> int | None:
@@ -394,7 +395,8 @@ def _recorded(value: JsonValue) -> RecordedProcess | None:
         return None
     assert isinstance(pid, int)
     assert isinstance(ticks, int)
-    return RecordedProcess(pid, ticks, boot)
+    ticket = value.get("ticket", "")
+    return RecordedProcess(pid, ticks, boot, ticket if isinstance(ticket, str) and is_ticket(ticket) else "")
 
 
 def _is_whole(value: JsonValue, low: int, high: int) -> bool:

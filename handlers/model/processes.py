@@ -10,11 +10,25 @@ ProcessState: TypeAlias = Literal["alive", "gone", "unknown"]
 
 
 class RecordedProcess(NamedTuple):
-    """A process as a run's own file names it: by pid, start time (clock ticks) and boot."""
+    """A process as a run's own file names it: by pid, start time (clock ticks) and boot.
+
+    A launcher that may carry out several runs, one after the other, belongs to this one while it holds its `ticket`, the
+    name of a file in the state directory.
+    """
 
     pid: int
     start_ticks: int
     boot_id: str
+    ticket: str = ""
+
+
+_TICKET: Final = frozenset("0123456789abcdef")
+_TICKET_LENGTH: Final = 32
+
+
+def is_ticket(name: str) -> bool:
+    """Whether this can be the name of a ticket."""
+    return len(name) == _TICKET_LENGTH and _TICKET.issuperset(name)
 
 
 FIRST_NAMESPACE: Final = 0xEFFFFFFC

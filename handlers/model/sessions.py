@@ -195,7 +195,8 @@ class RunLaunched(OfSession, Event, frozen=True):
 
     `launch` is the launch's own id, `at` its time (Unix seconds), `seal` the SHA-256 (hex) of the secret that its
     `exit.json` reveals. `launcher` and `process` are pid, start ticks and boot id of the launcher and of its command;
-    `timeout` and `grace` are seconds. `cgroup` is the directory of the run's cgroup, if it has one.
+    `timeout` and `grace` are seconds. `cgroup` is the directory of the run's cgroup, if it has one. `ticket` is what the
+    launcher holds until this run is over, if it carries out others afterwards.
     """
 
     session_key: str
@@ -208,6 +209,7 @@ class RunLaunched(OfSession, Event, frozen=True):
     timeout: float | None = None
     grace: float | None = None
     cgroup: str | None = None
+    ticket: str = ""
 
     @property
     def key(self) -> str:

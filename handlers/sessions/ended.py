@@ -95,7 +95,7 @@ def enforce_deadline(event: RunLaunched, given: Given) -> Deciding:
     """A launched run's deadline passed: if its launcher did not end it, have the whole process tree ended."""
     # The launcher is the first to know: it ends its command at the timeout. But a command may stop or kill its launcher, so
     # the daemon itself checks a while later.
-    launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
+    launcher, process = RecordedProcess(*event.launcher, event.ticket), RecordedProcess(*event.process)
     session = yield from ask(SessionOf(event.session_key))
     if session is not None and session.status != "running":
         return ()

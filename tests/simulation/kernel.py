@@ -152,7 +152,7 @@ class Kernel:
 
     stat_result = os.stat_result
     PathLike = os.PathLike
-    LOCK_EX, LOCK_NB = 2, 4
+    LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
     F_GETFL, F_SETFL = 3, 4
     SEEK_CUR, SEEK_DATA = os.SEEK_CUR, os.SEEK_DATA
     O_RDONLY, O_WRONLY, O_RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
@@ -408,10 +408,16 @@ class Kernel:
         return self._made.to_bytes(length, "big")
 
     def flock(self, descriptor: int, operation: int) -> None:
-        assert operation == self.LOCK_EX | self.LOCK_NB
         opened = self._open[descriptor]
+        if operation == self.LOCK_UN:
+            if opened.node.locked_by == descriptor:
+                opened.node.locked_by, opened.locked = None, False
+            return
         if opened.node.locked_by not in (None, descriptor):
             raise BlockingIOError(errno.EWOULDBLOCK, "locked")
+        if operation == self.LOCK_SH | self.LOCK_NB:
+            return  # whoever asks lets it go at once
+        assert operation == self.LOCK_EX | self.LOCK_NB
         self._order += 1
         opened.node.locked_by, opened.locked, opened.locked_at = descriptor, True, self._order
 

@@ -82,19 +82,40 @@ class Launchers:
         self.released: Counter[str] = Counter()
         self.recorded: Counter[str] = Counter()
         self._all: list[Launcher] = []
+        self._free: list[tuple[Process, RecordedProcess]] = []
+        """Launchers whose runs are over, and the daemons that may give them another order."""
 
     def spawn(self, order: StartRun, epoch: int) -> "Launcher":
-        """A new launcher with this order, which begins soon, and speaks with the daemon that runs now."""
-        spoken_to = SimulatedChannel(self.universe, self.universe.timeline.running)
-        launcher = Launcher(self, order, epoch, len(self._all) + 1, spoken_to)
+        """A launcher gets this order, begins soon, and speaks with the daemon that runs now."""
+        daemon = self.universe.timeline.running
+        spoken_to = SimulatedChannel(self.universe, daemon)
+        free = next((each for each in self._free if each[0] is daemon), None)
+        if free is not None:
+            self._free.remove(free)
+            self.universe.tally.reached["a launcher that was used again"] += 1
+        launcher = Launcher(
+            self, order, epoch, len(self._all) + 1, spoken_to, None if free is None else free[1]
+        )
         self._all.append(launcher)
         return launcher
+
+    def keep(self, daemon: Process, process: RecordedProcess) -> None:
+        """A launcher waits for another order, but not for ever, and not longer than the daemon lives."""
+        waiting = daemon, process
+        self._free.append(waiting)
+        self.universe.timeline.after(self.dice.choice((0.5, 20.0, 60.0)), lambda: self._end_waiting(waiting))
+
+    def _end_waiting(self, waiting: tuple[Process, RecordedProcess]) -> None:
+        if waiting in self._free:
+            self._free.remove(waiting)
+            self.universe.table.end(waiting[1])
 
     def power_cut(self) -> None:
         """None of them is left."""
         for launcher in self._all:
             if not launcher.over:
                 launcher.die()
+        self._free.clear()
 
     def busy(self) -> bool:
         """Whether any of them still has something to do."""
@@ -134,7 +155,7 @@ class SimulatedChannel:
         self.is_acknowledged = False
         self.announced: RunLaunched
         self._universe = universe
-        self._daemon = daemon
+        self.daemon = daemon
         self._is_closed = False
         self._is_over = anyio.Event()
 
@@ -154,6 +175,9 @@ class SimulatedChannel:
     async def ended(self) -> None:
         await self._is_over.wait()
 
+    async def freed(self) -> None:
+        """Its launcher is among the free ones then."""
+
     def close(self) -> None:
         self._is_closed = True
 
@@ -162,11 +186,16 @@ class SimulatedChannel:
     @property
     def is_open(self) -> bool:
         """Whether anybody could still say something."""
-        return not (self._is_closed or self._daemon.over or self._daemon.killed)
+        return not self._is_closed and self.has_daemon
+
+    @property
+    def has_daemon(self) -> bool:
+        """Whether the daemon lives that could give its launcher another order."""
+        return not (self.daemon.over or self.daemon.killed)
 
     def end(self) -> None:
         """The launcher said that its run is over, or closed its end."""
-        self._daemon.call(self._is_over.set)
+        self.daemon.call(self._is_over.set)
 
 
 class Launcher:
@@ -175,7 +204,13 @@ class Launcher:
     """
 
     def __init__(
-        self, launchers: Launchers, order: StartRun, epoch: int, number: int, spoken_to: SimulatedChannel
+        self,
+        launchers: Launchers,
+        order: StartRun,
+        epoch: int,
+        number: int,
+        spoken_to: SimulatedChannel,
+        process: RecordedProcess | None,
     ) -> None:
         self.name = f"launcher {number}"
         self.answer: Message | Announced | None = None
@@ -189,7 +224,13 @@ class Launcher:
         self._epoch = epoch
         self._place: Place | None = None
         self._step = "before its ticket"
-        self._me: RecordedProcess = self._universe.table.start(self._note_order)
+        table = self._universe.table
+        if process is None:
+            process = table.start(self._note_order)
+        else:
+            table.hand_over(process, self._note_order)
+        self._me = process._replace(ticket=ticket.name_of(order.key))
+        self._is_free = False
         self._command: RecordedProcess | None = None
         self._is_ordered_to_end = False
         self._life = self._steps()
@@ -234,7 +275,7 @@ class Launcher:
         with self._universe.acting_as(self.name):
             pause = next(self._life, None)
         if pause is None:
-            self._end()
+            self._end(stays=self._is_free and self._channel.has_daemon)
         else:
             self._universe.timeline.after(pause, self._go_on)
 
@@ -256,15 +297,19 @@ class Launcher:
         else:
             self._end()
 
-    def _end(self) -> None:
-        self._end_launcher()
+    def _end(self, *, stays: bool = False) -> None:
+        self._end_launcher(stays=stays)
         self._end_command()
 
-    def _end_launcher(self) -> None:
+    def _end_launcher(self, *, stays: bool = False) -> None:
         self.over = True
         self._channel.end()
+        # It lets the ticket go with all that it holds.
         self._universe.kernel.end(self.name)
-        self._universe.table.end(self._me)
+        if stays:
+            self._launchers.keep(self._channel.daemon, self._me._replace(ticket=""))
+        else:
+            self._universe.table.end(self._me)
 
     def _end_command(self) -> None:
         if self._command is not None:
@@ -320,6 +365,7 @@ class Launcher:
         ends = _ENDS if chain_run_of(self._order.session) is None else (*_ENDS[:1] * 5, *_ENDS[1:])
         end = _BY_ORDER if self._is_ordered_to_end else self._launchers.dice.choice(ends)
         yield from self._write_exit(claim.directory, end, is_recorded)
+        self._is_free = is_recorded
 
     def _announce(self, directory: RunDirectory) -> Generator[float, None, bool]:
         """Announce the launch; returns whether the daemon recorded it, and not the inbox. Raises OSError."""
@@ -329,12 +375,13 @@ class Launcher:
             state=str(STATE),
             session_key=order.session,
             at=round(self._universe.clock.now(), 3),
-            launcher=ProcessIdentity(*self._me),
-            process=ProcessIdentity(*self._command),
+            launcher=ProcessIdentity(*self._me[:3]),
+            process=ProcessIdentity(*self._command[:3]),
             contract=order.contract,
             timeout=None,
             grace=5.0,
             cgroup=None,
+            ticket=self._me.ticket,
         )
         launch = load_launch(self._announcement.content)
         assert isinstance(launch, RunLaunched)
@@ -538,7 +585,10 @@ class SimulatedProcesses:
         return None
 
     def state(self, process: RecordedProcess) -> ProcessState:
-        return self._table.state(process)
+        state = self._table.state(process)
+        if state == "alive" and process.ticket and ticket.is_held(STATE, process.ticket) is False:
+            return "gone"
+        return state
 
     def is_nowhere(self, process: RecordedProcess) -> bool:
         return self.state(process) == "gone"
@@ -546,7 +596,8 @@ class SimulatedProcesses:
     def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> EndOrdered | EndNotOrdered:
         """As the real one: the launcher, or where it is gone the command."""
         for each in (processes.launcher, processes.process):
-            if each is not None and self._table.tell(each):
+            is_of_run = each is not None and (not each.ticket or ticket.is_held(STATE, each.ticket))
+            if each is not None and is_of_run and self._table.tell(each):
                 return EndOrdered(f"process {each.pid} was told")
         return EndNotOrdered("all are gone", too_late=True)
 
@@ -584,4 +635,9 @@ class SimulatedProcesses:
 
 
 def _recorded(process: RecordedProcess) -> dict[str, JsonValue]:
-    return {"pid": process.pid, "start_ticks": process.start_ticks, "boot_id": process.boot_id}
+    named: dict[str, JsonValue] = {
+        "pid": process.pid,
+        "start_ticks": process.start_ticks,
+        "boot_id": process.boot_id,
+    }
+    return {**named, "ticket": process.ticket} if process.ticket else named

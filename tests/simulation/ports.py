@@ -108,8 +108,12 @@ class ProcessTable:
         if self.state(process) == "gone":
             return False
         self.told[process] += 1
-        self._hears[process]()
+        self._hears[process._replace(ticket="")]()
         return True
+
+    def hand_over(self, process: RecordedProcess, hears: Callable[[], None]) -> None:
+        """A process does something else now."""
+        self._hears[process] = hears
 
     def end(self, process: RecordedProcess) -> None:
         self._alive.pop(process.pid, None)
@@ -126,7 +130,7 @@ class ProcessTable:
         return f"b007-{self.boot}"
 
     def state(self, process: RecordedProcess) -> ProcessState:
-        return "alive" if self._alive.get(process.pid) == process else "gone"
+        return "alive" if self._alive.get(process.pid) == process._replace(ticket="") else "gone"
 
 
 @dataclass(slots=True)

@@ -340,6 +340,7 @@ class Daemon:
         return IS_RECORDED
     def ended(self):
         calls.append("told")
+        return True
 order = Order(command=COMMAND, root=os.getcwd(), state=os.environ["RUNWARD_STATE_DIR"])
 launch(order, os.environ, before_release=lambda is_recorded: calls.append("mark"), channel=Daemon())
 print(*calls)

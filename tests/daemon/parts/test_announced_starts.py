@@ -43,6 +43,9 @@ class Told:
     async def ended(self) -> None:
         await self.over.wait()
 
+    async def freed(self) -> None:
+        """It ends with its run."""
+
     def close(self) -> None:
         self.is_closed = True
 

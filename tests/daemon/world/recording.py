@@ -8,7 +8,7 @@ from runward.handlers.model.invocations import StartRun
 
 
 class RecordingProcesses(StartingProcesses):
-    """As a whole daemon uses it. `announced` are the launches, in order."""
+    """Records each launch, and is not there any more when its run is over. `announced` are the launches, in order."""
 
     def __init__(self, state: Path) -> None:
         super().__init__(state)
@@ -20,6 +20,7 @@ class RecordingProcesses(StartingProcesses):
             return answer
         self.announced.append(answer)
         answer.channel.acknowledge()
+        answer.channel.close()
         return Begun(answer.at)
 
     def close(self) -> None:

@@ -101,6 +101,7 @@ def test_its_end_is_told_when_its_record_is_there(either: Announcing) -> None:
     announced.channel.acknowledge()
     assert isinstance(announced.channel, LauncherSpokenTo)
     end = announced.channel._end
+    assert end is not None
     select.select([end], [], [])
     heard = channel.receive(end)
     assert heard is not None
@@ -130,6 +131,7 @@ def test_so_does_one_that_says_nothing_in_time(daemon: Announcing, monkeypatch: 
 def test_so_does_one_that_says_what_no_launcher_understands(daemon: Announcing, said: bytes) -> None:
     announced = daemon.announced("one", "true")
     assert isinstance(announced.channel, LauncherSpokenTo)
+    assert announced.channel._end is not None
     announced.channel._end.send(said)
     daemon.wait("one")
     assert daemon.inbox() == ["native:runs/one"] * 2
