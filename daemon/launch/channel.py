@@ -11,7 +11,6 @@ import os
 import select
 import socket
 import struct
-import time
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
@@ -41,7 +40,6 @@ ACKNOWLEDGED_WITHIN: Final = 5.0
 _VERSION_KEY: Final = "runward-launcher"
 _VERSION: Final = 1
 _WORDS: Final = frozenset({ANNOUNCED, BEGUN, HELD, SUPERSEDED, TAKEN, FAILED, ENDED, FREE, ORDER, RECORDED})
-_CLOCK_REALTIME_COARSE: Final = 5
 _LAST_MOMENT: Final = 1e11
 _LONGEST_WHY: Final = 2000
 _CREDENTIALS: Final = struct.Struct("iII")
@@ -161,9 +159,12 @@ class DaemonSpokenTo:
         """Announce a launch; returns whether the daemon has recorded it durably. If not, it must go into the inbox."""
         if self._end is None:
             return False
-        # By the clock that the kernel's times for files come from: nothing that the command writes is older.
-        at = time.clock_gettime(_CLOCK_REALTIME_COARSE)
-        return send(self._end, Message(ANNOUNCED, at=at, launch=launch)) and self._is_recorded()
+        from runward.daemon.processes.kernel import (
+            file_time,  # the daemon, which only hears of it, does without ctypes
+        )
+
+        announced = Message(ANNOUNCED, at=file_time(), launch=launch)
+        return send(self._end, announced) and self._is_recorded()
 
     def _is_recorded(self) -> bool:
         assert self._end is not None

@@ -22,7 +22,8 @@ PATIENCE = 120.0
 """Seconds that git may take."""
 
 _PATIENCE_TO_REMOVE = 600.0
-_CLOCK_MONOTONIC_COARSE = 6
+_LONGEST_STEP = 0.1
+"""Seconds in which the kernel's time for files must have moved on."""
 _GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 _LONGEST_SAID = 1000
 _LENGTHS_OF_COMMITS = (40, 64)
@@ -51,10 +52,14 @@ def make(repo: str, ref: str, path: str) -> None:
         raise GitFailed(_absent(repo, ref) or str(failure)) from None
     finally:
         os.umask(umask)
+    from runward.daemon.processes.kernel import (
+        file_time,  # the daemon, which only removes worktrees, does without ctypes
+    )
+
     # What the command leaves here is known by its time. So what was checked out must be older than the launch, and the
-    # times of files go in steps of some milliseconds. This clock takes the same steps, and nobody sets it.
-    tick = time.clock_gettime(_CLOCK_MONOTONIC_COARSE)
-    while time.clock_gettime(_CLOCK_MONOTONIC_COARSE) == tick:
+    # times of files may go in steps of some milliseconds.
+    checked_out, give_up = file_time(), time.monotonic() + _LONGEST_STEP
+    while file_time() == checked_out and time.monotonic() < give_up:
         time.sleep(0.001)
 
 

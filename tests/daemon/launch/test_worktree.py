@@ -2,13 +2,10 @@
 
 import os
 import subprocess
-import time
 from pathlib import Path
-from typing import Final
 
 from runward.daemon.launch.worktree import make
-
-_CLOCK_REALTIME_COARSE: Final = 5
+from runward.daemon.processes.kernel import file_time
 
 
 def test_what_is_checked_out_is_older_than_the_launch(tmp_path: Path) -> None:
@@ -23,5 +20,18 @@ def test_what_is_checked_out_is_older_than_the_launch(tmp_path: Path) -> None:
     for number in range(5):
         worktree = tmp_path / "state" / f"{number}"
         make(str(repo), "HEAD", str(worktree))
-        ages.append(time.clock_gettime(_CLOCK_REALTIME_COARSE) - os.stat(worktree / "source").st_mtime)
+        ages.append(file_time() - os.stat(worktree / "source").st_mtime)
     assert min(ages) > 0, "a command that writes now leaves a younger file"
+
+
+def test_the_time_of_files_divides_what_was_written_before_from_what_is_written_after(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    for _ in range(100):
+        with before.open("w") as file:
+            file.write("x")
+            file.flush()
+            os.fstat(file.fileno())  # somebody has seen that time: the next change gets a finer one
+            file.write("y")
+        now = file_time()
+        after.write_text("z")
+        assert before.stat().st_mtime <= now <= after.stat().st_mtime
