@@ -212,6 +212,10 @@ def adopt_run_directory(root: str, name: str, start: str) -> RunDirectory:
         # The content of a run that began belongs to the run: that is checked before anything is removed.
         for entry in sorted(os.listdir(descriptor), key=lambda entry: entry != RUN):
             _clear_leftover(descriptor, entry, start, name)
+    except BegunAlready:
+        os.close(descriptor)
+        sync_directory(root)
+        raise
     except BaseException:
         os.close(descriptor)
         raise
@@ -222,6 +226,8 @@ def _clear_leftover(directory: int, entry: str, start: str, name: str) -> None:
     if entry == RUN:
         content = _run_in(directory)
         if _start_of(content) == start:
+            # Who hears that it began relies on this file from then on, and its launcher may not have synced it.
+            _sync_run(directory)
             raise BegunAlready
         if not _is_torn(content, name):
             raise NameTaken("it already contains a run")
@@ -258,6 +264,15 @@ def _run_in(directory: int) -> bytes | None:
             os.close(descriptor)
     except OSError:
         return None
+
+
+def _sync_run(directory: int) -> None:
+    descriptor = os.open(RUN, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    sync_directory(directory)
 
 
 def _is_torn(content: bytes | None, name: str) -> bool:

@@ -44,6 +44,7 @@ from runward.daemon.store.tables.starts import (
 from runward.daemon.store.transaction import NOT_STORED, CommitUnknown, Fenced, Row, Statement
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Announced, Begun, Channel, NotBegun, NotRemoved, Processes
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.native import RUN
 from runward.handlers.model.chains import SlotOffered
 from runward.handlers.model.files import Unreadable
@@ -64,7 +65,7 @@ AT_ONCE: Final = 4
 MOST_CHANNELS: Final = 256
 """Launchers that are listened to until their runs are over. Of the ends of other runs their files tell."""
 
-_GONE: Final = "its run directory, or its run.json, was gone before anyone looked at it"
+_GONE: Final = "its run directory, or its run.json, was gone or torn before anyone looked at it"
 
 _STARTS_PERIOD: Final = 1.0
 """Seconds until the store is asked again after a refusal."""
@@ -214,7 +215,14 @@ class Starts(Part):
         if self.files.away(root) is not None:
             return False
         sight = self.files.look(root, name, (RUN,), {})
-        return isinstance(sight, Gone) or (isinstance(sight, Sight) and not sight.signatures)
+        if isinstance(sight, Gone):
+            return True
+        if not isinstance(sight, Sight):
+            return False
+        # A power cut may leave a part of it. Nobody can see a session in that, now or later.
+        return not sight.signatures or any(
+            each.problem is None and isinstance(read_json(each.content), NotJson) for each in sight.documents
+        )
 
     def _fail(self, key: str, session: str, why: str) -> None:
         """Report once that this start is hopeless."""

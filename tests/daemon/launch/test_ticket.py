@@ -107,12 +107,18 @@ def test_nothing_is_cleared_away_in_a_run_that_began(
     assert sorted(os.listdir(machine.root / "run")) == there
 
 
-def test_a_run_json_of_this_start_says_that_it_began(machine: Machine) -> None:
+def test_a_run_json_of_this_start_says_that_it_began_and_is_durable_when_that_is_said(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     claim = machine.claim()
-    claim.directory.write_json(RUN, {"metadata": {"start": "key"}})
+    claim.directory.write_json(RUN, {"metadata": {"start": "key"}}, is_synced=False)
     machine.die(claim)
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
     with pytest.raises(BegunAlready):
         machine.claim()
+    run = machine.root / "run"
+    assert synced == [path.stat().st_ino for path in (run / RUN, run, machine.root)]
 
 
 @pytest.mark.parametrize(

@@ -86,3 +86,16 @@ async def test_a_step_that_was_seen_before_its_order_ends_and_its_chain_continue
         assert await daemon.rows("select status from chain_runs") == [("completed",)]
         assert await daemon.rows("select distinct status from invocations") == [("completed",)]
         assert len(await daemon.rows("select 1 from events where type = 'StartedEarlier'")) == 1
+
+
+@pytest.mark.parametrize("left", [0, 10, -3])
+async def test_a_run_of_which_a_power_cut_left_a_torn_record_before_anyone_saw_it_has_failed(
+    tmp_path: Path, left: int
+) -> None:
+    async with running(tmp_path, ToldProcesses()) as daemon:
+        record = begin(tmp_path, NAME) / "run.json"
+        record.write_bytes(record.read_bytes()[:left])
+        await ordered(tmp_path, daemon)
+        await noticed(daemon)
+        assert await daemon.rows("select status from invocations") == [("failed",)]
+        assert await daemon.rows(LINKED) == []
