@@ -176,6 +176,9 @@ class _Launch:
         containment.close()
         ending = _by_whom(ending)
         point("launch.ended")
+        if not self._is_recorded:
+            # Before its end is: an end without a beginning would be in the way of the next launcher.
+            self._make_durable()
         complaints = [ending.error] if ending.error is not None else []
         secret = tell = None
         if self._announcement is not None:
@@ -354,6 +357,8 @@ class _Launch:
             return None
         from runward.daemon.launch.worktree import GitFailed, make  # nothing for those without
 
+        # After a power cut, no other launcher may begin this start, and find the worktree there.
+        self._directory.make_durable()
         try:
             make(*order.worktree, order.cwd)
         except GitFailed as error:

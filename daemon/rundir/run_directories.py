@@ -57,7 +57,8 @@ class Listing(NamedTuple):
 MAXIMUM_DOCUMENT: Final = 1 << 20
 """Bytes of the largest document that is read."""
 
-_UNREACHABLE: Final[Signature] = (0, 0, 0)
+UNREACHABLE: Final[Signature] = (0, 0, 0)
+"""Of what is there or not: nobody could look. No file has it."""
 
 
 def signature(status: os.stat_result) -> Signature:
@@ -169,7 +170,7 @@ def signature_at(path: str) -> Signature | None:
     try:
         status = os.stat(path, follow_symlinks=False)
     except OSError as error:
-        return None if error.errno == errno.ENOENT else _UNREACHABLE
+        return None if error.errno == errno.ENOENT else UNREACHABLE
     return signature(status)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.daemon.rundir.opening import Gone
-from runward.daemon.rundir.run_directories import UNTRUSTED, Sight, trusted_mark
+from runward.daemon.rundir.run_directories import UNREACHABLE, UNTRUSTED, Sight, trusted_mark
 from runward.daemon.store.batch import Observation, Rows
 from runward.daemon.store.tables import cursors, problems
 from runward.daemon.watch.hints import Hint, Why
@@ -302,6 +302,9 @@ class Looker:
             return after, events
         root, directory, _ = run
         signature = self.files.signature(root.path, directory, call_readers.TRACE)
+        # How much of it belongs to whom can't be known then: not that it was empty.
+        if signature == UNREACHABLE:
+            return divided(watched._replace(traced=None), after, events, TraceRead(), is_settled=False)
         known = {directory: dict(after.signatures)}
         # Without a trace no further attempt has written one. It is enough that the run is still there.
         documents = (native.RUN,) if signature is None else native.DOCUMENTS

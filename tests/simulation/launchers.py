@@ -340,6 +340,7 @@ class Launcher:
             yield self._pause()
             self._room()
             if order.worktree is not None:
+                claim.directory.make_durable()
                 self._universe.worktrees.make(order.name)
                 yield self._pause()
             is_recorded = yield from self._announce(claim.directory)
@@ -468,6 +469,8 @@ class Launcher:
         now = round(self._universe.clock.now(), 3)
         at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         ending: dict[str, JsonValue] = {**value, "finished_at": at, "start": self._order.key}
+        if not is_recorded:
+            self._settle(directory)
         try:
             if self._announcement is not None:
                 ending["secret"] = self._announcement.secret

@@ -1,9 +1,11 @@
 """Each attempt's bundle has the calls of its own stretch, whatever the clock said: it was set back between two attempts."""
 
+import errno
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
@@ -105,6 +107,34 @@ async def test_a_trace_whose_end_a_power_cut_took_still_gives_each_attempt_its_o
         os.truncate(run / "trace.jsonl", call("a", "04:05").index("\n") + 1)
         begin(run, "05:07")
         await running.settle()
+        appended(run / "trace.jsonl", call("b", "05:07"))
+        finish(run, "05:07")
+        await bundles(running)
+        assert calls(run) == [["a"], ["b"]]
+
+
+async def test_a_trace_that_could_not_be_looked_at_when_its_run_ended_was_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "runs" / "run"
+    stat = os.stat
+
+    def failing(path: str, **options: Any) -> os.stat_result:  # those of os.stat
+        if str(path).endswith("trace.jsonl"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stat(path, **options)
+
+    async with daemon(
+        tmp_path, StillClock(), ToldProcesses(), bundled=lambda session: BundleRules()
+    ) as running:
+        begin(run, "04:05")
+        (run / "trace.jsonl").write_text(call("a", "04:05"))
+        finish(run, "04:05")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "stat", failing)
+            await running.settle()
+        await bundles(running)
+        begin(run, "05:07")
         appended(run / "trace.jsonl", call("b", "05:07"))
         finish(run, "05:07")
         await bundles(running)
