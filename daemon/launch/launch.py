@@ -176,9 +176,6 @@ class _Launch:
         containment.close()
         ending = _by_whom(ending)
         point("launch.ended")
-        if not self._is_recorded:
-            # Before its end is: an end without a beginning would be in the way of the next launcher.
-            self._make_durable()
         complaints = [ending.error] if ending.error is not None else []
         secret = tell = None
         if self._announcement is not None:
@@ -238,9 +235,7 @@ class _Launch:
             if self._announcement is not None and self._channel is None:
                 self._announcement.put()
             point("launch.announced")
-            self._directory.write_json(
-                record.RUN, self._run_json(containment.name), is_synced=self._channel is None
-            )
+            self._directory.write_json(record.RUN, self._run_json(containment.name))
         except BaseException:
             if command is not None:
                 # The order matters: first the command ends, then its hold is given up, then the directory is
@@ -281,8 +276,8 @@ class _Launch:
         if self._channel is None or self._announcement is None:
             return
         self._is_recorded = self._channel.announce(self._announcement.content)
-        # What the store has recorded needs no file yet: after a power cut the run is known, and that it is gone. Its files
-        # are made durable while the command runs, or when it has ended.
+        # Once the store has recorded the launch, `process.json` may wait: it is made durable while the command runs, or when
+        # it has ended.
         if not self._is_recorded:
             self._directory.make_durable()
             self._announcement.put()
@@ -357,8 +352,6 @@ class _Launch:
             return None
         from runward.daemon.launch.worktree import GitFailed, make  # nothing for those without
 
-        # After a power cut, no other launcher may begin this start, and find the worktree there.
-        self._directory.make_durable()
         try:
             make(*order.worktree, order.cwd)
         except GitFailed as error:

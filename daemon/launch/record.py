@@ -62,7 +62,7 @@ class RunDirectory:
             write_whole(self.descriptor, name, _encoded(value), kept=self._unsynced)
 
     def make_durable(self) -> None:
-        """Makes durable what was written without that, and the directory itself. Raises OSError."""
+        """Makes durable what was written without that. Raises OSError."""
         if not self._unsynced:
             return
         try:
@@ -71,7 +71,6 @@ class RunDirectory:
         finally:
             self._forget_unsynced()
         sync_directory(self.descriptor)
-        sync_directory(os.path.dirname(self.path))
 
     def _forget_unsynced(self) -> None:
         while self._unsynced:
@@ -165,8 +164,8 @@ def new_name(now: float) -> str:
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now)) + "-" + os.urandom(3).hex()
 
 
-def make_run_directory(root: str, name: str, *, is_synced: bool = True) -> RunDirectory:
-    """Makes `root/name`, for its owner only, and durably if it `is_synced`. Raises FileExistsError if it exists.
+def make_run_directory(root: str, name: str) -> RunDirectory:
+    """Makes `root/name`, durably, for its owner only. Raises FileExistsError if it exists.
 
     It is not a session until `run.json` appears in it, whole.
     """
@@ -182,8 +181,7 @@ def make_run_directory(root: str, name: str, *, is_synced: bool = True) -> RunDi
     # Held open from here on. The command can rename the directory, or put a link in its place, but not
     # redirect later writes.
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    if is_synced:
-        sync_directory(root)
+    sync_directory(root)
     return RunDirectory(path, descriptor)
 
 
@@ -211,37 +209,25 @@ def adopt_run_directory(root: str, name: str, start: str) -> RunDirectory:
             raise NameTaken("it belongs to another user")
         # The content of a run that began belongs to the run: that is checked before anything is removed.
         for entry in sorted(os.listdir(descriptor), key=lambda entry: entry != RUN):
-            _clear_leftover(descriptor, entry, start, name)
-    except BegunAlready:
-        os.close(descriptor)
-        sync_directory(root)
-        raise
+            _clear_leftover(descriptor, entry, start)
     except BaseException:
         os.close(descriptor)
         raise
     return RunDirectory(path, descriptor)
 
 
-def _clear_leftover(directory: int, entry: str, start: str, name: str) -> None:
+def _clear_leftover(directory: int, entry: str, start: str) -> None:
     if entry == RUN:
-        content = _run_in(directory)
-        if _start_of(content) == start:
-            # Who hears that it began relies on this file from then on, and its launcher may not have synced it.
-            _sync_run(directory)
+        if _start_of(directory) == start:
             raise BegunAlready
-        if not _is_torn(content, name):
-            raise NameTaken("it already contains a run")
-        os.unlink(RUN, dir_fd=directory)
-        return
+        raise NameTaken("it already contains a run")
     status = os.stat(entry, dir_fd=directory, follow_symlinks=False)
     if entry == ARTIFACTS and stat.S_ISDIR(status.st_mode):
         try:
             os.rmdir(entry, dir_fd=directory)
         except OSError:
             raise NameTaken("it already contains artifacts") from None
-    elif stat.S_ISREG(status.st_mode) and (
-        _is_temporary(entry) or entry == PROCESS or (entry in LOGS and status.st_size == 0)
-    ):
+    elif stat.S_ISREG(status.st_mode) and (_is_temporary(entry) or (entry in LOGS and status.st_size == 0)):
         os.unlink(entry, dir_fd=directory)
     else:
         raise NameTaken(f"it already contains {entry!r}")
@@ -251,50 +237,19 @@ def _is_temporary(entry: str) -> bool:
     return entry.endswith(".tmp") and entry.startswith(tuple(f".{name}." for name in (RUN, PROCESS, EXIT)))
 
 
-def _run_in(directory: int) -> bytes | None:
-    """The content of the `run.json` in a directory; None if it is not a file that can be read."""
+def _start_of(directory: int) -> JsonValue:
+    """The start that the `run.json` in a directory names; None if it says nothing readable."""
+    import json  # only if a launcher died at the same start before
+
     try:
         descriptor = os.open(
             RUN, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
         )
         try:
-            is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            return os.read(descriptor, _LONGEST_RUN) if is_file else None
+            value = json.loads(os.read(descriptor, _LONGEST_RUN))
         finally:
             os.close(descriptor)
-    except OSError:
-        return None
-
-
-def _sync_run(directory: int) -> None:
-    descriptor = os.open(RUN, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    sync_directory(directory)
-
-
-def _is_torn(content: bytes | None, name: str) -> bool:
-    """Whether this is the part of a launcher's `run.json` that a power cut left.
-
-    Its command was not released: it would have been synced before, or the start be recorded as begun.
-    """
-    if content is None:
-        return False
-    left = content.rstrip(b"\0")
-    begin = _encoded({"schema": SCHEMA, "session_id": name}).removesuffix(b"\n}\n")
-    # A whole one ends with a line; some file systems leave zeros for what is lost.
-    return not left.endswith(b"\n}\n") and (left.startswith(begin) or begin.startswith(left))
-
-
-def _start_of(content: bytes | None) -> JsonValue:
-    """The start that a `run.json` names; None if it says nothing readable."""
-    import json  # only if a launcher died at the same start before
-
-    try:
-        value = json.loads(content or b"")
-    except (ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError):
         return None
     metadata = value.get("metadata") if isinstance(value, dict) else None
     start: JsonValue = metadata.get(START) if isinstance(metadata, dict) else None

@@ -86,7 +86,7 @@ def claim_start(state: Path, key: str, epoch: int, root: str, name: str) -> Clai
             # It is not made here: what is mounted there may only be absent for now.
             raise OSError(errno.ENOENT, "its root is missing", root)
         try:
-            directory = make_run_directory(root, name, is_synced=False)
+            directory = make_run_directory(root, name)
         except FileExistsError:
             directory = adopt_run_directory(root, name, key)
     except BaseException:

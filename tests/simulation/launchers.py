@@ -340,7 +340,6 @@ class Launcher:
             yield self._pause()
             self._room()
             if order.worktree is not None:
-                claim.directory.make_durable()
                 self._universe.worktrees.make(order.name)
                 yield self._pause()
             is_recorded = yield from self._announce(claim.directory)
@@ -443,7 +442,7 @@ class Launcher:
             "invocation_id": order.invocation_id,
             "metadata": {**dict(order.metadata), START: order.key},
         }
-        directory.write_json(RUN, value, is_synced=False)
+        directory.write_json(RUN, value)
         launchers.recorded[order.key] += 1
         begun = Begun(contract_of(order.playbook), self._me, HOST)
         self._place = launchers.places.place(order.root, order.name)
@@ -469,8 +468,6 @@ class Launcher:
         now = round(self._universe.clock.now(), 3)
         at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         ending: dict[str, JsonValue] = {**value, "finished_at": at, "start": self._order.key}
-        if not is_recorded:
-            self._settle(directory)
         try:
             if self._announcement is not None:
                 ending["secret"] = self._announcement.secret

@@ -350,13 +350,7 @@ def without_recording_what_was_announced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(runs, "kept_with", lambda launch: ())
 
 
-def without_clearing_what_a_power_cut_tore(patch: pytest.MonkeyPatch) -> None:
-    """A launcher takes the rest of an earlier one's run.json for another run."""
-    patch.setattr(record, "_is_torn", lambda content, name: False)
-
-
 LIKELY: Final[dict[Mutation, int]] = {
-    without_clearing_what_a_power_cut_tore: 4,
     without_the_journals_identity_check: 1,
     without_the_stores_epoch: 5,
     without_syncing: 4,
@@ -427,7 +421,6 @@ QUICK: Final = (without_taking_jobs_back, without_knowing_copies, without_waitin
                 without_trying_to_deliver_again,
                 without_giving_notices_up,
                 without_recording_what_was_announced,
-                without_clearing_what_a_power_cut_tore,
             )
         ),
     ],

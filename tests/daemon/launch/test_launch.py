@@ -359,9 +359,9 @@ def steps_of(launcher: Launcher, program: str) -> list[str]:
     return ["launch" if each.startswith("launch-") else each for each in result.stdout.decode().split()]
 
 
-def test_a_launch_that_the_daemon_recorded_waits_for_no_disk(launcher: Launcher) -> None:
-    begin = ["directory", "run.json", "process.json", "announced", "mark", "start"]
-    settled = ["file", "file", "directory", "directory"]
+def test_a_launch_that_the_daemon_recorded_waits_for_no_process_json(launcher: Launcher) -> None:
+    begin = ["directory", "file", "run.json", "directory", "process.json", "announced", "mark", "start"]
+    settled = ["file", "directory"]
     end = ["exit.json", "told", "file", "directory"]
     program = f"IS_RECORDED = True{ORDERED}"
     assert steps_of(launcher, program.replace("COMMAND", '("true",)')) == [*begin, *end, *settled]
@@ -372,8 +372,8 @@ def test_a_launch_that_the_daemon_recorded_waits_for_no_disk(launcher: Launcher)
 def test_a_launch_that_nobody_recorded_is_durable_before_its_command_is_released(launcher: Launcher) -> None:
     program = f"IS_RECORDED = False{ORDERED}".replace("COMMAND", '("true",)')
     assert steps_of(launcher, program) == [
-        *("directory", "run.json", "process.json", "announced"),
-        *("file", "file", "directory", "directory"),
+        *("directory", "file", "run.json", "directory", "process.json", "announced"),
+        *("file", "directory"),
         *("file", "launch", "directory", "mark", "start"),
         *("file", "launch", "directory"),
         *("file", "exit.json", "directory"),
