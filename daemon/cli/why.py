@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.session.finding import find_session, session_called, session_names
@@ -79,7 +80,7 @@ def why(settings: Settings, identifier: str, verbose: bool, is_whole: bool, as_j
     is_short = sys.stdout.isatty() and not (is_whole or verbose)
     story, answer = _answered(settings, identifier, has_answer=as_json or is_short)
     if answer is not None and as_json:
-        print_json(json_without_secrets({**story.as_json(), **answer.as_json()}, redact))
+        print_json(json_without_secrets(_as_json(story, answer), redact))
     elif answer is not None:
         from runward.daemon.cli.answering import lines_of  # programs do without it
 
@@ -88,9 +89,15 @@ def why(settings: Settings, identifier: str, verbose: bool, is_whole: bool, as_j
         click.echo(text_without_secrets("\n".join(_lines(story, is_verbose=verbose)), redact))
 
 
-def story_of(settings: Settings, identifier: str) -> Story:
+def why_json(settings: Settings, identifier: str) -> dict[str, JsonValue]:
     """What there is to say about what `identifier` names; exits 2 or 3 where that is not one thing."""
-    return _answered(settings, identifier, has_answer=False)[0]
+    story, answer = _answered(settings, identifier, has_answer=True)
+    assert answer is not None
+    return _as_json(story, answer)
+
+
+def _as_json(story: Story, answer: "Answer") -> dict[str, JsonValue]:
+    return {**story.as_json(), **answer.as_json()}
 
 
 def _answered(settings: Settings, identifier: str, *, has_answer: bool) -> "tuple[Story, Answer | None]":

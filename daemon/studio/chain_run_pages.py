@@ -99,6 +99,7 @@ class ChainRunPages(Pages):
         Filters(request, ())
 
         def look(connection: sqlite3.Connection, settings: Settings) -> _Read | None:
+            from runward.daemon.views.answers import answered_json
             from runward.daemon.views.why import asked_run_story, chain_run_story
 
             is_up = holder(Path(settings.state_dir)) is not None
@@ -109,7 +110,7 @@ class ChainRunPages(Pages):
             if asked is None:
                 return None
             story = asked_run_story(asked, is_up)
-            return _Read(asked_as_json(asked), [], [], story.as_json(), None)
+            return _Read(asked_as_json(asked), [], [], answered_json(connection, story), None)
 
         shown = await self.read(request, look)
         if shown is None:
@@ -157,8 +158,11 @@ def _read(connection: sqlite3.Connection, settings: Settings, row: ChainRunRow, 
         )
         for number, each in enumerate(objects(run["steps"]))
     ]
+    from runward.daemon.views.answers import answered_json  # only this page needs it
+
     cause = chain_runs.name_of_cause(connection, row.id)
-    return _Read(run, steps, [each.as_json() for each in waiting], story.as_json(), cause)
+    why = answered_json(connection, story)
+    return _Read(run, steps, [each.as_json() for each in waiting], why, cause)
 
 
 def _step(

@@ -123,6 +123,7 @@ def read_session(
 ) -> ReadSession:
     """What the page of this session needs; its timeline begins `after` the page before. Raises `NotOurs`."""
     # Only this page needs them, and importing them takes long.
+    from runward.daemon.views.answers import answered_json
     from runward.daemon.views.receipts import verified_receipt
     from runward.daemon.views.timeline import START, Timeline, position_of
     from runward.daemon.views.why import session_story
@@ -131,7 +132,7 @@ def read_session(
     session = session_as_json(connection, settings, row, lambda _: None)
     is_up = holder(Path(settings.state_dir)) is not None
     story = session_story(connection, row, is_up, time.time())
-    why = json_without_secrets(story.as_json(), settings.bundle.rules.redact)
+    why = json_without_secrets(answered_json(connection, story), settings.bundle.rules.redact)
     assert isinstance(why, dict), "our own JSON"
     verified = None
     if _size_of_bundle(session) <= _MOST_VERIFIED:

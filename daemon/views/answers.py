@@ -63,6 +63,11 @@ class Answer(NamedTuple):
         }
 
 
+def answered_json(connection: sqlite3.Connection, story: Story) -> dict[str, JsonValue]:
+    """The story with its answer, as programs get it."""
+    return {**story.as_json(), **answer_of(connection, story).as_json()}
+
+
 def answer_of(connection: sqlite3.Connection, story: Story) -> Answer:
     """The story in short."""
     if story.session is not None:

@@ -19,6 +19,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import jobs
 from runward.daemon.store.transaction import EpochRefused, Fenced
+from runward.handlers import route
 from runward.handlers.model.contracts import Declarations
 
 DECLARED = Declarations((ExpectedArtifact("report", "report.md"),), None)
@@ -39,6 +40,12 @@ class Held:
         self.asked.set()
         assert self.let_go.wait(30)
         return DECLARED
+
+
+@pytest.fixture(autouse=True)
+def nothing_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn is held between its two transactions; of what is foreseen, everything is in the first one."""
+    monkeypatch.setattr(route, "foreseeing", lambda event: None)
 
 
 async def _hold_and_go_on(base: Path, ended: list[BaseException | None]) -> None:

@@ -23,7 +23,7 @@ from runward.daemon.cli.shell.asking import PATIENCE_S
 from runward.daemon.cli.shell.context import is_daemon_up, store_to_read
 from runward.daemon.cli.terminal.options import MomentError, parse_moment
 from runward.daemon.cli.terminal.output import note
-from runward.daemon.cli.why import story_of
+from runward.daemon.cli.why import why_json
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.rundir.acting_inside import ResultsOfRun, append_intent
@@ -166,9 +166,8 @@ def _show(settings: Settings, arguments: dict[str, JsonValue], run: str | None) 
 
 
 def _why(settings: Settings, arguments: dict[str, JsonValue], run: str | None) -> Answer:
-    story = story_of(settings, _named(arguments, run)).as_json()
-    assert isinstance(story, dict)
-    return Answer(without_secrets_in(story, settings.bundle.rules.redact))
+    why = why_json(settings, _named(arguments, run))
+    return Answer(without_secrets_in(why, settings.bundle.rules.redact))
 
 
 def _contract(run: str) -> Answer:

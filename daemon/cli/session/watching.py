@@ -31,13 +31,13 @@ from runward.daemon.rundir.growing import MAXIMUM_LINE, Line, Tail, ends_with
 from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading
 from runward.daemon.store.tables import journal_lines, sessions
-from runward.daemon.store.tables.files import kept_files
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import journal_place
 from runward.daemon.views.session_files import RunOutput, text_of
+from runward.daemon.views.sessions import sessions_as_json
 from runward.daemon.views.text import local
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
-from runward.handlers.secrets import text_without_secrets, without_secrets_in
+from runward.handlers.secrets import text_without_secrets
 
 Form: TypeAlias = Literal["safe", "raw", "json"]
 
@@ -250,7 +250,7 @@ def wait_until_over(settings: Settings, row: SessionRow, patience: float | None,
         # Checked before the look: a daemon that judges and ends has judged.
         is_up = is_daemon_up(settings)
         with reading.reading(settings.state_dir) as connection:
-            if _say_if_over(connection, row, as_json):
+            if _say_if_over(connection, settings, row, as_json):
                 return
         if not is_up:
             fail(
@@ -261,7 +261,7 @@ def wait_until_over(settings: Settings, row: SessionRow, patience: float | None,
         time.sleep(_END_PERIOD)
 
 
-def _say_if_over(connection: sqlite3.Connection, row: SessionRow, as_json: bool) -> bool:
+def _say_if_over(connection: sqlite3.Connection, settings: Settings, row: SessionRow, as_json: bool) -> bool:
     now = sessions.session(connection, row.key)
     if now is None:
         refuse_pruned(connection, row.key)
@@ -269,7 +269,7 @@ def _say_if_over(connection: sqlite3.Connection, row: SessionRow, as_json: bool)
     if now.status == "running":
         return False
     if as_json:
-        print_json(without_secrets_in(now.as_json(kept_files(connection, [now.key]).get(now.key, []))))
+        print_json(sessions_as_json(connection, settings, [now])[0])
     else:
         click.echo(
             f"session {safe(now.session_id)} is {coloured(now.status)}: {safe(text_without_secrets(now.reason_summary))}"

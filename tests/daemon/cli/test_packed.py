@@ -15,7 +15,10 @@ from runward.daemon.store.packing import FIRST_TO_PACK
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Statement
 
-SESSIONS: Final = ("delivered", "careless", "silent", "crashed", "plain", "open")
+NEVER_PACKED: Final = "open"
+"""It runs. What becomes of its bundle depends on its root, which the packed place does not have."""
+
+SESSIONS: Final = ("delivered", "careless", "silent", "crashed", "plain", NEVER_PACKED)
 COMMANDS: Final = (
     ("session", "list"),
     ("session", "list", "--json"),
@@ -30,7 +33,7 @@ COMMANDS: Final = (
         ("why",),
         ("why", "--json"),
         ("log", "--session"),
-    )),
+    ) if name != NEVER_PACKED or command[:2] != ("session", "show")),
 )  # fmt: skip
 
 
