@@ -261,9 +261,8 @@ class Tally:
         # Most of the time of a reading is spent on what every reply needs. So one that goes on with the run before is
         # only added to it.
         if (
-            stamp is None
-            or stamp[:13] != self.run_hour
-            or stamp[-1] != "Z"
+            self.run_hour is None
+            or hour_in(stamp) != self.run_hour
             or given > SIZES[1]
             or model != self.run_model
             or usage.speed != self.run_speed

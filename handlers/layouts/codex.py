@@ -349,9 +349,8 @@ class Rollout:
         # One that goes on with the run before is only added to it.
         if (
             run is None
-            or stamp is None
-            or stamp[:13] != self.run_hour
-            or stamp[-1] != "Z"
+            or self.run_hour is None
+            or hour_in(stamp) != self.run_hour
             or given > SIZES[1]
             or self.model != self.run_model
         ):

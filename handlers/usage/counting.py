@@ -5,6 +5,7 @@ scanner adds each reply once; what it counted is written to the store together w
 leaves the scanner's state.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -119,7 +120,7 @@ def size_of(given: int) -> int:
     return SIZES[2] if given > SIZES[2] else SIZES[1] if given > SIZES[1] else SIZES[0]
 
 
-_HOUR_OF_STAMP: Final = len("2026-01-31T12")
+_STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d):[0-5]\d:[0-5]\d(?:\.\d{1,6})?Z", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -150,5 +151,6 @@ class Run:
 
 
 def hour_in(stamp: str | None) -> str | None:
-    """The part of a time that names its hour, if the whole is in UTC: equal parts are the same hour."""
-    return stamp[:_HOUR_OF_STAMP] if stamp is not None and stamp[-1:] == "Z" else None
+    """The part of a time that names its hour, if the whole is a time in UTC: equal parts are the same hour."""
+    found = None if stamp is None else _STAMP.fullmatch(stamp)
+    return None if found is None else found[1]

@@ -16,7 +16,7 @@ from tests.handlers.usage.naive import Reply, claude_code_replies, codex_replies
 from runward.handlers.layouts import claude_code, codex
 from runward.handlers.layouts.transcript import LogLine, TranscriptScanner
 from runward.handlers.times import iso_time
-from runward.handlers.usage.counting import SIZES, Counted, counted
+from runward.handlers.usage.counting import SIZES, Counted, counted, hour_in
 
 Sums = dict[tuple[int, str, str, int], tuple[int, ...]]
 
@@ -261,3 +261,19 @@ def test_recorded_transcripts_are_counted_as_a_naive_reader_counts_them(material
 def test_a_request_is_large_by_all_of_its_input(tokens: int, size: int) -> None:
     one = counted(0.0, "m", "standard", fresh_input=1, cache_read=tokens - 1, output=10**6)
     assert one.size == size
+
+
+@pytest.mark.parametrize(
+    ("stamp", "hour"),
+    [
+        ("2027-01-15T08:00:03.000Z", "2027-01-15T08"),
+        ("2027-01-15T08:00:03Z", "2027-01-15T08"),
+        ("2027-01-15T08:00;03.000Z", None),
+        ("2027-01-15T08:00:03+01:00", None),
+        ("2027-01-15T08", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_only_a_whole_time_in_utc_names_an_hour(stamp: str | None, hour: str | None) -> None:
+    assert hour_in(stamp) == hour
