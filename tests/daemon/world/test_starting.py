@@ -174,6 +174,7 @@ def test_asked_for_by_many_at_once_it_is_run_once(starter: Starter) -> None:
 def expected(starter: Starter) -> int:
     """Have something ready that forks launchers; returns its pid."""
     starter.processes.expect_start(EPOCH)
+    wait_for(lambda: len(forking(starter)) == 1, "what forks launchers, alone")
     (pid,) = forking(starter)
     return pid
 
@@ -230,7 +231,8 @@ def cold_launcher(starter: Starter) -> int:
 def test_many_orders_at_once_go_to_one_that_forks(starter: Starter) -> None:
     pid = expected(starter)
     starter.processes.expect_start(EPOCH)
-    assert forking(starter) == [pid], "one is enough"
+    # A launcher that it has just forked looks the same until it has a session of its own.
+    wait_for(lambda: forking(starter) == [pid], "one is enough")
     names = [f"run-{number}" for number in range(8)]
     threads = [threading.Thread(target=starter.start, args=(name, "true")) for name in names]
     for thread in threads:
