@@ -199,9 +199,10 @@ def test_cancelling_or_killing_the_earlier_run_leaves_the_one_that_runs_alone(st
     assert starter.ending("two")["cause"] == "cancelled"
 
 
-def test_a_run_that_is_killed_takes_its_launcher_with_it(starter: Starter) -> None:
+def test_a_launcher_that_does_not_end_its_run_is_killed_with_it(starter: Starter) -> None:
     first = starter.begin("one", "sleep", "1000")
     processes, _ = starter.recorded("one")
+    os.kill(first.pid, signal.SIGSTOP)  # else it sees its command die, and is free before it can be killed
     assert isinstance(starter.processes.end_tree(processes, str(starter.root / "one")), EndOrdered)
     starter.end("one")
     assert starter.processes.state(first) == "gone"
