@@ -40,7 +40,7 @@ def name_of(uid: int) -> str:
 def others_may_write(path: Path, status: os.stat_result) -> bool:
     """Whether anybody but its owner, and root, may write to this file.
 
-    Many systems give each user a group of their own, and a umask of 002: that group is nobody else.
+    Many systems give each user a group of their own, and a umask of 002: no other user is in that group.
     """
     if status.st_mode & stat.S_IWOTH:
         return True

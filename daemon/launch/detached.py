@@ -7,7 +7,7 @@ It is the same launcher as `runward run`, except for its beginning. The order co
 socket on which it speaks with the daemon (`channel.py`). The launcher is nobody's child and has its own session. Its
 later complaints go to stderr, a file. However often it is started for one order, the command runs once: see `ticket.py`.
 
-When its run is over, nothing of which is left, it waits for another order on the socket. So does one that was forked
+When its run is over and nothing of the run is left, it waits for another order on the socket. So does one that was forked
 ahead, without an order. It belongs to a run only while it holds that run's ticket.
 """
 
@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
@@ -131,13 +132,13 @@ def _carry_out_orders(first: Ordered | None, state: Path, epoch: int, daemon: Da
     """One run after the other, as long as each leaves this process as it found it."""
     born = inherited()
     ordered = first or _next(daemon.order(PATIENCE))
-    for _ in range(MOST_RUNS):
+    for runs in count(1):
         if ordered is None or not _carry_out(ordered, state, epoch, daemon):
             return
         # What was sent to this launcher because of the run that is over is pending until here. It ends the launcher, as it
         # would have then, and never the next run.
         _ignore_no_signal()
-        if inherited() != born:
+        if runs == MOST_RUNS or inherited() != born:
             return
         ordered = _next(daemon.next_order(PATIENCE))
 

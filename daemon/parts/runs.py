@@ -65,7 +65,7 @@ AT_ONCE: Final = 4
 MOST_CHANNELS: Final = 256
 """Launchers that are listened to until their runs are over. Of the ends of other runs their files tell."""
 
-_GONE: Final = "its run directory, or its run.json, was gone or torn before anyone looked at it"
+_GONE: Final = "its run directory, or its run.json, was gone or overwritten before anyone looked at it"
 
 _STARTS_PERIOD: Final = 1.0
 """Seconds until the store is asked again after a refusal."""
@@ -219,7 +219,7 @@ class Starts(Part):
             return True
         if not isinstance(sight, Sight):
             return False
-        # A power cut may leave a part of it. Nobody can see a session in that, now or later.
+        # Its command replaced it by something else. No look will ever see a session in that.
         return not sight.signatures or any(
             each.problem is None and isinstance(read_json(each.content), NotJson) for each in sight.documents
         )

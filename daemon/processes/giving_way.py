@@ -34,7 +34,7 @@ def session_gives_way(process: int | str, is_that: Callable[[], bool]) -> bool:
 
     `is_that` says whether the number still belongs to the process. It is called when its file is open.
     """
-    # Whoever is not root may do this ten times a second, all together, and gets EAGAIN otherwise.
+    # All users but root together may do this ten times a second, and get EAGAIN beyond that.
     try:
         file = os.open(f"/proc/{process}/autogroup", os.O_WRONLY | os.O_CLOEXEC)
         try:

@@ -309,9 +309,8 @@ class Looker:
         # Without a trace no further attempt has written one. It is enough that the run is still there.
         documents = (native.RUN,) if signature is None else native.DOCUMENTS
         is_settled = directory in self.files.unchanged(root.path, documents, known)
-        return divided(
-            watched, after, events, TraceRead(*(signature or (0, 0, 0))[:2]), is_settled=is_settled
-        )
+        trace = TraceRead() if signature is None else TraceRead(*signature[:2])
+        return divided(watched, after, events, trace, is_settled=is_settled)
 
     def _state(self, root: WatchedRoot, watched: Watched, *, is_launched: bool) -> ProcessState:
         # The process is on another machine. That it isn't found here says nothing.

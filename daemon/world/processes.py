@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from runward.daemon.launch.cgroup import end_run_in
 from runward.daemon.launch.ticket import is_held
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace, end_tree, tell_to_end
@@ -212,7 +214,5 @@ class RealProcesses:
     def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> EndOrdered | EndNotOrdered:
         launcher = processes.launcher
         if launcher is not None and not self._is_of_run(launcher):
-            processes = RunProcesses(
-                None, processes.process, processes.host, processes.is_recorded, processes.cgroup
-            )
+            processes = replace(processes, launcher=None)
         return tell_to_end(processes, place)

@@ -1,6 +1,6 @@
 """The record of what replies used: sums for each UTC hour, model, speed and size of the request.
 
-A price depends on these four, so whoever adds up sums under one price gets what the replies cost one by one. A layout's
+A price depends on these four, so sums under one price cost the same as the replies one by one. A layout's
 scanner adds each reply once; what it counted is written to the store together with the place that was read, and then
 leaves the scanner's state.
 """

@@ -89,7 +89,7 @@ async def test_a_step_that_was_seen_before_its_order_ends_and_its_chain_continue
 
 
 @pytest.mark.parametrize("left", [0, 10, -3])
-async def test_a_run_of_which_a_power_cut_left_a_torn_record_before_anyone_saw_it_has_failed(
+async def test_a_run_whose_record_was_overwritten_before_anyone_saw_it_has_failed(
     tmp_path: Path, left: int
 ) -> None:
     async with running(tmp_path, ToldProcesses()) as daemon:

@@ -6,25 +6,24 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import anyio
 import pytest
 from tests.daemon.launching import is_alive
+from tests.daemon.world.test_starting import EPOCH, Starter
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
-from runward.daemon.disk.epoch import write_epoch
 from runward.daemon.inbox.launches import launch_of
 from runward.daemon.launch.ticket import is_held, throw_away
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
-from runward.daemon.store.ownership import prepare
+from runward.daemon.world import starting
 from runward.daemon.world.processes import Announced
 from runward.daemon.world.starting import LauncherSpokenTo, StartingProcesses
-from runward.handlers.model.invocations import StartRun
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import RunProcesses
 
-EPOCH = 1
 SEEN = """
 import json, os, resource, signal, sys
 limits = [resource.getrlimit(each) for each in range(16)]
@@ -41,31 +40,29 @@ print(json.dumps([
 """What a command inherits."""
 
 
-class Starter:
-    """A state directory, a root, and what starts runs in it and listens to their launchers."""
+MOST_RUNS: Final = 2
+FEW_RUNS: Final = (
+    sys.executable,
+    "-P",
+    "-c",
+    f"from runward.daemon.launch import detached; detached.MOST_RUNS = {MOST_RUNS}; detached.main()",
+)
+"""Starts launchers that end after their second run."""
+
+
+class Listening(Starter):
+    """What starts runs, and listens to their launchers until they are free again."""
 
     def __init__(self, base: Path) -> None:
-        self.state, self.root, self.work = base / "state", base / "runs", base / "work"
-        prepare(self.state)
-        write_epoch(self.state, EPOCH)
-        self.root.mkdir()
-        self.work.mkdir()
-        self.processes = StartingProcesses(self.state)
-        self.processes.expect_start(EPOCH)
+        super().__init__(base)
+        self.listening = StartingProcesses(self.state)
         self.launched: dict[str, Announced] = {}
 
     def begin(self, name: str, *command: str, **environment: str) -> RecordedProcess:
         """Start a run and let its command go; returns its launcher."""
-        order = StartRun(
-            f"key of {name}",
-            f"native:runs/{name}",
-            str(self.root),
-            name,
-            command,
-            cwd=str(self.work),
-            environment=tuple(environment.items()),
-        )
-        answer = self.processes.start(order, EPOCH)
+        self.listening.expect_start(EPOCH)
+        order = self.order(name, *command, environment=tuple(environment.items()))
+        answer = self.listening.start(order, EPOCH)
         assert isinstance(answer, Announced)
         answer.channel.acknowledge()
         self.launched[name] = answer
@@ -84,47 +81,59 @@ class Starter:
         value: JsonValue = json.loads((self.root / name / "stdout.log").read_text())
         return value
 
-    def ending(self, name: str) -> dict[str, JsonValue]:
-        value: dict[str, JsonValue] = json.loads((self.root / name / "exit.json").read_text())
-        return value
-
     def recorded(self, name: str) -> tuple[RunProcesses, RunPlace]:
         launch, status = launch_of(self.launched[name].launch), (self.root / name).stat()
         processes = RunProcesses(launch.launcher, launch.process, is_recorded=True, cgroup=launch.cgroup)
         return processes, RunPlace(status.st_uid, status.st_dev, status.st_ino)
 
     def close(self) -> None:
-        self.processes.close()
+        self.let_go()
+        super().close()
+
+    def let_go(self) -> None:
+        """The daemon ends."""
+        self.listening.close()
         for each in self.launched.values():
             each.channel.close()
 
 
 @pytest.fixture
-def starter(tmp_path: Path) -> Iterator[Starter]:
-    made = Starter(tmp_path)
+def starter(tmp_path: Path) -> Iterator[Listening]:
+    made = Listening(tmp_path)
     yield made
     made.close()
 
 
-def test_a_launcher_whose_run_is_over_takes_the_next_order(starter: Starter) -> None:
+def test_a_launcher_whose_run_is_over_takes_the_next_order(starter: Listening) -> None:
     first = starter.run("one", "true")
     second = starter.run("two", "sh", "-c", "exit 3")
     assert second[:3] == first[:3]
     assert second.ticket != first.ticket
-    assert starter.processes.state(second) == "gone", "it waits, and belongs to no run"
-    assert [starter.ending(name)["exit_code"] for name in ("one", "two")] == [0, 3]
+    assert starter.listening.state(second) == "gone", "it waits, and belongs to no run"
+    assert [starter.read(name, "exit.json")["exit_code"] for name in ("one", "two")] == [0, 3]
 
 
-def test_while_one_runs_another_is_ready(starter: Starter) -> None:
+def test_a_launcher_ends_after_so_many_runs_and_takes_no_order_that_it_will_not_carry_out(
+    starter: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "LAUNCHER", FEW_RUNS)
+    pids = [starter.run(f"run{number}", "true").pid for number in range(MOST_RUNS)]
+    assert len({*pids}) == 1
+    assert len(starter.listening._free) == 1, "the one that is ready"
+    wait_for(lambda: not is_alive(pids[0]), "its end")
+    assert starter.run("next", "true").pid != pids[0]
+
+
+def test_while_one_runs_another_is_ready(starter: Listening) -> None:
     first = starter.begin("one", "sleep", "1000")
     second = starter.run("two", "true")
     third = starter.run("three", "true")
     assert second.pid != first.pid
     assert third.pid == second.pid
-    assert [starter.processes.state(each) for each in (first, second, third)] == ["alive", "gone", "gone"]
+    assert [starter.listening.state(each) for each in (first, second, third)] == ["alive", "gone", "gone"]
 
 
-def test_the_next_command_inherits_what_the_first_one_did(starter: Starter) -> None:
+def test_the_next_command_inherits_what_the_first_one_did(starter: Listening) -> None:
     first = starter.run("one", sys.executable, "-c", SEEN, SECRET="of the first")
     busy = "import os, signal; os.umask(0); os.chdir('/'); signal.signal(signal.SIGUSR1, signal.SIG_IGN); os.setsid()"
     starter.run("two", sys.executable, "-c", busy, OTHER="of the second")
@@ -145,27 +154,29 @@ SPOILING = {
 
 
 @pytest.mark.parametrize("spoil", SPOILING.values(), ids=SPOILING)
-def test_a_launcher_that_its_command_has_changed_takes_no_further_order(starter: Starter, spoil: str) -> None:
+def test_a_launcher_that_its_command_has_changed_takes_no_further_order(
+    starter: Listening, spoil: str
+) -> None:
     before = starter.run("before", sys.executable, "-c", SEEN)
     spoiled = f"import os, resource; launcher = os.getppid(); {spoil}"
     assert starter.run("spoiling", sys.executable, "-c", spoiled).pid == before.pid
-    if starter.ending("spoiling")["exit_code"] != 0:
+    if starter.read("spoiling", "exit.json")["exit_code"] != 0:
         pytest.skip("a command may not change its launcher here")
     assert starter.run("after", sys.executable, "-c", SEEN).pid != before.pid
     assert starter.said("after") == starter.said("before")
     wait_for(lambda: not is_alive(before.pid), "its end")
 
 
-def test_a_signal_to_the_launcher_of_a_run_that_is_over_reaches_no_other_run(starter: Starter) -> None:
+def test_a_signal_to_the_launcher_of_a_run_that_is_over_reaches_no_other_run(starter: Listening) -> None:
     first = starter.run("one", "true")
     os.kill(first.pid, signal.SIGTERM)
     second = starter.begin("two", "sleep", "0.2")
     assert second.pid != first.pid
     starter.end("two")
-    assert starter.ending("two")["cause"] == "exited"
+    assert starter.read("two", "exit.json")["cause"] == "exited"
 
 
-def test_a_launcher_that_dies_while_it_waits_is_replaced(starter: Starter) -> None:
+def test_a_launcher_that_dies_while_it_waits_is_replaced(starter: Listening) -> None:
     first = starter.run("one", "true")
     os.kill(first.pid, signal.SIGKILL)
     wait_for(lambda: not is_alive(first.pid), "its end")
@@ -174,69 +185,69 @@ def test_a_launcher_that_dies_while_it_waits_is_replaced(starter: Starter) -> No
 
 
 def test_a_run_without_its_exit_json_is_gone_though_its_launcher_carries_out_another(
-    starter: Starter,
+    starter: Listening,
 ) -> None:
     first = starter.run("one", "true")
     (starter.root / "one" / "exit.json").unlink()
     second = starter.begin("two", "sleep", "1000")
     assert second.pid == first.pid
-    assert starter.processes.state(first) == "gone"
-    assert starter.processes.state(second) == "alive"
+    assert starter.listening.state(first) == "gone"
+    assert starter.listening.state(second) == "alive"
 
 
-def test_cancelling_or_killing_the_earlier_run_leaves_the_one_that_runs_alone(starter: Starter) -> None:
+def test_cancelling_or_killing_the_earlier_run_leaves_the_one_that_runs_alone(starter: Listening) -> None:
     first = starter.run("one", "true")
     earlier = starter.recorded("one")
     second = starter.begin("two", "sleep", "1000")
     assert second.pid == first.pid
-    told = starter.processes.tell_to_end(*earlier)
+    told = starter.listening.tell_to_end(*earlier)
     assert isinstance(told, EndNotOrdered)
     assert told.too_late
-    assert isinstance(starter.processes.end_tree(earlier[0], str(starter.root / "one")), EndNotOrdered)
-    assert starter.processes.state(second) == "alive"
-    assert isinstance(starter.processes.tell_to_end(*starter.recorded("two")), EndOrdered)
+    assert isinstance(starter.listening.end_tree(earlier[0], str(starter.root / "one")), EndNotOrdered)
+    assert starter.listening.state(second) == "alive"
+    assert isinstance(starter.listening.tell_to_end(*starter.recorded("two")), EndOrdered)
     starter.end("two")
-    assert starter.ending("two")["cause"] == "cancelled"
+    assert starter.read("two", "exit.json")["cause"] == "cancelled"
 
 
-def test_a_launcher_that_does_not_end_its_run_is_killed_with_it(starter: Starter) -> None:
+def test_a_launcher_that_does_not_end_its_run_is_killed_with_it(starter: Listening) -> None:
     first = starter.begin("one", "sleep", "1000")
     processes, _ = starter.recorded("one")
     os.kill(first.pid, signal.SIGSTOP)  # else it sees its command die, and is free before it can be killed
-    assert isinstance(starter.processes.end_tree(processes, str(starter.root / "one")), EndOrdered)
+    assert isinstance(starter.listening.end_tree(processes, str(starter.root / "one")), EndOrdered)
     starter.end("one")
-    assert starter.processes.state(first) == "gone"
+    assert starter.listening.state(first) == "gone"
     assert starter.run("two", "true").pid != first.pid
 
 
-def test_launchers_that_wait_end_with_their_daemon_and_one_that_runs_stays(starter: Starter) -> None:
+def test_launchers_that_wait_end_with_their_daemon_and_one_that_runs_stays(starter: Listening) -> None:
     idle = starter.run("one", "true")
     running = starter.begin("two", "sleep", "1000")
     spare = starter.run("three", "true")
     assert idle.pid == running.pid != spare.pid
-    starter.close()
+    starter.let_go()
     wait_for(lambda: not is_alive(spare.pid), "the end of the one that waits")
     throw_away(starter.state, ())
     assert is_held(starter.state, running.ticket), "a successor knows that it still belongs to its run"
-    assert starter.processes.state(running) == "alive"
-    starter.processes.tell_to_end(*starter.recorded("two"))
+    assert starter.listening.state(running) == "alive"
+    starter.listening.tell_to_end(*starter.recorded("two"))
     wait_for(lambda: not is_alive(running.pid), "the end of the run, and of its launcher")
 
 
-def test_what_holds_the_descriptor_and_is_not_the_launcher_gets_no_order(starter: Starter) -> None:
+def test_what_holds_the_descriptor_and_is_not_the_launcher_gets_no_order(starter: Listening) -> None:
     starter.begin("one", "sleep", "1000")
     channel = starter.launched["one"].channel
     assert isinstance(channel, LauncherSpokenTo)
     channel._launcher += 1  # as if another process had sent what comes
-    starter.processes.tell_to_end(*starter.recorded("one"))
-    free = len(starter.processes._free)
+    starter.listening.tell_to_end(*starter.recorded("one"))
+    free = len(starter.listening._free)
     starter.end("one")
-    assert len(starter.processes._free) == free
+    assert len(starter.listening._free) == free
     assert channel._end is None
 
 
 @pytest.mark.prove
-def test_a_thousand_runs_in_one_launcher_leave_nothing_behind(starter: Starter) -> None:
+def test_a_thousand_runs_in_one_launcher_leave_nothing_behind(starter: Listening) -> None:
     launcher = starter.run("first", "true")
 
     def held() -> tuple[int, int]:
