@@ -157,6 +157,7 @@ class LaunchedSoak:
         marks = ",".join("?" * len(there))
         over = self._place.rows(
             f"select s.key from sessions s join receipts r on r.session_key = s.key where s.key in ({marks})"
+            " and coalesce(r.placed_at, r.place_problem) is not null"
             " and s.status != 'running' and not exists"
             " (select 1 from outbox o join events e on e.seq = o.event where e.lane = s.key)",
             *there,
