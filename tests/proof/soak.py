@@ -123,6 +123,7 @@ class LaunchedSoak:
         self._daemon = daemon
         (place.directory / "playbooks").mkdir()
         write(place.directory / "playbooks" / "nothing.playbook.yaml", 'command: ["true"]\n')
+        write(place.directory / "playbooks" / "lasting.playbook.yaml", 'command: ["sleep", "5"]\n')
 
     def go_on(self, count: int, rate: float) -> None:
         """So many more runs, this many in a second if the machine keeps up; then wait until all are judged and deleted."""
@@ -131,15 +132,22 @@ class LaunchedSoak:
             now = time.monotonic()
             due = min(first + count, first + int((now - begin) * rate) + 1, self._over() + AT_ONCE)
             while self.asked < due:
-                said = {"at": float(self.asked), "playbook": "nothing", "given": {}, "cwd": "/"}
-                self._place.put_request({"type": "PlayRunRequested", "version": 1, "payload": said})
-                self.asked += 1
+                self._ask("nothing")
             self._delete()
             if now - sampled_at >= SAMPLE_EVERY:
                 sampled_at = now
                 self.samples.append(self.sample())
             time.sleep(0.1)
         wait_for(lambda: self._delete() == self.asked, f"the verdicts of {self.asked} launched runs")
+
+    def begin_one_that_lasts(self) -> None:
+        """One run that is seen while it runs: the others are over between two samples."""
+        self._ask("lasting")
+
+    def _ask(self, playbook: str) -> None:
+        said = {"at": float(self.asked), "playbook": playbook, "given": {}, "cwd": "/"}
+        self._place.put_request({"type": "PlayRunRequested", "version": 1, "payload": said})
+        self.asked += 1
 
     def sample(self) -> Sample:
         """What the daemon holds now."""
