@@ -53,7 +53,7 @@ _ADVANCE: Final = Figure(
     "chain advance, p50 (aim: 5 ms)",
     "x verdict and process start",
     Goal("at most", 1.5),
-    "each step gets a launcher and a cgroup of its own, and its directory is looked at before its verdict",
+    "each step gets a cgroup and a run directory of its own, synced before its command, and looked at before its verdict",
 )
 
 
