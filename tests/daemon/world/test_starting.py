@@ -174,27 +174,41 @@ def test_asked_for_by_many_at_once_it_is_run_once(starter: Starter) -> None:
 def expected(starter: Starter) -> int:
     """Have something ready that forks launchers; returns its pid."""
     starter.processes.expect_start(EPOCH)
-    wait_for(lambda: len(forking(starter)) == 1, "what forks launchers, alone")
-    (pid,) = forking(starter)
-    return pid
+    return alone(starter)
+
+
+def alone(starter: Starter) -> int:
+    """The pid of what forks launchers: a launcher that it has just forked looks the same for a moment."""
+    found: list[int] = []
+
+    def is_alone() -> bool:
+        found[:] = forking(starter)
+        return len(found) == 1
+
+    wait_for(is_alone, "what forks launchers, alone")
+    return found[0]
 
 
 def forking(starter: Starter) -> list[int]:
-    """The processes of this state directory that fork launchers."""
+    """The processes of this state directory that fork launchers: their orders come to them on their stdin."""
     ending = f"\0{starter.state}\0{EPOCH}\0".encode()
     found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if Path("/proc", pid, "cmdline").read_bytes().endswith(ending) and os.getsid(int(pid)) != int(
-                pid
-            ):
-                found.append(int(pid))
+            is_ours = (entry / "cmdline").read_bytes().endswith(ending)
+            if is_ours and os.readlink(entry / "fd/0").startswith("socket:"):
+                found.append(int(entry.name))
         except OSError:
-            pass  # it ended meanwhile
-    launchers = [
-        starter.launcher(path.name) for path in starter.root.glob("*/run.json") for path in [path.parent]
-    ]
-    return [pid for pid in found if pid not in launchers]
+            pass  # it ended meanwhile, or is a launcher, which hides what it has open
+    # The process that started it is like it until it ends. It leads its session.
+    return [pid for pid in found if not leads_a_session(pid)]
+
+
+def leads_a_session(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return True
 
 
 def test_a_forked_launcher_is_as_any_other(starter: Starter) -> None:
@@ -231,8 +245,7 @@ def cold_launcher(starter: Starter) -> int:
 def test_many_orders_at_once_go_to_one_that_forks(starter: Starter) -> None:
     pid = expected(starter)
     starter.processes.expect_start(EPOCH)
-    # A launcher that it has just forked looks the same until it has a session of its own.
-    wait_for(lambda: forking(starter) == [pid], "one is enough")
+    assert alone(starter) == pid, "one is enough"
     names = [f"run-{number}" for number in range(8)]
     threads = [threading.Thread(target=starter.start, args=(name, "true")) for name in names]
     for thread in threads:
