@@ -130,7 +130,9 @@ def _files(event: SessionFinished) -> str | None:
 
 def _bundle(event: SessionFinished) -> str | None:
     """Likewise: what an attempt did may take long to read."""
-    return f"{BUNDLES}{event.session_key}#{event.attempt}" if event.origin == "live" else None
+    if not event.has_bundle or event.origin != "live":
+        return None
+    return f"{BUNDLES}{event.session_key}#{event.attempt}"
 
 
 def _artifact_files(event: ArtifactFilesNamed) -> str:

@@ -294,6 +294,16 @@ def _problem(settings: Settings, name: str, message: str, fix: str) -> Problem:
 
 def bundle_rules(settings: Settings, layout: str, path: str) -> BundleRules | None:
     """How these settings make the bundle of a session at `path`; None if its root wants none."""
+    from runward.config.root import AUTO
+
+    # Each verdict asks. Resolving links is needed only where the roots of this layout differ, or none seems to hold it.
+    fitting = [each for each in settings.roots if each.layout in (layout, AUTO)]
+    wanted = {each.bundle for each in fitting}
+    if True not in wanted:
+        return None
+    plain = os.path.normpath(path)
+    if False not in wanted and any(plain.startswith(each.path.rstrip("/") + "/") for each in fitting):
+        return settings.bundle.rules
     root = innermost_root(settings, layout, path)
     return settings.bundle.rules if root is not None and root.bundle else None
 

@@ -139,7 +139,8 @@ class SessionFinished(OfSession, OfFiles, Event, frozen=True):
     """The verdict on an attempt: triggers, chains, hashes and notices depend on it.
 
     `produced` counts the expected files that were there, `produced_bytes` is their total size. Nothing may depend on
-    a verdict whose origin is `history`.
+    a verdict whose origin is `history`. `has_bundle` is false if the settings want no bundle of it and none was begun.
+    Verdicts of earlier versions don't say it: there, the bundle's job finds out.
     """
 
     session_key: str
@@ -151,6 +152,7 @@ class SessionFinished(OfSession, OfFiles, Event, frozen=True):
     produced: int = 0
     produced_bytes: int = 0
     origin: Origin = "live"
+    has_bundle: bool = True
 
     @property
     def key(self) -> str:

@@ -34,6 +34,7 @@ from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native, show
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
+from runward.handlers.model.bundle import BegunReplayOf, BundleRulesOf
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.files import RootFacts
@@ -154,6 +155,7 @@ def end_attempt(event: AttemptEnded, given: Given) -> Deciding:
         given=given,
         session=session,
         contract=contract,
+        has_bundle=(yield from _has_bundle(event, session)),
         outcomes=outcomes.read,
         invalid=outcomes.invalid,
         is_launched=launch is not None,
@@ -240,6 +242,15 @@ def _notices(session: Session, judged: Effects, at: float) -> Asking[Effects]:
     return (yield from notices(f"session.{ending.status}", subject, title, text, at))
 
 
+def _has_bundle(event: AttemptEnded, session: Session) -> Asking[bool]:
+    """Whether a bundle is due: the settings want one, or a part of its replay was shown, which is always finished."""
+    if event.origin == "history":
+        return False
+    rules = yield from ask(BundleRulesOf(session.layout, session.path))
+    # Asked after the settings, because replays are begun by these.
+    return rules is not None or (yield from ask(BegunReplayOf(event.session_key, event.attempt))) is not None
+
+
 def _contract_of(event: AttemptEnded, session: Session) -> Contract | None:
     """The contract that the end is held to."""
     if session.contract_json is None or event.origin == "history":
@@ -261,6 +272,7 @@ def _held_to_contract(
     given: Given,
     session: Session,
     contract: Contract | None,
+    has_bundle: bool,
     outcomes: Sequence[ReadOutcome],
     invalid: dict[str, JsonValue],
     *,
@@ -269,7 +281,7 @@ def _held_to_contract(
     """The end, with the verification of the session's contract."""
     known: dict[str, JsonValue] = {"invalid_outcomes": invalid} if invalid else {}
     if contract is None:
-        return _conclude(event, given.event_hash, session, None, known)
+        return _conclude(event, given.event_hash, session, None, known, has_bundle=has_bundle)
     question = artifacts_asked(contract, session.artifacts_path, session.path, session.started_at)
     found = yield from ask_readable(question, f"the artifacts of {event.session_key}")
     facts = with_outcomes(contract, found, outcomes)
@@ -282,7 +294,7 @@ def _held_to_contract(
     if any(entry.rules is not None and entry.rules.is_outcome for entry in verification.missing_required):
         known[late.OUTCOME_FILES] = [*sorted({*(each.file for each in outcomes), *invalid})]
     known = _delivered(contract, facts) | known
-    concluded = _conclude(event, given.event_hash, session, verification, known)
+    concluded = _conclude(event, given.event_hash, session, verification, known, has_bundle=has_bundle)
     return tuple(
         replace(each, was_awaited=was_awaited) if isinstance(each, EndAttempt) else each for each in concluded
     )
@@ -369,6 +381,8 @@ def _conclude(
     session: Session,
     verification: Verification | None,
     known: dict[str, JsonValue],
+    *,
+    has_bundle: bool,
 ) -> Effects:
     ending = _ending(event, session, verification)
     # The basis of the verdict, for `runward why`.
@@ -388,6 +402,7 @@ def _conclude(
         produced=len(ending.produced),
         produced_bytes=sum(each.size for each in ending.produced),
         origin=event.origin,
+        has_bundle=has_bundle,
     )
     summary = f"{ending.status}: {ending.reason.summary}"
     effects: Effects = (ending, Explain(ending.key, "decided", summary, known), Emit(finished))

@@ -10,6 +10,7 @@ from runward.handlers.contracts.snapshots import declared_now, snapshot_from_run
 from runward.handlers.invocations import COMPLETED
 from runward.handlers.layouts import native
 from runward.handlers.model.asking import Asking, ask
+from runward.handlers.model.bundle import BundleRulesOf
 from runward.handlers.model.chains import ListenersTo
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.sessions import AttemptEnded, AttemptStarted, SessionOf
@@ -57,6 +58,7 @@ def _of_verdict(
     outcomes = yield from ask(outcomes_asked(native.LAYOUT, path, artifacts_path, named))
     if contract is not None:
         yield from ask(artifacts_asked(contract, artifacts_path, path, started_at))
+    yield from ask(BundleRulesOf(native.LAYOUT, path))
     yield from ask(ListenersTo(FINISHED))
     if outcomes:
         yield from ask(ListenersTo(ADDED))

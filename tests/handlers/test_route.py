@@ -4,6 +4,7 @@ from tests.handlers.examples import KEY, ended, started
 from runward.daemon.store.tables.jobs import JOBS_AN_EVENT
 from runward.handlers.model.asking import Given
 from runward.handlers.model.sessions import Origin, SessionFinished, SessionOf
+from runward.handlers.model.stored import Stored, as_json
 from runward.handlers.registry import EVENTS
 from runward.handlers.route import HANDLERS, ROUTES, NoSuchHandler, decide, duties, in_background
 
@@ -25,8 +26,10 @@ def test_a_job_for_a_handler_that_does_not_take_its_event_is_a_bug(handler: str)
         decide(handler, started(), Given("h", 1.0))
 
 
-def verdict(produced: int, origin: Origin = "live") -> SessionFinished:
-    return SessionFinished(KEY, 2, 5.0, "completed", "run.completed.ok", "passed", produced, origin=origin)
+def verdict(produced: int, origin: Origin = "live", *, has_bundle: bool = True) -> SessionFinished:
+    return SessionFinished(
+        KEY, 2, 5.0, "completed", "run.completed.ok", "passed", produced, 0, origin, has_bundle
+    )
 
 
 def test_a_verdict_owes_a_bundle_and_hashes_where_something_was_produced() -> None:
@@ -36,6 +39,13 @@ def test_a_verdict_owes_a_bundle_and_hashes_where_something_was_produced() -> No
     assert duties(verdict(3)) == (hashes, bundle)
     assert all(in_background(lane) for _, _, lane, _ in (hashes, bundle)), "a verdict waits for neither"
     assert duties(verdict(3, "history")) == (), "nothing may hang on history"
+    assert duties(verdict(3, has_bundle=False)) == (hashes,)
+
+
+def test_a_verdict_of_an_earlier_version_owes_a_job_that_finds_out_if_there_is_a_bundle() -> None:
+    stored = as_json(verdict(0)).replace(',"has_bundle":true', "")
+    assert "has_bundle" not in stored
+    assert [duty.handler for duty in duties(Stored(SessionFinished).load(stored))] == ["bundle/write"]
 
 
 def test_the_jobs_of_an_event_keep_their_numbers_which_are_stored() -> None:

@@ -15,11 +15,13 @@ from typing import Any
 
 import pydantic_core  # noqa: F401 - the first look loads it, before any handler (`daemon/watch/looks.py`)
 
+from runward.config.bundle import BundleRules
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.handlers import route
 from runward.handlers.layouts import native, registry  # noqa: F401 - likewise
 from runward.handlers.model.asking import Given, Question
+from runward.handlers.model.bundle import BundleRulesOf
 from runward.handlers.model.chains import ListenersTo
 from runward.handlers.model.contracts import (
     ArtifactsUnder,
@@ -156,6 +158,8 @@ def answer(question: Question[Any], session: Session | None) -> object:
             return RootFacts(True, (FileFact("empty"),) * len(paths))
         case LaunchOf() | LastChangeOf():
             return None
+        case BundleRulesOf():
+            return BundleRules()
         case OutcomesIn() | ListenersTo() | RecipientsOf():
             return ()
         case LinkedSessionsOf():

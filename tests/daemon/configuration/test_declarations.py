@@ -1,5 +1,6 @@
 """What the operator's files declare now, by names that runs and rules give."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from runward.config.step import Callables
 from runward.config.table import Placed
 from runward.daemon.configuration import checked_chains, declarations
 from runward.daemon.configuration.declarations import Declarer, KnownFiles
+from runward.handlers.model.bundle import BundleRulesOf
 from runward.handlers.model.contracts import Ruled, RuledPlaybook
 from runward.handlers.model.sessions import CoveringRoot, RootOf
 
@@ -122,6 +124,34 @@ def test_the_innermost_root_of_the_layout_that_holds_a_file_watches_it(
         assert covering(RootOf("claude-code", path)) == (None if name is None else CoveringRoot(name)), path
     assert covering(RootOf("codex", f"{projects}/x/s.jsonl")) == CoveringRoot("codex")
     assert Declarer(settings).covering(RootOf("codex", "/s.jsonl")) is None
+
+
+@pytest.mark.parametrize("wanted", [*product((True, False), repeat=3)])
+def test_the_innermost_root_says_whether_a_session_gets_a_bundle(
+    settings: Settings, tmp_path: Path, wanted: tuple[bool, bool, bool]
+) -> None:
+    runs = tmp_path / "home" / "runs"
+    runs.mkdir(parents=True)
+    (tmp_path / "link").symlink_to("home")
+    outer, inner, other = wanted
+    roots = (
+        Root("outer", str(tmp_path / "home"), "native", bundle=outer),
+        Root("inner", f"{tmp_path}/link/runs/", "native", bundle=inner),
+        Root("other", str(runs), "codex", bundle=other),
+    )
+    bundled = Declarer(settings._replace(roots=roots)).bundled
+    told = {
+        f"{tmp_path}/link/runs/r": inner,
+        f"{runs}/r": inner,
+        f"{runs}/../r": outer,
+        f"{tmp_path}/link/r": outer,
+        f"{tmp_path}/homely/r": False,
+        f"{runs}/../../r": False,
+    }
+    for path, is_wanted in told.items():
+        assert (bundled(BundleRulesOf("native", path)) is not None) == is_wanted, path
+    assert (bundled(BundleRulesOf("codex", f"{runs}/s.jsonl")) is not None) == other
+    assert bundled(BundleRulesOf("ctcp", f"{runs}/s")) is None
 
 
 def test_a_wrong_file_is_a_problem_until_it_is_fixed_though_nobody_names_it(

@@ -8,12 +8,14 @@ import pytest
 from tests.daemon.in_process import StillClock
 from tests.handlers.examples import HASH, declaration
 
+from runward.config.bundle import BundleRules
 from runward.daemon.engine.deciding import LONGEST_WAIT, MOST_QUESTIONS, Answers, Asked, Decider
 from runward.daemon.store.batch import Job, JobResult
 from runward.daemon.store.tables.all import FOLDS
 from runward.daemon.store.transaction import Reader, Row, Value
 from runward.handlers import route
 from runward.handlers.model.asking import Given, TryLater, ask
+from runward.handlers.model.bundle import BundleRulesOf
 from runward.handlers.model.chains import ListenersTo, SetStep, SlotsNow, SlotsStanding, StepStanding
 from runward.handlers.model.contracts import Declarations, DeclaredContract
 from runward.handlers.model.effects import Deciding, Explain
@@ -56,6 +58,7 @@ class Told:
         self.answers.from_store(SessionOf, self._none)
         self.answers.from_store(LinkedSessionsOf, self._nothing_linked)
         self.answers.at_once(LaunchOf, lambda question: None)
+        self.answers.at_once(BundleRulesOf, lambda question: BundleRules())
         self.answers.at_once(OutcomesIn, lambda question: ())
         self.answers.at_once(ListenersTo, lambda question: ())
         self.answers.at_once(RecipientsOf, lambda question: ())

@@ -586,9 +586,12 @@ async def test_our_own_files_in_a_finished_run_cause_no_other_look(
 async def test_a_run_whose_directory_is_gone_has_a_row_that_says_so_and_the_chain_goes_on(
     tmp_path: Path,
 ) -> None:
+    asked: list[str] = []
+
     def goes(session: BundleRulesOf) -> BundleRules:
-        """It goes between the verdict and its bundle."""
-        if session.path.endswith("/first"):
+        """It goes between the verdict and its bundle, which both ask."""
+        asked.append(session.path)
+        if session.path.endswith("/first") and asked.count(session.path) == 2:
             Path(session.path).rename(tmp_path / "elsewhere")
         return BundleRules()
 

@@ -8,9 +8,11 @@ import pytest
 from tests.handlers.examples import HASH, KEY, NOTES, NOW, PATH, REPORT, REVIEW, ended, session
 from tests.handlers.played import Answer, AnyQuestion, Need, played
 
+from runward.config.bundle import BundleRules
 from runward.config.contract import Contract
 from runward.handlers.contracts.snapshots import BrokenSnapshot
 from runward.handlers.model.asking import TryLater
+from runward.handlers.model.bundle import BegunReplay, BegunReplayOf, BundleRulesOf, Grown
 from runward.handlers.model.chains import ListenersTo
 from runward.handlers.model.contracts import ArtifactsUnder
 from runward.handlers.model.effects import Effects, Emit, Explain
@@ -36,6 +38,7 @@ from runward.handlers.model.sessions import (
     LinkedSession,
     LinkedSessions,
     LinkedSessionsOf,
+    Origin,
     Session,
     SessionFinished,
     SessionOf,
@@ -132,10 +135,12 @@ def answers(
     tries: int = 0,
     launch: Launch | None = None,
     changed: LastChange | Unreadable | None = None,
+    rules: BundleRules | None = BundleRules(),  # noqa: B008 - a value
+    begun: BegunReplay | None = None,
 ) -> Effects | TryLater:
-    """Ask and answer as the worker does, at most nine rounds."""
+    """Ask and answer as the worker does, at most eleven rounds."""
     known: dict[AnyQuestion, Answer] = {}
-    for _ in range(9):
+    for _ in range(11):
         decision = decide(event, HASH, known, NOW, tries)
         if not isinstance(decision, Need):
             return decision
@@ -150,11 +155,15 @@ def answers(
                 known[decision.question] = launch
             case LastChangeOf():
                 known[decision.question] = changed
+            case BundleRulesOf():
+                known[decision.question] = rules
+            case BegunReplayOf():
+                known[decision.question] = begun
             case OutcomesIn() | ListenersTo() | RecipientsOf():
                 known[decision.question] = ()
             case _:
                 known[decision.question] = facts
-    raise AssertionError("it still asks after nine rounds")
+    raise AssertionError("it still asks after eleven rounds")
 
 
 def conclude(way: WayOut, state: ContractState, **changed: object) -> Effects:
@@ -304,6 +313,7 @@ def test_artifacts_below_the_run_may_not_leave_it_and_others_are_where_the_launc
             OutcomesIn(PATH, str(changed.get("artifacts_path", f"{PATH}/artifacts"))): (),
             SessionOf(KEY): session(CONTRACT, **changed),
             LinkedSessionsOf(KEY): LinkedSessions(),
+            BundleRulesOf("native", PATH): BundleRules(),
         }
         return decide(ended(), HASH, known, NOW)
 
@@ -453,3 +463,26 @@ def test_what_is_left_in_the_cgroup_of_a_run_whose_processes_are_gone_is_ended(
     assert isinstance(decision, tuple)
     ends = [effect for effect in decision if isinstance(effect, EndTree)]
     assert [(each.processes.cgroup, each.timeout) for each in ends] == ([(cgroup, None)] if is_ended else [])
+
+
+BEGUN = BegunReplay(Grown(9, "0" * 64, None, None), BundleRules())
+
+
+@pytest.mark.parametrize(
+    ("origin", "rules", "begun", "has_bundle"),
+    [
+        ("live", BundleRules(), None, True),
+        ("live", None, None, False),
+        ("live", None, BEGUN, True),
+        ("history", BundleRules(), None, False),
+    ],
+    ids=["its root wants it", "its root wants none", "its replay was begun before that", "history"],
+)
+def test_a_verdict_says_whether_there_will_be_a_bundle(
+    origin: Origin, rules: BundleRules | None, begun: BegunReplay | None, has_bundle: bool
+) -> None:
+    effects = _tuple(answers(ended(origin=origin), session(None), None, rules=rules, begun=begun))
+    (verdict,) = [
+        each.event for each in effects if isinstance(each, Emit) and isinstance(each.event, SessionFinished)
+    ]
+    assert verdict.has_bundle is has_bundle

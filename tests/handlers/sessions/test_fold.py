@@ -5,6 +5,8 @@ from typing import get_args
 from tests.handlers.examples import HASH, KEY, NOW, declaration, ended, session, started
 from tests.handlers.played import Answer, AnyQuestion, played
 
+from runward.config.bundle import BundleRules
+from runward.handlers.model.bundle import BundleRulesOf
 from runward.handlers.model.chains import ListenersTo
 from runward.handlers.model.effects import Effects, Explain
 from runward.handlers.model.notices import RecipientsOf
@@ -36,6 +38,7 @@ def decide(event: AttemptStarted | AttemptEnded, known: Session | None) -> Effec
     }
     if known is not None:
         facts[OutcomesIn(known.path, known.artifacts_path)] = ()
+        facts[BundleRulesOf(known.layout, known.path)] = BundleRules()
     decision = (
         played(opened.open_attempt)(event, HASH, facts, NOW)
         if isinstance(event, AttemptStarted)

@@ -8,8 +8,10 @@ from tests.handlers.examples import HASH, KEY, NOTES, NOW, PATH, REVIEW, ended, 
 from tests.handlers.played import AnyQuestion
 
 from runward.config.artifact_rules import ArtifactRules
+from runward.config.bundle import BundleRules
 from runward.config.contract import Contract, ContractEntry, ExpectedArtifact, contract_to_json
 from runward.handlers.model.asking import Given
+from runward.handlers.model.bundle import BundleRulesOf
 from runward.handlers.model.chains import ListenersTo
 from runward.handlers.model.contracts import ArtifactsUnder, Declarations, DeclaredContract
 from runward.handlers.model.effects import Deciding, Effects
@@ -77,6 +79,8 @@ class World:
                 return RootFacts(True, (FileFact("file", 3),) * len(paths))
             case DeclaredContract():
                 return Declarations((ExpectedArtifact("review", "review.md"),), None)
+            case BundleRulesOf():
+                return BundleRules()
             case ListenersTo() | RecipientsOf():
                 return ()
             case LaunchOf() | WorkingDirectoryOf():
