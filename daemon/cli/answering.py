@@ -20,19 +20,33 @@ _NARROW: Final = 40
 def lines_of(story: Story, answer: Answer, cleaned: Callable[[str], str]) -> list[str]:
     """The screen; `cleaned` takes secrets out of a text, before it is broken into lines."""
     terminal = terminal_here()
-    sign = terminal.sign(answer.state)
-    lines = [*flowed(terminal.text(cleaned(answer.sentence)), f"{sign} ", "  ", terminal.columns), ""]
-    is_narrow = terminal.columns < _NARROW
-    times = ["" if each.at is None or is_narrow else clock(each.at, terminal.now) for each in answer.causes]
-    longest = max(map(len, times), default=0)
-    has_signs = any(each.state is not None for each in answer.causes)
-    for time, cause in zip(times, answer.causes, strict=True):
-        lines += _cause(f"  {time:<{longest}}  ", cause, cleaned(cause.text), terminal, has_signs=has_signs)
+    lines = [*sentence_lines(answer, terminal, cleaned), "", *cause_lines(answer, terminal, cleaned)]
     if answer.causes:
         lines.append("")
     for command in answer.next:
         lines += flowed(terminal.text(cleaned(command)), "Next: ", "      ", terminal.columns)
     return [*lines, *flowed(terminal.text(cleaned(_all(story))), "All:  ", "      ", terminal.columns)]
+
+
+def sentence_lines(answer: Answer, terminal: Terminal, cleaned: Callable[[str], str]) -> list[str]:
+    """The answer itself, behind the sign of its state."""
+    sign = terminal.sign(answer.state)
+    return list(flowed(terminal.text(cleaned(answer.sentence)), f"{sign} ", "  ", terminal.columns))
+
+
+def cause_lines(answer: Answer, terminal: Terminal, cleaned: Callable[[str], str]) -> list[str]:
+    """The causes, each with its time where there is room."""
+    is_narrow = terminal.columns < _NARROW
+    times = ["" if each.at is None or is_narrow else clock(each.at, terminal.now) for each in answer.causes]
+    longest = max(map(len, times), default=0)
+    has_signs = any(each.state is not None for each in answer.causes)
+    return [
+        line
+        for time, cause in zip(times, answer.causes, strict=True)
+        for line in _cause(
+            f"  {time:<{longest}}  ", cause, cleaned(cause.text), terminal, has_signs=has_signs
+        )
+    ]
 
 
 def _cause(lead: str, cause: Cause, text: str, terminal: Terminal, *, has_signs: bool) -> Iterator[str]:

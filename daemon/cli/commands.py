@@ -54,6 +54,7 @@ _MEANT: Final = {
 COMMANDS: Final = {
     "run": ("run", "Launch a command as a recorded session."),
     "session": ("session.commands", "Show, follow, cancel, verify and export sessions."),
+    "top": ("top.commands", "Show sessions live, on the whole screen."),
     "usage": ("usage", "Show tokens and what they cost."),
     "why": ("why", "Explain why something happened, or did not."),
     "status": ("status", "Show whether the daemon runs, and what needs you."),

@@ -26,7 +26,7 @@ _ROWS: Final = 24
 _MOST_FAILURES: Final = 3
 _MOST_NEEDS: Final = 9
 _MOST_WORKING: Final = 6
-_NEXT: Final = ("runward why ID", "runward session list", "runward status", "runward --help")
+_NEXT: Final = ("runward why ID", "runward top", "runward session list", "runward --help")
 
 
 def show_home(settings: Settings) -> NoReturn:

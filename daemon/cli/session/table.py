@@ -16,7 +16,7 @@ from runward.daemon.views.rows import Row, listing
 from runward.daemon.views.sessions import NOT_KNOWN
 from runward.daemon.views.text import age, took
 
-_ROOMY: Final = 100
+ROOMY: Final = 100
 """Columns of a terminal from which on a list says more than what matters."""
 
 _LONGEST_DIRECTORY: Final = 14
@@ -41,9 +41,9 @@ def print_sessions(
     if not listed.rows:
         click.echo("no sessions")
     else:
-        is_roomy = is_wide or bool(heads) or terminal.columns >= _ROOMY
+        is_roomy = is_wide or bool(heads) or terminal.columns >= ROOMY
         columns = columns_of(listed.rows, terminal, is_roomy=is_roomy)
-        shown = chosen(columns, heads) if heads or is_wide else _that_say_something(columns)
+        shown = chosen(columns, heads) if heads or is_wide else that_say_something(columns)
         click.echo("\n".join(table_lines(shown, terminal.columns, terminal.ellipsis, is_wide=is_wide)))
     if any(row.state == "unknown" for row in listed.open):
         note(f"unknown: {NOT_KNOWN}; `runward session show ID` says what to do about it")
@@ -69,7 +69,7 @@ def columns_of(rows: Sequence[Row], terminal: Terminal, *, is_roomy: bool) -> li
 _FURTHER: Final = ("TOOK", "DIRECTORY", "TOKENS")
 
 
-def _that_say_something(columns: Sequence[Column]) -> list[Column]:
+def that_say_something(columns: Sequence[Column]) -> list[Column]:
     """Without further columns in which nothing is known of any row."""
     return [each for each in columns if each.head not in _FURTHER or any(cell != "-" for cell in each.cells)]
 

@@ -12,6 +12,7 @@ _ALONE: Final = "(nothing)"
 GROUPS: Final[dict[str, Sequence[tuple[str, str]]]] = {
     "Look": (
         (_ALONE, "what needs you, what works, what ended"),
+        ("top", "the same, live"),
         ("session", "list, show, logs, tail, wait, cancel, seen, verify, export"),
         ("why", "why ID: why it is as it is, or did not happen"),
         ("status", "is the daemon well"),

@@ -24,6 +24,9 @@ _FEW: Final = 300
 """Rows of the terminal that is read back: nothing scrolls off it, whatever size the command was told."""
 
 
+_TO_A_ROW: Final = re.compile(r"\x1b\[[0-9]+;1H")
+
+
 class Drawn(NamedTuple):
     """What is on the terminal at the end, without blanks at the ends of lines, the lines as written, and the exit code."""
 
@@ -37,21 +40,35 @@ class Drawn(NamedTuple):
         return "\n".join(self.lines) + "\n"
 
 
-def draw(place: Everyday, size: tuple[int, int], *arguments: str, **environment: str) -> Drawn:
-    """Call the command in a terminal of this many columns and rows, and wait for its end."""
+_GIVES_BACK: Final = b"\x1b[H\x1b[2J\x1b[?7h"
+"""With this, a command that took the whole screen gives it back."""
+
+
+def draw(
+    place: Everyday, size: tuple[int, int], *arguments: str, keys: str = "", **environment: str
+) -> Drawn:
+    """Call the command in a terminal of this many columns and rows, type these keys, and wait for its end.
+
+    Of a command that takes the whole screen, the last page before it gave it back is read.
+    """
     variables = place.environment | {"TERM": "xterm", "LANG": "C.UTF-8", "PAGER": "cat"} | environment
-    content, code = _played(place, size, arguments, variables)
+    content, code = _played(place, size, arguments, keys, variables)
     screen = pyte.Screen(size[0], _FEW)
-    pyte.ByteStream(screen).feed(content)
+    pyte.ByteStream(screen).feed(content.partition(_GIVES_BACK)[0])
     lines = [line.rstrip() for line in screen.display]
     while lines and not lines[-1]:
         lines.pop()
-    written = click.unstyle(content.decode(errors="replace")).replace("\r", "").split("\n")
+    text = _TO_A_ROW.sub("\n", content.decode(errors="replace"))
+    written = click.unstyle(text).replace("\r", "").split("\n")
     return Drawn(lines, written, content, code)
 
 
 def _played(
-    place: Everyday, size: tuple[int, int], arguments: tuple[str, ...], variables: Mapping[str, str]
+    place: Everyday,
+    size: tuple[int, int],
+    arguments: tuple[str, ...],
+    keys: str,
+    variables: Mapping[str, str],
 ) -> tuple[bytes, int]:
     ready, go = os.pipe()
     pid, master = pty.fork()
@@ -59,6 +76,7 @@ def _played(
         os.read(ready, 1)
         _call(place, arguments, variables)
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+    os.write(master, keys.encode())
     os.write(go, b"!")
     os.close(ready)
     os.close(go)

@@ -1,0 +1,1 @@
+"""`runward top`: the list of sessions, live, on the whole screen."""

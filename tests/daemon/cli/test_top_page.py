@@ -1,0 +1,107 @@
+"""The page of `runward top` fits any terminal, whatever is in it, and its selection stays on its session."""
+
+import click
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runward.daemon.cli.terminal.output import width
+from runward.daemon.cli.terminal.signs import Terminal
+from runward.daemon.cli.top.choice import Choice
+from runward.daemon.cli.top.looking import Seen
+from runward.daemon.cli.top.page import Key, Shown, page
+from runward.daemon.cli.top.sheet import Sheet
+from runward.daemon.views.answers import Answer, Cause
+from runward.daemon.views.rows import Row
+
+_TEXT = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        ["\x1b[2J\x1b]9;owned\x07", "\u202egnp.exe", "a\nb\r\nc\td", "x" * 10_000, "語" * 300, ""]
+    ),
+)
+_STATES = st.sampled_from(["waiting", "working", "unknown", "completed", "failed"])
+_KEYS = (Key("↑↓", "j k", "move", "one row"), Key("q", "q", "", "end"))
+
+
+def _row(key: str, state: str = "working", text: str = "what") -> Row:
+    return Row("session", state, text, key, text, 0.0, 1.0, text, directory=text)
+
+
+def _terminal(columns: int, rows: int, *, has_utf8: bool = True) -> Terminal:
+    return Terminal(columns=columns, rows=rows, has_utf8=has_utf8, home="/home/me", now=100.0)
+
+
+@given(
+    texts=st.lists(st.tuples(_STATES, _TEXT), max_size=40),
+    place=st.integers(0, 60),
+    columns=st.integers(20, 300),
+    rows=st.integers(1, 60),
+    has_utf8=st.booleans(),
+    line=st.none() | _TEXT,
+    trouble=st.none() | _TEXT,
+)
+def test_any_page_fits_any_terminal(
+    texts: list[tuple[str, str]],
+    place: int,
+    columns: int,
+    rows: int,
+    has_utf8: bool,
+    line: str | None,
+    trouble: str | None,
+) -> None:
+    terminal = _terminal(columns, rows, has_utf8=has_utf8)
+    listed = [_row(str(number), state, text) for number, (state, text) in enumerate(texts)]
+    choice = Choice(place=place).settled(listed)
+    answer = Answer(
+        "working", "".join(text for _, text in texts), [Cause(1.0, text) for _, text in texts], []
+    )
+    shown = Shown(
+        Seen(0.0, listed, trouble=trouble), listed, choice, None if line is None else terminal.text(line)
+    )
+    lines = [
+        click.unstyle(each) for each in page(shown, lambda row: answer, lambda text: text, _KEYS, terminal)
+    ]
+    assert len(lines) == rows
+    assert max(map(width, lines)) <= columns
+    assert all(each.isprintable() for each in lines)
+    assert has_utf8 or all(each.isascii() for each in lines)
+    if listed and trouble is None and rows > 3:
+        assert sum(each.startswith("> ") for each in lines) >= 1, "the selected row is always shown"
+
+
+@given(
+    before=st.lists(st.sampled_from("abcdefgh"), unique=True, min_size=1),
+    after=st.lists(st.sampled_from("abcdefgh"), unique=True),
+    by=st.integers(-10, 10),
+)
+def test_the_selection_stays_on_its_session(before: list[str], after: list[str], by: int) -> None:
+    chosen = Choice().moved([_row(key) for key in before], by)
+    assert chosen.key in before
+    settled = chosen.settled([_row(key) for key in after])
+    if chosen.key in after:
+        assert settled.key == chosen.key
+    else:
+        assert settled.key == (after[min(chosen.place, len(after) - 1)] if after else None)
+
+
+@given(
+    count=st.integers(1, 80),
+    rows=st.integers(3, 40),
+    keys=st.lists(st.sampled_from(["j", "k", " ", "page up"])),
+)
+def test_a_question_counts_as_read_when_its_last_line_was_shown(
+    count: int, rows: int, keys: list[str]
+) -> None:
+    terminal = _terminal(80, rows)
+    sheet: Sheet | None = Sheet(lambda _: [f"line {number}" for number in range(count)], "Really?").placed(
+        terminal
+    )
+    seen: set[str] = set()
+    for key in [*keys, None]:
+        assert sheet is not None
+        lines = sheet.page(terminal)
+        assert len(lines) == rows
+        seen |= set(lines)
+        assert sheet.was_read == (f"line {count - 1}" in seen)
+        if key is not None:
+            sheet = sheet.scrolled(key, terminal)
