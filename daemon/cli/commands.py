@@ -47,11 +47,13 @@ _MEANT: Final = {
     "stop": "session cancel",
     "kill": "session cancel",
     "cancel": "session cancel",
+    "setup": "init",
 }
 """What other programs call it: the name, and ours."""
 
 
 COMMANDS: Final = {
+    "init": ("init.commands", "Set Runward up, or take that back."),
     "run": ("run", "Launch a command as a recorded session."),
     "session": ("session.commands", "Show, follow, cancel, verify and export sessions."),
     "top": ("top.commands", "Show sessions live, on the whole screen."),

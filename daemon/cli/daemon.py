@@ -35,8 +35,6 @@ from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import complain, fail, print_json, safe, to_stderr
 from runward.daemon.configuration.complaints import complaints_about
 from runward.daemon.configuration.settings import (
-    SYSTEM_FILE,
-    home_of,
     load_settings,
     settings_file,
     working_directory,
@@ -318,7 +316,8 @@ def install(context: click.Context, scope: str | None, dry_run: bool, as_json: b
     except rendering.NoProgram as error:
         fail(f"{error}: install Runward (`pipx install .`), and call the installed one", WRONG_USAGE)
     if is_user:
-        files = installing.user_files(program, _named_settings(config), own_settings(context))
+        named = installing.settings_to_name(settings_file(config, os.environ, working_directory()))
+        files = installing.user_files(program, named, own_settings(context))
     else:
         config = os.path.abspath(config) if config else None
         _check_seen(program, config)
@@ -367,13 +366,6 @@ def _check_seen(program: str, config: str | None) -> None:
             " (such as `python3 -m venv /opt/runward && /opt/runward/bin/pip install .`), or use --user",
             WRONG_USAGE,
         )
-
-
-def _named_settings(config: str | None) -> str | None:
-    """The settings file that the unit must name, because it is where a service doesn't look."""
-    file = settings_file(config, os.environ, working_directory())
-    usual = (f"{home_of(os.environ)}/.config/runward/runward.toml", SYSTEM_FILE)
-    return None if file is None or file in usual else file
 
 
 def _system_settings(config: str | None) -> Settings:

@@ -26,6 +26,7 @@ _ROWS: Final = 24
 _MOST_FAILURES: Final = 3
 _MOST_NEEDS: Final = 9
 _MOST_WORKING: Final = 6
+_FIRST: Final = ("runward init", "runward --help")
 _NEXT: Final = ("runward why ID", "runward top", "runward session list", "runward --help")
 
 
@@ -34,15 +35,18 @@ def show_home(settings: Settings) -> NoReturn:
     terminal = terminal_here()
     with reading.reading(settings.state_dir) as connection:
         home = home_of(connection, settings, terminal.now)
-    click.echo("\n".join(lines_of(home, settings.state_dir, terminal)))
+    is_new = not reading.exists(settings.state_dir)
+    click.echo("\n".join(lines_of(home, settings.state_dir, terminal, is_new=is_new)))
     sys.exit(code_of(home.status))
 
 
-def lines_of(home: Home, state: str, terminal: Terminal) -> list[str]:
-    """The screen. It leaves a row for the prompt that follows."""
+def lines_of(home: Home, state: str, terminal: Terminal, *, is_new: bool = False) -> list[str]:
+    """The screen. It leaves a row for the prompt that follows. `is_new`: no daemon ever ran here."""
     room = min(terminal.rows, _ROWS) - 1
-    head = list(flowed(_headline(home, state, terminal), "", "  ", terminal.columns))
-    last = list(flowed(f"Next: {terminal.between.join(_NEXT)}", "", "      ", terminal.columns))
+    head = list(flowed(_headline(home, state, terminal, is_new), "", "  ", terminal.columns))
+    last = list(
+        flowed(f"Next: {terminal.between.join(_FIRST if is_new else _NEXT)}", "", "      ", terminal.columns)
+    )
     needs, working = _needs(home, terminal), _working(home, terminal)
     lines = [*head]
     for title, section in (("Needs you", needs), ("Working", working)):
@@ -55,7 +59,7 @@ def lines_of(home: Home, state: str, terminal: Terminal) -> list[str]:
     return [*lines, "", *last]
 
 
-def _headline(home: Home, state: str, terminal: Terminal) -> str:
+def _headline(home: Home, state: str, terminal: Terminal, is_new: bool) -> str:
     counts = (
         (home.count("waiting"), "waiting for you"),
         (home.count("working"), "working"),
@@ -67,6 +71,8 @@ def _headline(home: Home, state: str, terminal: Terminal) -> str:
     status = home.status
     since = moment_of(status["since"])
     up = "" if since is None else f" ({age(since, terminal.now)})"
+    if is_new and not status["running"] and not isinstance(status["elsewhere"], dict):
+        return f"Runward is {coloured('failed', 'not running')}: set it up with `runward init`. {what}"
     if not status["running"]:
         return f"Runward is {coloured('failed', 'not running')}: {why_not_running(status, state)}. {what}"
     word = "running" if status["stalled_s"] is None else coloured("failed", "stalled")

@@ -206,7 +206,7 @@ def _carry_out(
         if text == file.text:
             click.echo(f"nothing to change: {state} {safe(path)}")
             sys.exit(GOOD)
-        _show(file, text)
+        show_change(file, text)
         if not dry_run:
             file.replace(text)
             check(lambda: _undo(file, text))
@@ -234,7 +234,7 @@ def settings_path(agent: str) -> str:
     return os.path.join(agent_home(agent, os.environ, home_of(os.environ), working_directory()), name)
 
 
-def _show(file: SettingsFile, text: str | None) -> None:
+def show_change(file: SettingsFile, text: str | None) -> None:
     """The change as a unified diff."""
     before, after = (each.splitlines() if each is not None else [] for each in (file.text, text))
     names = (

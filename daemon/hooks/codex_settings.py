@@ -149,10 +149,10 @@ def _line(words: Sequence[str]) -> str:
 
 
 def _list(words: Sequence[str]) -> str:
-    return ", ".join(_quoted(word) for word in words)
+    return ", ".join(quoted_in_toml(word) for word in words)
 
 
-def _quoted(word: str) -> str:
+def quoted_in_toml(word: str) -> str:
     """A text in TOML syntax."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in escaped) + '"'

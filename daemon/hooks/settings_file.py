@@ -72,17 +72,18 @@ class SettingsFile:
     text: str | None
     status: os.stat_result | None
 
-    def replace(self, text: str | None) -> None:
-        """Replace what was read with `text`, or remove the file. Raises `Refused` and `OSError`."""
+    def replace(self, text: str | None, temporary: str | None = None) -> None:
+        """Replace what was read with `text`, or remove the file. Raises `Refused` and `OSError`.
+
+        `temporary` is the path that the new file has at first, in the same directory, for who has to find what a crash left.
+        """
         if text is None:
-            self._unchanged()  # somebody's new settings must not go with ours
-            os.unlink(self.path)
-            sync_directory(os.path.dirname(self.path))
+            self.remove()
             _remove_if_empty(os.path.dirname(self.path))
             return
         directory = os.path.dirname(self.path)
         os.makedirs(directory, mode=0o700, exist_ok=True)
-        temporary = f"{directory}/.{os.path.basename(self.path)}.{os.urandom(6).hex()}.tmp"
+        temporary = temporary or f"{directory}/.{os.path.basename(self.path)}.{os.urandom(6).hex()}.tmp"
         try:
             self._write(temporary, text.encode())
             # As late as possible: the agent may have written its settings since they were read.
@@ -93,6 +94,12 @@ class SettingsFile:
                 os.unlink(temporary)
             raise
         sync_directory(directory)
+
+    def remove(self) -> None:
+        """Remove the file alone. Raises `Refused` and `OSError`."""
+        self._unchanged()  # somebody's new settings must not go with ours
+        os.unlink(self.path)
+        sync_directory(os.path.dirname(self.path))
 
     def _write(self, path: str, content: bytes) -> None:
         # A new file that is renamed over the old one: a crash leaves one of both, whole.

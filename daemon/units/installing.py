@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from runward.config.settings import Settings
+from runward.daemon.configuration.settings import SYSTEM_FILE, home_of
 from runward.daemon.disk.durable import sync_directory, write_durably
 from runward.daemon.units import rendering
 from runward.daemon.units.rendering import NAMED, SYSTEM, SYSTEM_STATE, SYSUSERS, USER, escaped, render, word
@@ -197,6 +198,12 @@ class Done:
     def change(self, *arguments: str) -> bool:
         """The same by systemctl."""
         return self.call(*self.systemctl.words(*arguments))
+
+
+def settings_to_name(file: str | None) -> str | None:
+    """The settings file if the unit must name it, because it is where a service doesn't look."""
+    usual = (f"{home_of(os.environ)}/.config/runward/runward.toml", SYSTEM_FILE)
+    return None if file is None or file in usual else file
 
 
 def user_files(program: str, config: str | None, settings: Settings) -> dict[str, str]:

@@ -27,7 +27,11 @@ GROUPS: Final[dict[str, Sequence[tuple[str, str]]]] = {
     ),
     "Prove": (("receipt replay artifact outcome contract ctcp inspect training", ""),),
     "Share": (("exchange mcp", ""),),
-    "Set up": (("daemon", "run it, install it as a service"), ("hook notify root config completion", "")),
+    "Set up": (
+        ("init", "find agents, install hooks and service; --undo"),
+        ("daemon", "run it, install it as a service"),
+        ("hook notify root config completion", ""),
+    ),
     "Keep": (("queue prune backup restore schema man help", ""),),
 }
 """By group: commands, and what they are for. Several that are named together need no words."""
@@ -47,7 +51,7 @@ def overview() -> str:
     ]
     for group, entries in GROUPS.items():
         lines += _group(group, entries, terminal, room)
-    lines += ["", "First:  runward daemon, then work as usual, then runward"]
+    lines += ["", "First:  runward init, then work as usual, then runward"]
     lines.append("More:   runward help COMMAND; runward help --all; man runward")
     return "\n".join(part for line in lines for part in _fitting(line, room))
 

@@ -134,7 +134,8 @@ def test_the_first_screen_of_a_new_machine_says_what_to_do(tmp_path: Path) -> No
     place = Everyday(tmp_path)
     place.furnish()
     drawn = draw(place, (80, 24))
-    assert "start it with `runward daemon`" in drawn.text
+    assert drawn.lines[0].startswith("Runward is not running: set it up with `runward init`.")
+    assert drawn.lines[-1] == "Next: runward init · runward --help"
     assert "Needs you" not in drawn.text
 
 

@@ -24,6 +24,7 @@ from runward.daemon.cli.commands import _MEANT, runward
         (("kill",), "no such command 'kill'; did you mean 'session cancel'?"),
         (("approve",), "no such command 'approve'; did you mean 'chain approve'?"),
         (("approvals",), "no such command 'approvals'; did you mean 'chain approvals'?"),
+        (("setup",), "no such command 'setup'; did you mean 'init'?"),
         (("tail",), "no such command 'tail'; did you mean 'session tail'?"),
         (("export",), "no such command 'export'; did you mean"),
     ],
@@ -37,10 +38,12 @@ def test_a_mistyped_command_names_the_nearest(place: Place, arguments: tuple[str
 
 def test_what_other_programs_call_it_is_a_command_of_ours() -> None:
     for meant in _MEANT.values():
-        group, name = meant.split()
+        group, *names = meant.split()
         command = runward.get_command(click.Context(runward), group)
-        assert isinstance(command, click.Group)
-        assert name in command.list_commands(click.Context(command))
+        assert command is not None
+        for name in names:
+            assert isinstance(command, click.Group)
+            assert name in command.list_commands(click.Context(command))
 
 
 def test_a_mistyped_option_names_the_nearest(place: Place) -> None:

@@ -1,0 +1,85 @@
+"""What `runward init` finds on a machine: agents, the user's systemd, a desktop, and a daemon that works already."""
+
+import glob
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.configuration.agent_homes import agent_home, homes_there, sessions_in
+from runward.daemon.configuration.settings import home_of, working_directory
+from runward.daemon.hooks import claude_code_settings, codex_settings
+from runward.daemon.hooks.claude_code_settings import Program, installed
+from runward.daemon.store.ownership import holder
+from runward.daemon.units.installing import Systemctl
+
+NAMES: Final = {claude_code_settings.AGENT: "Claude Code", codex_settings.AGENT: "Codex"}
+_TRANSCRIPTS: Final = {
+    claude_code_settings.AGENT: "*/*.jsonl",
+    codex_settings.AGENT: "sessions/*/*/*/rollout-*.jsonl*",
+}
+_MOST_COUNTED: Final = 10_000
+
+
+class Agent(NamedTuple):
+    """An agent whose home is there. `program` is None where it isn't known which one runs."""
+
+    layout: str
+    home: str
+    sessions: int
+    program: Program | None
+
+    @property
+    def version(self) -> str | None:
+        """Its version, if it says one."""
+        known = self.program is not None and self.program.version
+        return ".".join(map(str, known)) if known else None
+
+
+class Found(NamedTuple):
+    """What is there. `silence` is why the user's systemd doesn't answer; `daemon` the pid of a daemon that works."""
+
+    agents: tuple[Agent, ...]
+    silence: str | None
+    has_desktop: bool
+    daemon: int | None
+
+    @property
+    def json(self) -> JsonValue:
+        """The same for a program."""
+        return {
+            "agents": [
+                {"layout": each.layout, "version": each.version, "home": each.home, "sessions": each.sessions}
+                for each in self.agents
+            ],
+            "systemd": self.silence or "answers",
+            "notify_send": self.has_desktop,
+            "daemon": self.daemon,
+        }
+
+
+def find(settings: Settings, environment: Mapping[str, str], *, asks_systemd: bool) -> Found:
+    """Look around. Nothing is changed."""
+    return Found(
+        tuple(_agents(environment)),
+        Systemctl(is_user=True).silence() if asks_systemd else None,
+        shutil.which("notify-send", path=environment.get("PATH")) is not None,
+        holder(Path(settings.state_dir)),
+    )
+
+
+def _agents(environment: Mapping[str, str]) -> Iterator[Agent]:
+    home, cwd = home_of(environment), working_directory()
+    there = {
+        layout: os.path.normpath(agent_home(layout, environment, home, cwd))
+        for layout in homes_there(environment, home, cwd)
+    }
+    for layout, directory in there.items():
+        found = glob.iglob(f"{glob.escape(sessions_in(layout, directory))}/{_TRANSCRIPTS[layout]}")
+        count = sum(1 for _ in islice(found, _MOST_COUNTED))
+        program = installed(environment) if layout == claude_code_settings.AGENT else None
+        yield Agent(layout, directory, count, program)
