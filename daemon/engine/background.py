@@ -6,6 +6,7 @@ gaps. Claimed jobs go through the same queue under their own token. A stop puts 
 crash leaves them to the next daemon.
 """
 
+import math
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -37,8 +38,11 @@ STEP: Final = 0.5
 """Seconds that each step still waits at most for a gap between verdicts, once the patience is over."""
 
 BATCH: Final = 64
-FEW: Final = 8
-"""Jobs that are decided in one go: a verdict may have to wait for the interpreter that long."""
+AT_ONCE: Final = 0.01
+"""Seconds of work in one go, after which verdicts are given way to again: one may have to wait for the interpreter that long."""
+
+HOLDS: Final = 0.2
+"""Seconds for which the store's answers to background jobs hold. Then the jobs that aren't decided yet ask anew."""
 
 MANY_BYTES: Final = 64 << 20
 """Bytes from which on a batch takes no further job, so that small files don't wait for large ones."""
@@ -203,20 +207,27 @@ class Background:
     async def _decide(self, jobs: Sequence[Job]) -> tuple[list[JobResult], float]:
         """The results of the jobs, and the seconds that deciding took, without the waits in between."""
         results: list[JobResult] = []
-        took = 0.0
-        for first in range(0, len(jobs), FEW):
-            await self._quiet()
-            few = jobs[first : first + FEW]
-            if self._halting:
-                results += [put_back(job) for job in few]
-                continue
-            begin = self.clock.monotonic()
-            try:
-                results += await self.decider.decide(few, self._in_thread, self._wait_out)
-            except Halted:
-                results += [put_back(job) for job in few]
-            took += self.clock.monotonic() - begin
-        return results, took
+        took, left = 0.0, jobs
+        while left and not self._halting:
+            # All of them together: each kind of question is one statement to the store, and not one for every few jobs.
+            round_, asked_at = self.decider.begin(left), math.inf
+            while not round_.is_over and not self._halting:
+                await self._quiet()
+                begin = self.clock.monotonic()
+                asked_at = min(asked_at, begin)
+                # What the store answered may have changed by now, for example if the next attempt has begun. At least
+                # one job is decided each time.
+                if begin - asked_at > HOLDS and round_.results():
+                    break
+                try:
+                    await self.decider.finish(round_, self._in_thread, self._wait_out, AT_ONCE)
+                except Halted:
+                    break
+                finally:
+                    took += self.clock.monotonic() - begin
+            results += round_.results()
+            left = round_.undecided()
+        return [*results, *map(put_back, left)], took
 
     async def _in_thread(
         self, function: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments

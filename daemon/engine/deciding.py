@@ -4,6 +4,7 @@ Jobs of one lane are decided in order, and a later job sees what the earlier one
 its own lane for the batch, and no other.
 """
 
+import math
 import sqlite3
 import threading
 import traceback
@@ -149,9 +150,13 @@ class Decider:
         self, jobs: Sequence[Job], in_thread: InThread, wait_out: Callable[[str], Awaitable[None]]
     ) -> list[JobResult]:
         """A result for each job, in order. `wait_out` is awaited while the store does not answer."""
-        round_ = Round(jobs, self._answers, self._clock, self._at_work)
+        round_ = self.begin(jobs)
         await self.finish(round_, in_thread, wait_out)
         return round_.results()
+
+    def begin(self, jobs: Sequence[Job]) -> "Round":
+        """A round of these jobs, of which none is decided yet."""
+        return Round(jobs, self._answers, self._clock, self._at_work)
 
     async def foresee(
         self, events: Iterable[Event], in_thread: InThread, wait_out: Callable[[str], Awaitable[None]]
@@ -193,9 +198,16 @@ class Decider:
         return round_
 
     async def finish(
-        self, round_: "Round", in_thread: InThread, wait_out: Callable[[str], Awaitable[None]]
+        self,
+        round_: "Round",
+        in_thread: InThread,
+        wait_out: Callable[[str], Awaitable[None]],
+        at_once: float = math.inf,
     ) -> None:
-        """Decide what is left of a round. `wait_out` is awaited while the store does not answer."""
+        """Decide what is left of a round. `wait_out` is awaited while the store does not answer.
+
+        It returns earlier once it has opened files for `at_once` seconds in one go. The next call continues.
+        """
         # Handlers are generators: all run until they ask the store. Then each kind of question is one
         # statement, however many jobs ask.
         asked = round_.asked()
@@ -208,7 +220,9 @@ class Decider:
                         break
                     except sqlite3.Error as error:
                         await wait_out(str(error))
-            asked = await in_thread(round_.go_on, answered)
+            asked = await in_thread(round_.go_on, answered, at_once)
+            if round_.is_paused:
+                return
 
     async def _together(
         self, questions: Sequence[Asked], jobs: Sequence[Job], reader: Reader
@@ -275,6 +289,10 @@ class Round:
         self._clock = clock
         self._at_work = at_work
         self._inside = False
+        self._until = math.inf
+        self._has_opened = False
+        self.is_paused = False
+        """Whether the last call stopped before a question about files, because it had taken long enough."""
         self._lanes: dict[str, _Lane] = {}
         for job in jobs:
             # Principals act on one exchange: what one of them spends can't be paid to another as well. So their
@@ -314,12 +332,16 @@ class Round:
         self._fresh.clear()
         self._decided.clear()
 
-    def go_on(self, answered: Mapping[Asked, object], *, inside: bool = False) -> list[list[Asked]]:
+    def go_on(
+        self, answered: Mapping[Asked, object], at_once: float = math.inf, *, inside: bool = False
+    ) -> list[list[Asked]]:
         """Continue every lane until it is done or asks the store; returns these questions, those of one kind together.
 
-        `inside` a transaction, it also stops at a question whose answer opens a file.
+        `inside` a transaction, it also stops at a question whose answer opens a file. After `at_once` seconds, each lane
+        stops at such a question until the next call.
         """
         thread, self._inside = threading.get_ident(), inside
+        self._until, self._has_opened, self.is_paused = self._clock.monotonic() + at_once, False, False
         try:
             return self._go_on(answered, thread)
         finally:
@@ -376,9 +398,18 @@ class Round:
                 if lane.question not in foreseen:
                     return
                 answer = foreseen[lane.question]
+            elif answerer.opens_files and self._is_over_time():
+                return
             else:
                 answer = self._answer(lane, answerer)
             self._send(lane, answer)
+
+    def _is_over_time(self) -> bool:
+        """Whether this call has opened files for long enough. Each call opens at least one."""
+        if self._has_opened and self._clock.monotonic() >= self._until:
+            self.is_paused = True
+        self._has_opened = True
+        return self.is_paused
 
     def _answer(self, lane: _Lane, answerer: AtOnce) -> object:
         """The answer to the lane's question, from the disk or the settings."""

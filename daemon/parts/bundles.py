@@ -20,6 +20,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.disk.receipt_keys import KeyRefused
+from runward.daemon.engine.background import AT_ONCE
 from runward.daemon.engine.deciding import FIRST_WAIT, LONGEST_WAIT
 from runward.daemon.engine.part import InPasses, Slices
 from runward.daemon.faults import point
@@ -51,12 +52,6 @@ from runward.handlers.model.part import Part as BundlePart
 
 BATCH: Final = 64
 """Bundles that are put in place before they are marked."""
-
-FEW: Final = 8
-"""Receipts that are made, or bundles that are put in place, before verdicts are given way to again."""
-
-MANY_BYTES: Final = 1 << 20
-"""Bytes of parts from which on a bundle is the last one of a few: parts are read, and may have to be made again."""
 
 PERIOD: Final = 5.0
 """Seconds before something that the machine refused is tried again."""
@@ -113,6 +108,8 @@ class Bundles(InPasses):
 
     They are kept until the next draft: a commit may be tried again.
     """
+    _sealed: set[tuple[str, int]] = field(default_factory=set)
+    """Those for which a receipt was written: if it is sealed once more, that one is removed first."""
     _chain: anyio.Lock = field(default_factory=anyio.Lock)
     placing: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while parts get their names: a replay that grows is not written to meanwhile."""
@@ -124,7 +121,7 @@ class Bundles(InPasses):
             return Unreadable(low)
         order = asked.order
         # An earlier try may have left one. It would be sealed over parts that are written anew now.
-        self._bodies.pop((order.key, order.attempt), None)
+        self._forget(order.key, order.attempt)
         made = tried(self._make, order)
         if isinstance(made, Gone):
             return NoDraft(GONE)
@@ -132,6 +129,10 @@ class Bundles(InPasses):
             return made
         self._bodies[order.key, order.attempt] = made.body
         return Draft(made.parts, made.summary, made.problem)
+
+    def _forget(self, key: str, attempt: int) -> None:
+        self._bodies.pop((key, attempt), None)
+        self._sealed.discard((key, attempt))
 
     def _make(self, order: BundleOrder, *, is_again: bool = False) -> MakingAnswer:
         if self.elsewhere is None:
@@ -177,11 +178,9 @@ class Bundles(InPasses):
             prev = await receipts.receipts_head(self.store)
             orders = [effect.order for effect in map(_drafted, results) if effect is not None]
             answers: list[Sealed | str] = []
-            for first in range(0, len(orders), FEW):
+            while len(answers) < len(orders):
                 await self.give_way()
-                few = await in_thread(self._seal_few, orders[first : first + FEW], prev)
-                answers += few
-                prev = _last_hash(few, prev)
+                answers += await in_thread(self._seal_some, orders[len(answers) :], _last_hash(answers, prev))
             sealed_results = list(self._with_receipts(results, answers))
             await self.give_way()
             yield await self._durable(sealed_results)
@@ -228,12 +227,15 @@ class Bundles(InPasses):
             durable.append(result if effect is None or why is None else self._put_off(result, why))
         return durable
 
-    def _seal_few(self, orders: Sequence[BundleOrder], prev: str | None) -> list[Sealed | str]:
-        """Make these receipts, each with the one before it in its text. Runs in a thread."""
+    def _seal_some(self, orders: Sequence[BundleOrder], prev: str | None) -> list[Sealed | str]:
+        """Make the first of these receipts, each with the one before it in its text. Runs in a thread."""
         answers: list[Sealed | str] = []
+        until = self.clock.monotonic() + AT_ONCE
         for order in orders:
             # They form a chain among themselves, although none of them is in the store yet.
             answers.append(self._seal(order, _last_hash(answers, prev)))
+            if self.clock.monotonic() >= until:
+                break
         return answers
 
     def _seal(self, order: BundleOrder, prev: str | None) -> Sealed | str:
@@ -254,9 +256,11 @@ class Bundles(InPasses):
     ) -> Sealed | NoDraft | str:
         name = part_name(RECEIPT, order.attempt)
         self.files.check_epoch(self.store.epoch)
-        cleared = self.files.clear_parts(order.directory, [name])
-        if cleared is not None:
-            return _why(cleared)
+        # The draft has removed what an earlier one left.
+        if (order.key, order.attempt) in self._sealed:
+            cleared = self.files.clear_parts(order.directory, [name])
+            if cleared is not None:
+                return _why(cleared)
         receipt = sealed(body, prev, order.rules.canonical_form)
         text = receipt.text
         if order.rules.sign is not None:
@@ -266,6 +270,8 @@ class Bundles(InPasses):
                 return f"its receipt can't be signed without more libraries: {how_to_install('sign')}"
             except (KeyRefused, NotSignable) as refused:
                 return f"its receipt can't be signed: {refused}"
+        if not is_again:
+            self._sealed.add((order.key, order.attempt))
         part = self.files.write_part(order.directory, name, [text], is_synced=is_again)
         if not isinstance(part, BundlePart):
             return _why(part)
@@ -284,13 +290,15 @@ class Bundles(InPasses):
         """Put the next bundles in place."""
         unplaced = await receipts.unplaced(self.store, after, BATCH)
         placed: list[tuple[UnplacedBundle, Settled]] = []
-        for few in _small_together(unplaced):
+        left: Sequence[UnplacedBundle] = unplaced
+        while left:
             await self.give_way()
             async with self.placing:
                 # A thread can't be cancelled, and which parts got their names must be known.
                 with anyio.CancelScope(shield=True):
-                    answers = await anyio.to_thread.run_sync(self._settle_few, few)
-            for bundle, answer in zip(few, answers, strict=True):
+                    answers = await anyio.to_thread.run_sync(self._settle_some, left)
+            some, left = left[: len(answers)], left[len(answers) :]
+            for bundle, answer in zip(some, answers, strict=True):
                 if isinstance(answer, Unreadable):
                     self._say_trouble(bundle, answer.why)
                 else:
@@ -313,7 +321,7 @@ class Bundles(InPasses):
             if answer.why_never is None and (why := refused.get(answer.directory)) is not None:
                 self._say_trouble(bundle, why)
                 continue
-            self._bodies.pop((bundle.key, bundle.attempt), None)
+            self._forget(bundle.key, bundle.attempt)
             self._say(bundle, answer)
             # Marked after the parts have their names. A crash in between places them again, which changes
             # nothing.
@@ -321,8 +329,15 @@ class Bundles(InPasses):
             rows.append((self.clock.now(), problem, answer.directory, bundle.seq))
         return rows
 
-    def _settle_few(self, bundles: Sequence[UnplacedBundle]) -> list[Settled | Unreadable]:
-        return [self._settled(self._place_all, bundle) for bundle in bundles]
+    def _settle_some(self, bundles: Sequence[UnplacedBundle]) -> list[Settled | Unreadable]:
+        """Put the first of these bundles in place: their parts are read, and may have to be made again."""
+        answers: list[Settled | Unreadable] = []
+        until = self.clock.monotonic() + AT_ONCE
+        for bundle in bundles:
+            answers.append(self._settled(self._place_all, bundle))
+            if self.clock.monotonic() >= until:
+                break
+        return answers
 
     def place_missing(self, bundle: UnplacedBundle) -> Settled | Unreadable:
         """Make the missing parts of a bundle that was in place. Runs in a thread."""
@@ -447,19 +462,6 @@ def _drafted(result: JobResult) -> RecordReceipt | None:
     """The bundle that a job drafted."""
     drafted = [each for each in result.effects if isinstance(each, RecordReceipt) and each.draft is not None]
     return drafted[0] if drafted else None
-
-
-def _small_together(bundles: Sequence[UnplacedBundle]) -> Iterator[list[UnplacedBundle]]:
-    few: list[UnplacedBundle] = []
-    size = 0
-    for bundle in bundles:
-        few.append(bundle)
-        size += sum(part.size for part in bundle.parts)
-        if len(few) == FEW or size >= MANY_BYTES:
-            yield few
-            few, size = [], 0
-    if few:
-        yield few
 
 
 def _last_hash(answers: Sequence[Sealed | str], before: str | None) -> str | None:

@@ -49,8 +49,14 @@ def receipt_text(fields: Mapping[str, JsonValue]) -> bytes:
         }
     # The text has one form, so that a receipt can be compared byte by byte. Fields that others added come after ours,
     # by name.
-    text = ",".join(f"{_dumps(key)}:{_in_pieces(value)}" for key, value in ordered.items())
-    return msgspec.json.format(f"{{{text}}}".encode(), indent=2) + b"\n"
+    return msgspec.json.format(_json_of(ordered).encode(), indent=2) + b"\n"
+
+
+def _json_of(fields: Mapping[str, JsonValue]) -> str:
+    """The JSON of an object: at once, unless it has a long list."""
+    if not any(isinstance(value, list) and len(value) > _PIECE for value in fields.values()):
+        return _dumps(fields)
+    return f"{{{','.join(f'{_dumps(key)}:{_in_pieces(value)}' for key, value in fields.items())}}}"
 
 
 def _in_pieces(value: JsonValue) -> str:

@@ -134,6 +134,35 @@ async def test_a_question_of_many_jobs_is_one_question_to_the_store(told: Told) 
     ]
 
 
+async def test_a_round_stops_between_two_files_after_some_time_and_continues_there(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = StillClock()
+    opened: list[str] = []
+
+    def slowly(question: RecipientsOf) -> tuple[()]:
+        clock.move(1.0)
+        opened.append(question.kind)
+        return ()
+
+    def reads(lane: str) -> Deciding:
+        yield from ask(SessionOf(lane))
+        yield from ask(RecipientsOf(lane))
+        return ()
+
+    told.answers.at_once(RecipientsOf, slowly)
+    with_handler(monkeypatch, lambda handler, event, given: reads(event.lane))
+    decider = Decider(told.answers, Empty(), clock)
+    round_ = decider.begin(jobs(*map(started, "abcde")))
+    done: list[list[str]] = []
+    while not round_.is_over:
+        await decider.finish(round_, told._in_thread, told._wait_out, 1.5)
+        done.append([*opened])
+    assert done == [["a", "b"], ["a", "b", "c", "d"], ["a", "b", "c", "d", "e"]]
+    assert told.rounds == [[SessionOf(lane) for lane in "abcde"]], "the store is asked once"
+    assert [each.job.event.lane for each in round_.results()] == [*"abcde"]
+
+
 async def test_lanes_that_ask_the_same_see_what_the_one_before_decided(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
