@@ -86,7 +86,7 @@ def why(settings: Settings, identifier: str, verbose: bool, is_whole: bool, as_j
 
         click.echo("\n".join(lines_of(story, answer, lambda text: text_without_secrets(text, redact))))
     else:
-        click.echo(text_without_secrets("\n".join(_lines(story, is_verbose=verbose)), redact))
+        click.echo(text_without_secrets("\n".join(whole_lines(story, is_verbose=verbose)), redact))
 
 
 def why_json(settings: Settings, identifier: str) -> dict[str, JsonValue]:
@@ -304,7 +304,8 @@ def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: f
     )
 
 
-def _lines(story: Story, *, is_verbose: bool) -> list[str]:
+def whole_lines(story: Story, *, is_verbose: bool = False) -> list[str]:
+    """All of the story, as it is read outside of a screen."""
     status = f"{coloured(story.status)}: " if story.status is not None else ""
     lines = [f"{story.noun} {safe(story.identifier)}: {status}{safe(story.headline)}"]
     lines += [safe(story.delivered), ""] if story.delivered is not None else [""]

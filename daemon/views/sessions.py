@@ -191,3 +191,15 @@ def fix_of_unknown(layout: str) -> str:
     if layout not in _HOOKED:
         return fix
     return f"{fix}; `runward hook install {layout}` makes the processes of later sessions known"
+
+
+def why_not_cancelled(row: SessionRow) -> str | None:
+    """What a session is that can't be cancelled, behind its name; None if it can."""
+    if row.status != "running":
+        return f"is {row.status}: only a running one can be cancelled"
+    if row.layout != NATIVE:
+        what = (
+            "only what `runward run` or `runward play run` started can be cancelled: end the agent yourself"
+        )
+        return f"is of {row.layout}: {what}"
+    return None

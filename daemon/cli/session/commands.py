@@ -10,7 +10,6 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import counted
-from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
@@ -40,7 +39,7 @@ from runward.daemon.store.tables.files import KeptFile, kept_files
 from runward.daemon.store.tables.problems import ProblemRow, problems
 from runward.daemon.store.tables.session_lists import is_unseen_failure, unseen_failures
 from runward.daemon.store.tables.sessions import SessionRow, StatusChange, contract_of, verification_of
-from runward.daemon.views.sessions import session_as_json
+from runward.daemon.views.sessions import session_as_json, why_not_cancelled
 
 
 @click.group(cls=Group)
@@ -357,14 +356,9 @@ def cancel(settings: Settings, identifier: str, reason: str, patience: float | N
 
     with store_to_read(settings) as connection:
         row = recorded_session(connection, settings, identifier)
-    name = safe(row.session_id)
-    if row.status != "running":
-        fail(f"session {name} is {row.status}: only a running one can be cancelled", NOT_SO)
-    if row.layout != NATIVE:
-        reason_why = (
-            "only what `runward run` or `runward play run` started can be cancelled: end the agent yourself"
-        )
-        fail(f"session {name} is of {safe(row.layout)}: {reason_why}", NOT_SO)
+    problem = why_not_cancelled(row)
+    if problem is not None:
+        fail(f"session {safe(row.session_id)} {safe(problem)}", NOT_SO)
     if patience is not None:
         need_daemon(settings)
     request = ask_daemon(settings, new_request(SessionCancelRequested, row.key, row.attempt, reason))

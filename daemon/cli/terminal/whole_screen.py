@@ -14,7 +14,6 @@ import errno
 import os
 import select
 import signal
-import subprocess
 import sys
 import termios
 from collections.abc import Iterator, Mapping, Sequence
@@ -111,6 +110,8 @@ class WholeScreen:
 
     def run(self, argv: Sequence[str], content: bytes, environment: Mapping[str, str]) -> None:
         """Give the terminal to a program, with this content to read, until it ends. Raises `OSError` if it can't be started."""
+        import subprocess  # a page needs none
+
         # A handler, and not SIG_IGN: the program would inherit that.
         own = {
             signal.SIGINT: signal.signal(signal.SIGINT, _do_nothing),

@@ -1,6 +1,8 @@
 """What `runward top` shows: read again when something was committed, and now and then for what no commit tells."""
 
+import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -67,6 +69,23 @@ class Looking:
         if self._why is None or self._why[0] != row.key:
             self._why = row.key, self._answer(row)
         return self._why[1]
+
+    def whole(self, row: Row) -> list[str]:
+        """All of why, as `runward why --all` has it; secrets are still in it."""
+        from runward.daemon.cli.why import whole_lines
+        from runward.daemon.views.row_answers import story_of_row
+
+        with reading.reading(self._settings.state_dir) as connection:
+            story = story_of_row(connection, self._settings, row, time.time())
+        return [] if story is None else whole_lines(story)
+
+    def answered(self, answer: Callable[[sqlite3.Connection], str | None]) -> str | None:
+        """What the store says about a request; None if that is nothing yet."""
+        try:
+            with reading.reading(self._settings.state_dir) as connection:
+                return answer(connection)
+        except StoreUnreadable:
+            return None  # asked again when it can be read
 
     def _read(self, now: float) -> Seen:
         state = self._settings.state_dir

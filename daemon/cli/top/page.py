@@ -9,7 +9,7 @@ from runward.daemon.cli.answering import cause_lines, sentence_lines
 from runward.daemon.cli.session.table import ROOMY, columns_of, that_say_something, what_of
 from runward.daemon.cli.terminal.output import coloured, width
 from runward.daemon.cli.terminal.signs import Terminal
-from runward.daemon.cli.terminal.tables import cut_to, table_lines
+from runward.daemon.cli.terminal.tables import cut_to, flowed, table_lines
 from runward.daemon.cli.top.choice import Choice
 from runward.daemon.cli.top.looking import Seen
 from runward.daemon.views.answers import Answer
@@ -35,7 +35,7 @@ class Key(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What the page is made of. `line` takes the place of the keys: a message, or what is being typed."""
+    """What the page is made of. `line` takes the place of the keys, and of the empty line above them if it is long: a message, or what is being typed."""
 
     seen: Seen
     rows: list[Row]
@@ -63,21 +63,25 @@ def page(
     terminal: Terminal,
 ) -> list[str]:
     """As many lines as the terminal has, none wider than it."""
-    last = (
-        key_line(keys, terminal)
-        if shown.line is None
-        else cut_to(shown.line, terminal.columns, terminal.ellipsis)
-    )
+    last = ["", key_line(keys, terminal)] if shown.line is None else _said(shown.line, terminal)
     room = terminal.rows - _FRAME
     if room < _LEAST_ROWS:
         lines = [headline(shown.seen, terminal), *_list(shown, max(0, terminal.rows - 3), terminal)]
-        return [*_filled(lines, terminal.rows - 1), last][-terminal.rows :]
+        return [*_filled(lines, terminal.rows - 1), last[-1]][-terminal.rows :]
     most = (
         room if room < _LEAST_ROWS + _LEAST_WHY else max(_LEAST_ROWS, room - max(_LEAST_WHY, room * 2 // 5))
     )
     rows = _list(shown, min(most, max(1, len(shown.rows))), terminal)
     lines = [headline(shown.seen, terminal), "", *rows, ""]
-    return [*_filled([*lines, *_why(shown, answer, cleaned, terminal)], terminal.rows - 2), "", last]
+    return [*_filled([*lines, *_why(shown, answer, cleaned, terminal)], terminal.rows - 2), *last]
+
+
+def _said(line: str, terminal: Terminal) -> list[str]:
+    """A message in two lines."""
+    first, *rest = flowed(line, "", "", terminal.columns)
+    if not rest:
+        return ["", first]
+    return [first, cut_to(" ".join(rest), terminal.columns, terminal.ellipsis)]
 
 
 def _filled(lines: Sequence[str], count: int) -> list[str]:
@@ -141,12 +145,12 @@ def _why(
 
 
 def key_line(keys: Sequence[Key], terminal: Terminal) -> str:
-    """The keys in a line, as many as fit; the last one is always there."""
+    """The keys in a line, as many as fit; the last two, which explain the others and end it, are always there."""
     words = [f"{each.name if terminal.has_utf8 else each.plain} {each.word}".rstrip() for each in keys]
-    *shown, last = words
-    while shown and width("  ".join((*shown, last))) > terminal.columns:
+    shown, last = words[:-2], words[-2:]
+    while shown and width("  ".join((*shown, *last))) > terminal.columns:
         shown.pop()
-    return "  ".join((*shown, last))
+    return "  ".join((*shown, *last))
 
 
 def key_page(keys: Sequence[Key], terminal: Terminal) -> list[str]:

@@ -1,23 +1,28 @@
 """A text over the list of `runward top`: read to its end, and if it is a question, answered after that."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from runward.daemon.cli.terminal.signs import Terminal
 from runward.daemon.cli.terminal.tables import cut_to
 
+if TYPE_CHECKING:
+    from runward.daemon.cli.top.acting import Asked
+
 _BY: Final = {"up": -1, "k": -1, "down": 1, "j": 1, " ": 10, "page down": 10, "page up": -10}
+
+_ANSWERS: Final = " y/N"
 
 
 class Sheet(NamedTuple):
-    """A text. `asks` is the question below it, `then` what a yes does; it returns what to say about that.
+    """A text. `asks` is the question below it, `then` what a yes does.
 
     Nobody says yes to what they have not seen: a yes counts from when the last line was shown.
     """
 
     lines: Callable[[Terminal], list[str]]
     asks: str | None = None
-    then: Callable[[], str] | None = None
+    then: "Callable[[], Asked] | None" = None
     first: int = 0
     was_read: bool = False
 
@@ -31,7 +36,8 @@ class Sheet(NamedTuple):
         if more > 0:
             last = f"{more} more below: Space or j"
         else:
-            last = "q back" if self.asks is None else f"{self.asks} y/N"
+            asks = cut_to(self.asks or "", terminal.columns - len(_ANSWERS), terminal.ellipsis)
+            last = "q back" if self.asks is None else f"{asks}{_ANSWERS}"
         return [
             *shown,
             *[""] * (terminal.rows - 1 - len(shown)),

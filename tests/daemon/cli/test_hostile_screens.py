@@ -83,3 +83,20 @@ def test_what_runs_wrote_stays_text_in_its_place(
     if columns == 80:
         assert len(drawn.lines) <= 24, drawn.text
     assert not variables or shown.isascii()
+
+
+_OF_TOP = re.compile(r"\x1b\[(?:[0-9;]*[HJKm]|\?(?:1049|25|7)[hl])")
+"""What `runward top` itself writes: places, colours, and what takes the screen and gives it back."""
+
+
+@pytest.mark.parametrize("columns", [20, 80, 120])
+@pytest.mark.parametrize("variables", [{}, {"LANG": "C"}], ids=["utf8", "ascii"])
+@pytest.mark.parametrize("keys", ["q", "jj/x\rq", "\r qq"])
+def test_what_runs_wrote_stays_text_in_top(
+    hostile: Everyday, keys: str, variables: dict[str, str], columns: int
+) -> None:
+    drawn = draw(hostile, (columns, 24), "top", keys=keys, RUNWARD_PAGER="cat", **variables)
+    assert drawn.code == 0
+    shown = _OF_TOP.sub("", drawn.raw.decode().replace("\r\n", "\n"))
+    assert all(each == "\n" or each.isprintable() for each in shown)
+    assert widest(drawn) <= columns

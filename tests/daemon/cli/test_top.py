@@ -81,7 +81,7 @@ def test_a_filter_shows_what_has_its_words_until_escape(everyday: Everyday) -> N
 def test_the_keys_are_explained(everyday: Everyday) -> None:
     with _top(everyday) as top:
         top.press(b"?")
-        top.shows("one row up or down")
+        top.shows("approve what the row waits for")
         top.press(b"q")
         top.shows("crashed-reviewer")
         top.press(b"q")
