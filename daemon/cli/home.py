@@ -68,6 +68,10 @@ def _headline(home: Home, state: str, terminal: Terminal, is_new: bool) -> str:
         (home.failed, "failed"),
     )
     what = ", ".join(f"{count} {words}" for count, words in counts if count) or "all is well"
+    if home.used_today is not None:
+        from runward.daemon.views.usage import in_dollars
+
+        what += f", {in_dollars(home.used_today)} today"
     status = home.status
     since = moment_of(status["since"])
     up = "" if since is None else f" ({age(since, terminal.now)})"

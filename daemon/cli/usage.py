@@ -2,7 +2,6 @@
 
 import os
 import time
-from decimal import Decimal
 from typing import Final
 
 import click
@@ -14,7 +13,8 @@ from runward.daemon.cli.terminal.options import Moment, json_option
 from runward.daemon.cli.terminal.output import columns_there, print_json, safe, wrapped
 from runward.daemon.cli.terminal.tables import Column, table_lines
 from runward.daemon.store.tables.session_lists import Wanted
-from runward.daemon.views.usage import KINDS, Asked, Sum, UsageTable, usage_of
+from runward.daemon.views.text import midnight
+from runward.daemon.views.usage import KINDS, Asked, UsageTable, in_dollars, usage_of
 
 _DAY: Final = 86_400.0
 
@@ -68,7 +68,7 @@ def _lines(table: UsageTable, now: float, is_until_now: bool, room: int | None) 
         _numbers("INPUT", [f"{each.input:,}" for each in sums]),
         _numbers("CACHED", [f"{each.cache_read:,}" for each in sums], 1),
         _numbers("OUTPUT", [f"{each.output:,}" for each in sums]),
-        _numbers("COST", [_cost(each) for each in sums]),
+        _numbers("COST", [in_dollars(each) for each in sums]),
     ]
     lines = table_lines(columns, room or 0, "…", is_wide=room is None)
     for sentence in _notes(table):
@@ -92,26 +92,9 @@ def _name(table: UsageTable, key: str | None) -> str:
     return safe(shown)
 
 
-def _cost(each: Sum) -> str:
-    """The dollars that are known. What isn't is a question mark, never nothing."""
-    if each.known_cost is None:
-        return "?"
-    return f"{dollars(each.cost)}{' + ?' if each.unpriced else ''}"
-
-
-_CENTS: Final = Decimal("0.01")
-_FRACTION: Final = Decimal("0.0001")
-
-
-def dollars(cost: Decimal) -> str:
-    """An amount: with cents, and a small one with hundredths of a cent."""
-    return f"${cost.quantize(_CENTS if cost >= 1 else _FRACTION):,}"
-
-
 def _stretch(asked: Asked, now: float, is_until_now: bool) -> str:
     """What stretch of time was asked for, in words."""
-    midnight = time.mktime((*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1))
-    if is_until_now and abs(asked.since - midnight) < 1:
+    if is_until_now and abs(asked.since - midnight(now)) < 1:
         return "today"
     days = (now - asked.since) / _DAY
     if is_until_now and round(days) >= 1 and abs(days - round(days)) < 0.001:

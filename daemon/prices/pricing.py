@@ -1,29 +1,31 @@
-"""What sums of replies cost: what the agent reported, else the settings' price of the model, else its list price of that day."""
+"""What sums of replies cost: what the agent reported, else the settings' price of the model, else its list price of that hour."""
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from runward.config.prices import ModelPrice
+from runward.daemon.prices.kept import KeptPrices
+from runward.daemon.prices.price import Price
 from runward.handlers.usage.counting import Counted
 
-if TYPE_CHECKING:
-    from runward.daemon.prices.list_prices import Price
-
-_HOURS: Final = 24
-_HOUR: Final = 3600
 _MILLION: Final = Decimal(1_000_000)
 _BILLION: Final = Decimal(1_000_000_000)
 
 
 class Prices:
-    """The prices in force. Each list price is looked up once for a day."""
+    """The prices in force: those of the settings, else list prices."""
 
-    def __init__(self, own: Sequence[ModelPrice]) -> None:
-        self._own = {each.name: each for each in own}
-        self._known: dict[tuple[str, str, int, int], Price | None] = {}
+    def __init__(self, own: Sequence[ModelPrice], kept: KeptPrices) -> None:
+        self._own = {each.name: _of_settings(each) for each in own}
+        self._kept = kept
         self.uses_list = False
         """Whether a list price was applied."""
+
+    @property
+    def list_of(self) -> tuple[str | None, str | None]:
+        """Whose list prices were applied, and their version."""
+        return (self._kept.source, self._kept.version) if self.uses_list else (None, None)
 
     def cost(self, sums: Counted) -> Decimal | None:
         """What these replies cost, in US dollars; None if it is not known."""
@@ -40,28 +42,29 @@ class Prices:
             + price.output * sums.output
         ) / _MILLION
 
-    def _price(self, sums: Counted) -> "Price | None":
-        key = (sums.model, sums.speed, sums.size, sums.hour // _HOURS)
-        if key not in self._known:
-            self._known[key] = self._look_up(sums)
-        return self._known[key]
+    def keep(self) -> None:
+        """Have the next command find the list prices that this one looked up."""
+        self._kept.keep()
 
-    def _look_up(self, sums: Counted) -> "Price | None":
-        from runward.daemon.prices.list_prices import Price, list_price
-
+    def _price(self, sums: Counted) -> Price | None:
         own = self._own.get(sums.model)
-        if own is None:
-            found = list_price(sums.model, sums.speed, sums.size, sums.hour * _HOUR)
-            self.uses_list = self.uses_list or found is not None
-            return found
-        written = own.input if own.cache_write is None else own.cache_write
-        return Price(
-            _exact(own.input),
-            _exact(own.input if own.cache_read is None else own.cache_read),
-            _exact(written),
-            _exact(written if own.cache_write_1h is None else own.cache_write_1h),
-            _exact(own.output),
-        )
+        if own is not None:
+            return own
+        key = (sums.model, sums.speed, sums.size, sums.hour)
+        found = (self._kept.find(*key) or self._kept.look_up(*key)).price
+        self.uses_list = self.uses_list or found is not None
+        return found
+
+
+def _of_settings(own: ModelPrice) -> Price:
+    written = own.input if own.cache_write is None else own.cache_write
+    return Price(
+        _exact(own.input),
+        _exact(own.input if own.cache_read is None else own.cache_read),
+        _exact(written),
+        _exact(written if own.cache_write_1h is None else own.cache_write_1h),
+        _exact(own.output),
+    )
 
 
 def _exact(price: float) -> Decimal:

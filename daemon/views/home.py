@@ -1,7 +1,7 @@
 """What a person should know at a glance: what needs them, what works, and what ended last."""
 
 import sqlite3
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
@@ -11,6 +11,9 @@ from runward.daemon.views.needs import Need, needs, table
 from runward.daemon.views.rows import Row, listing, session_rows_of
 from runward.daemon.views.status import status_in
 
+if TYPE_CHECKING:
+    from runward.daemon.views.usage import Sum
+
 MOST: Final = 24
 """Rows of each kind that are read: a screen has no room for more."""
 
@@ -19,9 +22,10 @@ _ROWS_OF_THEIR_OWN: Final = ("approval", "agent", "failure")
 
 
 class Home(NamedTuple):
-    """`failures` are the newest of `failed`; `others` are needs of further kinds; `open` is all that has not ended."""
+    """`failures` are the newest of `failed`; `others` are needs of further kinds; `used_today` is None if nothing was; `open` is all that has not ended."""
 
     status: dict[str, JsonValue]
+    used_today: "Sum | None"
     approvals: list[ApprovalRow]
     failures: list[Row]
     failed: int
@@ -41,12 +45,14 @@ class Home(NamedTuple):
 def home_of(connection: sqlite3.Connection, settings: Settings, now: float) -> Home:
     """All of it, as it is now."""
     # Reading chains and playbooks would double what this costs.
-    status = status_in(connection, settings, now, is_brief=True).json
+    told = status_in(connection, settings, now, is_brief=True)
+    status = told.json
     listed = listing(connection, settings, EVERY, MOST, now)
     failures = unseen_failures(connection, now, MOST)
     failed = table(status["failures"])["count"]
     return Home(
         status=status,
+        used_today=told.used_today,
         approvals=open_approvals(connection, MOST),
         failures=session_rows_of(connection, settings, failures.newest, now),
         failed=failed if isinstance(failed, int) else 0,

@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
     `purpose` is what it is for: chain and step, playbook, or agent. `what` is why it ended badly, what it asks, or what it
     was given; `is_within` says whether that is better read after the directory, and `remark` what else to know of it. `key`
-    names it for certain, `approval` what it waits for.
+    names it for certain, `approval` what it waits for. `cost` is in dollars, None if no tokens of it are known.
     """
 
     noun: Literal["session", "chain run"]
@@ -57,6 +57,7 @@ class Row(NamedTuple):
     remark: str = ""
     usage: JsonValue = None
     approval: str | None = None
+    cost: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -142,7 +143,26 @@ def session_rows_of(
     """These sessions as rows, each with the agent that was started in it, unless it `is_alone`."""
     agents = {} if is_alone else _agents(connection, sessions)
     places = session_lists.steps_of_sessions(connection, [row.key for row in sessions])
-    return [_row(settings, row, agents.get(row.key), places.get(row.key), now) for row in sessions]
+    cost_of = costs(connection, settings, [agents.get(row.key, row) for row in sessions])
+    return [
+        _row(settings, row, agents.get(row.key), places.get(row.key), now)._replace(
+            cost=cost_of.get(agents.get(row.key, row).key)
+        )
+        for row in sessions
+    ]
+
+
+def costs(
+    connection: sqlite3.Connection, settings: Settings, sessions: Sequence[SessionRow]
+) -> dict[str, str]:
+    """What these sessions cost, by key, of those whose tokens are known."""
+    keys = [row.key for row in sessions if about_of(row).usage is not None]
+    if not keys:
+        return {}
+    from runward.daemon.views.usage import UNKNOWN, in_dollars, used_by  # most runs name no tokens
+
+    used = used_by(connection, settings, keys)
+    return {key: in_dollars(used[key]) if key in used else UNKNOWN for key in keys}
 
 
 def _agents(connection: sqlite3.Connection, sessions: Sequence[SessionRow]) -> dict[str, SessionRow]:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, objects
 from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.rundir.changes import last_change
@@ -129,6 +129,7 @@ def sessions_as_json(
         }
         for row in rows
     ]
+    _add_usage(connection, settings, sessions)
     listed = json_without_secrets(sessions, settings.bundle.rules.redact)
     assert isinstance(listed, list)
     return listed
@@ -153,7 +154,20 @@ def session_as_json(
     ]
     details = details_of(row, history, kept, [each.as_json() for each in outcomes])
     session = {**details, "bundle": bundle_json(bundle, settings, report), "problems": complaints}
+    _add_usage(connection, settings, [session])
     return without_secrets_in(session, settings.bundle.rules.redact)
+
+
+def _add_usage(connection: sqlite3.Connection, settings: Settings, sessions: list[JsonValue]) -> None:
+    """Add to each session's tokens what was counted of its replies, and what that costs."""
+    told = {str(each["key"]): each for each in objects(sessions) if each["usage"] is not None}
+    if not told:
+        return
+    from runward.daemon.views.usage import usage_json, used_by  # runs of other programs name no tokens
+
+    used = used_by(connection, settings, list(told))
+    for key, each in told.items():
+        each["usage"] = usage_json(each["usage"], used.get(key))
 
 
 NOT_KNOWN: Final = "it is not known whether it still runs"

@@ -30,18 +30,20 @@ from runward.daemon.store.tables import (
     problems,
     session_lists,
     triggers,
+    usage,
 )
 from runward.daemon.store.tables.notices import notices_by_state
 from runward.daemon.store.tables.session_lists import unseen_failures
 from runward.daemon.store.tables.sessions import SessionRow, session_rows
 from runward.daemon.views.daemon_report import report_of, settings_in_report, stalled_s
 from runward.daemon.views.needs import MOST_PROBLEMS, needs
-from runward.daemon.views.text import fields
+from runward.daemon.views.text import fields, midnight
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
     from runward.config.chain import Chain
     from runward.daemon.store.tables.triggers import ChainStatusRow
+    from runward.daemon.views.usage import Sum
 
 
 _INOTIFY: Final = "anon_inode:inotify"
@@ -71,10 +73,11 @@ MOST_NAMED: Final = 10
 
 
 class Status(NamedTuple):
-    """What `--json` prints, and the running sessions that began first, for people."""
+    """What `--json` prints; for people, the running sessions that began first, and what was used today, if anything."""
 
     json: dict[str, JsonValue]
     running: list[session_lists.RunningRow]
+    used_today: "Sum | None"
 
 
 def status_of(settings: Settings, now: float) -> Status:
@@ -98,6 +101,7 @@ def status_in(
     statuses = triggers.chain_statuses(connection) if chains else {}
     is_read = not is_brief or "configuration" in report
     configuration = _wrong_configuration(settings, chains, report) if is_read else []
+    used = _used_today(connection, settings, now)
     status: dict[str, JsonValue] = {
         "running": pid is not None,
         "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
@@ -116,6 +120,7 @@ def status_in(
         "approvals": approvals.approvals_waiting(connection),
         "waiting_approvals": [_approval(each) for each in approvals.open_approvals(connection, MOST_NAMED)],
         "waiting_agents": _waiting_agents(connection, settings),
+        "usage_today": None if used is None else used.as_json(),
         "notices": notices_by_state(connection),
         "queue": _queue(connection, now),
         "requests": {
@@ -141,7 +146,15 @@ def status_in(
         "problem_count": len(configuration) + problems.problem_count(connection),
     }
     status["needs"] = [each.as_json() for each in needs(status, settings.state_dir)]
-    return Status(status, session_lists.running(connection, MOST_RUNNING))
+    return Status(status, session_lists.running(connection, MOST_RUNNING), used)
+
+
+def _used_today(connection: sqlite3.Connection, settings: Settings, now: float) -> "Sum | None":
+    if not usage.is_used_since(connection, midnight(now)):
+        return None
+    from runward.daemon.views.usage import used_today  # on most machines no agent was paid for yet today
+
+    return used_today(connection, settings, now)
 
 
 def _exchange(

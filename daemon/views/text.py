@@ -1,6 +1,7 @@
 """How values look: times, lengths of time and sizes, JSON, and foreign text in which nothing is invisible."""
 
 import json
+import time
 import unicodedata
 from datetime import datetime
 from typing import Any, Final
@@ -67,6 +68,11 @@ def is_uuid(identifier: str) -> bool:
 def short_id(identifier: str, ellipsis: str = "…") -> str:
     """An id as people see it: of a UUID its end alone."""
     return f"{ellipsis}{identifier[-_LAST:]}" if is_uuid(identifier) else identifier
+
+
+def midnight(now: float) -> float:
+    """When the day of this moment began, local time (both Unix seconds)."""
+    return time.mktime((*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1))
 
 
 def duration(seconds: float | None) -> str:

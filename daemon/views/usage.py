@@ -9,9 +9,11 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
+from runward.daemon.prices.kept import KeptPrices
 from runward.daemon.prices.pricing import Prices
 from runward.daemon.store.tables import session_lists, usage
 from runward.daemon.store.tables.sessions import SessionRow, about_of, session_rows
+from runward.daemon.views.text import midnight
 from runward.handlers.times import iso
 from runward.handlers.usage.counting import Counted
 
@@ -101,8 +103,9 @@ class _Adding:
         self.sessions: set[str] = set()
         self.sum = Sum()
 
-    def add(self, session: str, counted: Counted, cost: Decimal | None) -> None:
-        self.sessions.add(session)
+    def add(self, spent: usage.Spent, cost: Decimal | None) -> None:
+        counted = spent.counted
+        self.sessions.add(spent.session_key)
         written = counted.cache_write_5m + counted.cache_write_1h
         given = counted.fresh_input + counted.cache_read + written
         before = self.sum
@@ -129,21 +132,22 @@ def usage_of(connection: sqlite3.Connection, settings: Settings, asked: Asked) -
         kept = {row.key for row in _rows(connection, spent) if asked.wanted.has(row)}
         spent = [each for each in spent if each.session_key in kept]
     key_of = _keys(connection, asked.by, spent, shown)
-    prices = Prices(settings.prices)
+    prices = _prices(settings)
     sums: dict[str | None, _Adding] = {}
     total, without = _Adding(), dict[str, None]()
-    for session, counted in spent:
-        cost = prices.cost(counted)
+    for each in spent:
+        cost = prices.cost(each.counted)
         if cost is None:
-            without[counted.model or "?"] = None
-        sums.setdefault(key_of(session, counted), _Adding()).add(session, counted, cost)
-        total.add(session, counted, cost)
+            without[each.counted.model or "?"] = None
+        sums.setdefault(key_of(*each), _Adding()).add(each, cost)
+        total.add(each, cost)
+    prices.keep()
     rows = [(key, each.done()) for key, each in sums.items()]
     if asked.by in _OF_TIME:
         rows.sort(key=lambda row: row[0] or "")
     else:
         rows.sort(key=lambda row: (-row[1].cost, -row[1].input - row[1].output, row[0] or ""))
-    source, version = _list_of(prices)
+    source, version = prices.list_of
     return UsageTable(
         asked=asked,
         rows=tuple(rows),
@@ -157,12 +161,58 @@ def usage_of(connection: sqlite3.Connection, settings: Settings, asked: Asked) -
     )
 
 
-def _list_of(prices: Prices) -> tuple[str | None, str | None]:
-    if not prices.uses_list:
-        return None, None
-    from runward.daemon.prices.list_prices import SOURCE, VERSION
+def _prices(settings: Settings) -> Prices:
+    return Prices(settings.prices, KeptPrices(settings.state_dir))
 
-    return SOURCE, VERSION
+
+def used_by(connection: sqlite3.Connection, settings: Settings, keys: Sequence[str]) -> dict[str, Sum]:
+    """What each of these sessions used, by its key. A session whose replies are not counted yet is missing."""
+    spent = usage.spent_by(connection, keys)
+    if not spent:
+        return {}
+    prices, sums = _prices(settings), dict[str, _Adding]()
+    for each in spent:
+        sums.setdefault(each.session_key, _Adding()).add(each, prices.cost(each.counted))
+    prices.keep()
+    return {key: each.done() for key, each in sums.items()}
+
+
+def used_today(connection: sqlite3.Connection, settings: Settings, now: float) -> Sum:
+    """What was used since midnight, local time."""
+    spent = usage.spent(connection, int(midnight(now) // _HOUR), -int(-now // _HOUR))
+    prices, total = _prices(settings), _Adding()
+    for each in spent:
+        total.add(each, prices.cost(each.counted))
+    prices.keep()
+    return total.done()
+
+
+def usage_json(known: JsonValue, used: Sum | None) -> JsonValue:
+    """The `usage` of a session: its tokens as they are `known`, with what was counted of its replies."""
+    if not isinstance(known, dict):
+        return known
+    counted = Sum().as_json() if used is None else used.as_json()
+    further = ("cache_read_tokens", "cache_write_tokens", "cost_usd", "unpriced_tokens")
+    return {**known, **{name: None if used is None else counted[name] for name in further}}
+
+
+UNKNOWN: Final = "?"
+
+
+def in_dollars(used: Sum) -> str:
+    """The dollars that are known. What isn't is a question mark, never nothing."""
+    if used.known_cost is None:
+        return UNKNOWN
+    return f"{dollars(used.cost)}{' + ?' if used.unpriced else ''}"
+
+
+_CENTS: Final = Decimal("0.01")
+_FRACTION: Final = Decimal("0.0001")
+
+
+def dollars(cost: Decimal) -> str:
+    """An amount: with cents, and a small one with hundredths of a cent."""
+    return f"${cost.quantize(_CENTS if cost >= 1 else _FRACTION):,}"
 
 
 def _months(spent: Sequence[usage.Spent]) -> tuple[str, str] | None:

@@ -135,6 +135,7 @@ def _screen(connection: sqlite3.Connection, settings: Settings, session: Describ
     from runward.daemon.cli.terminal.signs import terminal_here
     from runward.daemon.views.answers import answer_of
     from runward.daemon.views.outcomes import expected_artifacts
+    from runward.daemon.views.rows import costs
     from runward.daemon.views.why import session_story
     from runward.handlers.secrets import text_without_secrets
 
@@ -146,6 +147,7 @@ def _screen(connection: sqlite3.Connection, settings: Settings, session: Describ
         history=session.history,
         expected=expected_artifacts(contract_of(row), verification_of(row), session.why),
         bundle=session.bundle,
+        cost=costs(connection, settings, [row]).get(row.key),
         problems=session.problems,
     )
     return "\n".join(page(shown, terminal_here(), lambda text: text_without_secrets(text, redact)))

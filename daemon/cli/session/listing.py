@@ -68,7 +68,7 @@ _SHOWN: Final = 32
     "--each", "has_each", is_flag=True, help="Show agents that were started in a launched run, too."
 )
 @wide_option
-@columns_option("STATE", "AGE", "TOOK", "SESSION", "FOR", "DIRECTORY", "TOKENS", "WHAT")
+@columns_option("STATE", "AGE", "TOOK", "SESSION", "FOR", "DIRECTORY", "TOKENS", "COST", "WHAT")
 @json_option()
 @watched
 @pass_settings

@@ -33,13 +33,14 @@ _STATES: Final = {
 
 
 class Shown(NamedTuple):
-    """What the screen is made of; `bundle` is in words."""
+    """What the screen is made of; `bundle` is in words, `cost` in dollars."""
 
     row: SessionRow
     answer: Answer
     history: Sequence[StatusChange]
     expected: Sequence[ExpectedArtifact] | None
     bundle: str | None
+    cost: str | None
     problems: Sequence[ProblemRow]
 
 
@@ -91,7 +92,7 @@ def _facts(shown: Shown, terminal: Terminal) -> Iterator[tuple[str, str]]:
         ("When", f"{local(row.started_at)}, for {length(took)}, {age(row.started_at, terminal.now)} ago"),
         ("Playbook", _playbook(row)),
         ("Agent", row.agent or (None if row.layout == NATIVE else row.layout)),
-        ("Model", ", ".join(each for each in (about.model, tokens(about.usage)) if each)),
+        ("Model", ", ".join(each for each in (about.model, tokens(about.usage), shown.cost) if each)),
         ("Files", terminal.path(row.path)),
         ("", "  ".join(_files(row))),
         ("Bundle", shown.bundle),

@@ -61,12 +61,13 @@ def columns_of(rows: Sequence[Row], terminal: Terminal, *, is_roomy: bool) -> li
         Column("FOR", [terminal.text(row.purpose or "-") for row in rows], 1),
         Column("DIRECTORY", [_directory(row, terminal) for row in rows], 5),
         Column("TOKENS", [_tokens(row) for row in rows], 6),
+        Column("COST", [row.cost or "-" for row in rows], 7),
         Column("WHAT", [what_of(row, terminal, has_directory=is_roomy) for row in rows]),
     ]
     return columns if is_roomy else [each for each in columns if each.head not in _FURTHER]
 
 
-_FURTHER: Final = ("TOOK", "DIRECTORY", "TOKENS")
+_FURTHER: Final = ("TOOK", "DIRECTORY", "TOKENS", "COST")
 
 
 def that_say_something(columns: Sequence[Column]) -> list[Column]:

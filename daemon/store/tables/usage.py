@@ -64,11 +64,30 @@ class Spent(NamedTuple):
 
 def spent(connection: sqlite3.Connection, first: int, end: int) -> list[Spent]:
     """What was used from hour `first` until before hour `end` (since 1970)."""
-    rows = connection.execute(
-        "select session_key, hour, model, speed, size, replies, fresh_input, cache_read, cache_write_5m, cache_write_1h,"
-        " output, reported_nanousd from usage where hour >= ? and hour < ?",
-        (first, end),
+    return _spent(connection.execute(f"{_SPENT} where hour >= ? and hour < ?", (first, end)))
+
+
+def is_used_since(connection: sqlite3.Connection, since: float) -> bool:
+    """Whether any reply is counted in the hour of this moment (Unix seconds) or later."""
+    found = connection.execute("select 1 from usage where hour >= ? limit 1", (int(since // 3600),))
+    return found.fetchone() is not None
+
+
+def spent_by(connection: sqlite3.Connection, keys: Sequence[str]) -> list[Spent]:
+    """What these sessions used."""
+    wanted = (listed(keys),)
+    return _spent(
+        connection.execute(f"{_SPENT} where session_key in (select value from json_each(?))", wanted)  # noqa: S608 # our own words
     )
+
+
+_SPENT: Final = (
+    "select session_key, hour, model, speed, size, replies, fresh_input, cache_read, cache_write_5m, cache_write_1h,"
+    " output, reported_nanousd from usage"
+)
+
+
+def _spent(rows: sqlite3.Cursor) -> list[Spent]:
     sums = (Spent(key, Counted(*counted)) for key, *counted in rows)
     return [each for each in sums if not each.counted.is_nothing()]
 

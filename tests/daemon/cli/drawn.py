@@ -97,6 +97,8 @@ def _call(place: Everyday, arguments: tuple[str, ...], variables: Mapping[str, s
         os.chdir(place.directory)
         os.environ.clear()
         os.environ.update(variables)
+        # All of it was today, at whatever time of the day this runs: it is always noon.
+        os.environ["TZ"] = f"UTC{time.gmtime(place.now).tm_hour - 12:+d}"
         time.tzset()
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # for its life
         sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # type: ignore[misc] # noqa: SIM115  # as if it were its own

@@ -42,7 +42,14 @@ def test_list_and_show_say_what_it_is_about(claude: Place) -> None:
         assert told["cwd"] == "/home/dev/app"
         assert told["prompt"] == "Fix the parser and its tests, please: it fails on empty files"
         assert told["model"] == MODEL
-        assert told["usage"] == {"input_tokens": 111, "output_tokens": 20}
+        assert told["usage"] == {
+            "input_tokens": 111,
+            "output_tokens": 20,
+            "cache_read_tokens": 1,
+            "cache_write_tokens": 10,
+            "cost_usd": 0.001063,
+            "unpriced_tokens": 0,
+        }
     lines = claude.call("session", "show", SESSION).out.splitlines()
     facts = {line.partition(":")[0]: line.partition(":")[2].strip() for line in lines}
     assert facts["Cwd"] == "/home/dev/app"

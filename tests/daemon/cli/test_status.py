@@ -35,6 +35,7 @@ _KEYS = [
     "approvals",
     "waiting_approvals",
     "waiting_agents",
+    "usage_today",
     "notices",
     "queue",
     "requests",

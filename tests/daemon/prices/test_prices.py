@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.config.prices import ModelPrice
+from runward.daemon.prices.kept import KeptPrices
 from runward.daemon.prices.pricing import Prices
 from runward.handlers.usage.counting import Counted, add, counted
 
@@ -50,7 +51,7 @@ def cost(replies: Iterable[Counted], own: tuple[ModelPrice, ...] = ()) -> Decima
     sums: list[Counted] = []
     for one in replies:
         add(sums, one)
-    prices, total = Prices(own), Decimal(0)
+    prices, total = Prices(own, KeptPrices("/nowhere")), Decimal(0)
     for each in sums:
         priced = prices.cost(each)
         if priced is None:
