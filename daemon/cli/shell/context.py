@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import click
 
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
+from runward.config.table import DEFAULT
 from runward.daemon.cli.exits import WRONG_SETTINGS
 from runward.daemon.cli.terminal.output import complain, note
 from runward.daemon.configuration.settings import load_settings, state_dir_of_broken, working_directory
@@ -45,7 +47,7 @@ def settings_in_force(context: click.Context) -> Settings:
     parsed = read_settings_of(config)
     if parsed.value is not None:
         complain(parsed.problems)
-        return parsed.value
+        return _with_some_state(parsed.value, config)
     settings = _settings_of_daemon(config)
     if settings is None:
         return own_settings(context)
@@ -53,6 +55,41 @@ def settings_in_force(context: click.Context) -> Settings:
     complain(parsed.errors)
     note("the settings are invalid, so this command uses those of the daemon until you correct them")
     return settings
+
+
+MACHINES_STATE = "/run/runward/state"
+"""Where the machine's unit writes which state directory it uses. Only root can make this directory."""
+
+_MAXIMUM_PATH = 4096
+
+
+def _with_some_state(settings: Settings, config: str | None) -> Settings:
+    """These settings; over the machine's state for a user who names none and has none, with a note."""
+    state_dir = settings.state_dir
+    is_named = settings.origin.get("state_dir", DEFAULT) != DEFAULT
+    if is_named or holder(Path(state_dir)) is not None or reading.exists(state_dir):
+        return settings
+    state = machines_state()
+    if state is None or os.path.realpath(state) == os.path.realpath(state_dir):
+        return settings
+    parsed = load_settings(config, {**os.environ, "RUNWARD_STATE_DIR": state}, working_directory())
+    if parsed.value is None:
+        return settings
+    note(f"you have no state of your own, so this is the machine's: {state} ({MACHINES_STATE} names it)")
+    return parsed.value
+
+
+def machines_state() -> str | None:
+    """The state directory of the machine's unit; None where it has not run since the machine started."""
+    try:
+        descriptor = os.open(MACHINES_STATE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        line = os.fsdecode(file.read(_MAXIMUM_PATH)).removesuffix("\n")
+    return line if line.startswith("/") and line.isprintable() else None
 
 
 def pass_settings(command: Callable[Concatenate[Settings, Given], None]) -> Callable[Given, None]:

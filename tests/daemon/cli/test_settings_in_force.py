@@ -14,6 +14,7 @@ from tests.waiting import wait_for
 
 from runward.config.settings import Settings, settings_from_json, settings_to_json
 from runward.config.settings_layers import Source, read_settings
+from runward.daemon.cli.shell import context
 from runward.daemon.log import LOG
 
 
@@ -244,3 +245,51 @@ def _plain(settings: Settings) -> Settings:
     """Without where all of it is written."""
     rules = tuple(rule._replace(named_at=settings.contracts[0].named_at) for rule in settings.contracts)
     return settings._replace(origin={}, contracts=rules)._replace(contracts=())
+
+
+@pytest.fixture
+def machines(recorded: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file in which the machine's unit names its state: that of a place with records."""
+    path = tmp_path / "run-state"
+    path.write_text(f"{recorded.state}\n")
+    monkeypatch.setattr(context, "MACHINES_STATE", str(path))
+    return path
+
+
+def test_who_has_no_state_sees_the_machines_and_is_told(machines: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    somebody = Place(home)
+    listed = somebody.call("session", "list", "--json")
+    assert "silent" in {each["session_id"] for each in listed.objects()}
+    assert f"so this is the machine's: {machines.read_text().strip()}" in listed.err
+    own = str(home / "mine")
+    assert somebody.call("session", "list", "--json", RUNWARD_STATE_DIR=own).objects() == []
+    (home / "runward.toml").write_text(f'state_dir = "{own}"\n')
+    assert somebody.call("session", "list", "--json").objects() == []
+    (home / "runward.toml").unlink()
+    with somebody.daemon():
+        shown = somebody.call("session", "list", "--json")
+    assert (shown.objects(), shown.err) == ([], "")
+    assert somebody.call("session", "list", "--json").objects() == [], "a state that is there is one's own"
+
+
+@pytest.mark.parametrize("content", ["", "relative\n", "/a\n/b\n", "/\x1b[31m\n", None])
+def test_what_names_no_state_is_passed_over(machines: Path, tmp_path: Path, content: str | None) -> None:
+    machines.unlink()
+    if content is None:
+        os.mkfifo(machines)
+    else:
+        machines.write_text(content)
+    somebody = Place(tmp_path)
+    listed = somebody.call("session", "list", "--json")
+    assert (listed.code, listed.objects()) == (0, [])
+    assert "machine" not in listed.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_who_may_not_read_the_machines_state_is_told(machines: Path, tmp_path: Path) -> None:
+    machines.write_text("/root/state\n")
+    refused = Place(tmp_path).call("session", "list")
+    assert refused.code == 75
+    assert "belongs to root" in refused.err

@@ -210,9 +210,13 @@ def _is_well_beside_the_machines_unit(machine: Booted, service: Service) -> None
         units = [each for each in checks if each["name"] == "unit"]
         assert any(each["found"].endswith("is active") for each in units), checks
         assert not [each for each in checks if "systemctl --user" in str(each["fix"])], checks
-    assert f"RUNWARD_STATE_DIR={STATE} runward status" in machine.run(
-        "sh", "-c", "runward status || test $? = 3"
+    found = machine.run("sh", "-c", "runward status 2>&1")
+    assert f"you have no state of your own, so this is the machine's: {STATE}" in found
+    assert "is running" in found
+    refused = machine.run(
+        "sh", "-c", "runward session list 2>&1 || test $? = 75", user="nobody", home="/var/tmp"
     )
+    assert "it belongs to runward" in refused
     assert "is running" in of_machine("status")
     refusal = machine.run("sh", "-c", f"RUNWARD_STATE_DIR={STATE} runward run -- true 2>&1 || test $? = 78")
     how = refusal.partition("`")[2].partition("`")[0].replace("-- COMMAND", "--name theirs -- true")

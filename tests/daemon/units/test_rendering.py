@@ -43,8 +43,9 @@ def test_nothing_is_left_to_be_put_in(name: str) -> None:
 def test_a_stop_ends_no_run_and_empties_nothing_of_it(name: str) -> None:
     text = SHIPPED[name]
     assert "\nKillMode=process\n" in text
-    for emptied in ("PrivateTmp=yes", "RemoveIPC=yes", "RuntimeDirectory="):
+    for emptied in ("PrivateTmp=yes", "RemoveIPC=yes"):
         assert f"\n{emptied}" not in text
+    assert ("\nRuntimeDirectory=" in text) == ("\nRuntimeDirectoryPreserve=yes\n" in text)
 
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if name.endswith(".service")])
