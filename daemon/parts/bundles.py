@@ -53,6 +53,9 @@ from runward.handlers.model.part import Part as BundlePart
 BATCH: Final = 64
 """Bundles that are put in place before they are marked."""
 
+AS_HASHED: Final = 16
+"""Drafting a byte of a session takes as long as hashing so many."""
+
 PERIOD: Final = 5.0
 """Seconds before something that the machine refused is tried again."""
 
@@ -149,7 +152,14 @@ class Bundles(InPasses):
         try:
             return self._drafting(go_on).make(order, is_again=is_again)
         except TooMuchHere:
+            # If it takes long, it is done by the loop for that, and from its beginning. So that is said before it begins.
+            if not self._drafts(self.files.length_of_log(order.path)):
+                raise Halted from None
             return self._make_elsewhere(self.elsewhere, order, is_again)
+
+    def _drafts(self, count: int) -> bool:
+        """So many bytes are drafted; says whether to continue."""
+        return self.go_on(count * AS_HASHED)
 
     def _drafting(self, go_on: Callable[[int], bool]) -> Drafting:
         return Drafting(self.files, self.store.epoch, self.actions, go_on, self.placing.locked)
@@ -160,11 +170,11 @@ class Bundles(InPasses):
         told = Order(
             order, is_again, is_being_shown=True, epoch=self.store.epoch, roots=self.files.known_roots
         )
-        answer = elsewhere.make(told, self.go_on)
+        answer = elsewhere.make(told, self._drafts)
         if answer != Unreadable(IS_BEING_SHOWN) or self.placing.locked():
             return answer
         # Asked at the moment when it matters, as in this process: what was being written is written by now.
-        return elsewhere.make(replace(told, is_being_shown=False), self.go_on)
+        return elsewhere.make(replace(told, is_being_shown=False), self._drafts)
 
     @asynccontextmanager
     async def sealed(self, results: Sequence[JobResult]) -> AsyncIterator[Sequence[JobResult]]:

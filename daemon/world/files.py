@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -222,6 +223,14 @@ class Files:
         Raises `Halted` if `go_on` says no, and `CannotReadNow`.
         """
         return told_by(layout, path, go_on, waits=True)
+
+    def length_of_log(self, path: str) -> int:
+        """How many bytes a session's log has; 0 if the session is a directory, or its log can't be reached."""
+        try:
+            status = os.stat(path, follow_symlinks=False)
+        except OSError:
+            return 0
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
     def replay_standing(self, directory: str, name: str, most: int) -> ReplayStanding | Unreadable:
         """The first bytes of a replay that may have grown there, by their hash."""
