@@ -5,7 +5,7 @@ For texts that agents wrote, and expressions that an operator wrote. RE2 has no 
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Protocol, cast
+from typing import Any, Protocol, cast, overload
 
 
 class BadPattern(ValueError):
@@ -13,11 +13,11 @@ class BadPattern(ValueError):
 
 
 class LinearMatch(Protocol):
-    """The part of a match that is used. Group 0 is the whole match."""
+    """The part of a match in UTF-8 that is used. Group 0 is the whole match."""
 
-    def __getitem__(self, group: int) -> str: ...
+    def __getitem__(self, group: int) -> bytes: ...
 
-    def groups(self) -> Sequence[str | None]:
+    def groups(self) -> Sequence[bytes | None]:
         """The groups from 1 on; None for each that takes no part in the match."""
         ...
 
@@ -33,8 +33,14 @@ class LinearMatch(Protocol):
 class LinearPattern(Protocol):
     """The part of a compiled expression that is used; the package has no types."""
 
-    def sub(self, repl: str | Callable[[LinearMatch], str], text: str) -> str:
-        """The text with each match replaced."""
+    @overload
+    def sub(self, repl: str, text: str) -> str: ...
+
+    @overload
+    def sub(self, repl: Callable[[LinearMatch], bytes], text: bytes) -> bytes: ...
+
+    def sub(self, repl: Any, text: Any) -> Any:
+        """The text, or its UTF-8, with each match replaced."""
         ...
 
 

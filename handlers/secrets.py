@@ -8,7 +8,7 @@ exceptions are not used: here a false alarm costs a word, and a miss costs a sec
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
@@ -352,26 +352,27 @@ _SHORTEST_IN_PROSE: Final = 6
 """Characters of a word after `token: `, which prose and code have as well. `token=` is an assignment."""
 
 
-_QUOTES: Final = "\"'`"
+_QUOTES: Final = b"\"'`"
+_REDACTED: Final = REDACTED.encode()
 
 
 class _OwnRule(NamedTuple):
     """An expression for texts in which one of `hints` is found, in any case.
 
-    The secret is the last group that takes part in a match, or all of it. `is_secret` judges the match and the secret.
+    The secret is the last group that takes part in a match, or all of it. `is_secret` judges the groups and the secret.
     """
 
     hints: tuple[str, ...]
     pattern: str
-    is_secret: Callable[[LinearMatch, str], bool] = lambda _match, _value: True
+    is_secret: Callable[[Sequence[str | None], str], bool] = lambda _groups, _value: True
 
 
-def _is_value(match: LinearMatch, value: str) -> bool:
+def _is_value(groups: Sequence[str | None], value: str) -> bool:
     """Whether a value that follows a secret's name can be the secret.
 
     A value that is kept must not contain a name and a value itself, because it is not searched again.
     """
-    name, between, assigned, _ = match.groups()
+    name, between, assigned, _ = groups
     name = (name or "").lower()
     if _stands_for_secret(value) or not any(each.isalnum() for each in value):
         return False
@@ -389,16 +390,16 @@ def _stands_for_secret(value: str) -> bool:
     return re.fullmatch(_PLACEHOLDER, value, re.IGNORECASE) is not None
 
 
-def _is_option(_match: LinearMatch, value: str) -> bool:
+def _is_option(_groups: Sequence[str | None], value: str) -> bool:
     return not _stands_for_secret(value)
 
 
-def _is_credential(match: LinearMatch, value: str) -> bool:
+def _is_credential(groups: Sequence[str | None], value: str) -> bool:
     """Words of prose follow Basic as well: "basic authentication"."""
-    return match.groups()[0] is None or not (value.isalpha() and value.islower())
+    return groups[0] is None or not (value.isalpha() and value.islower())
 
 
-def _is_password(_match: LinearMatch, value: str) -> bool:
+def _is_password(_groups: Sequence[str | None], value: str) -> bool:
     """What follows the colon may also be a port: `http://localhost:4873/@scope/name`."""
     return _PORT.match(value) is None or "://" in value
 
@@ -457,28 +458,33 @@ class Secrets:
     def without(self, text: str) -> str:
         """The text, with `[redacted]` for everything that looks like a secret. It is unchanged if nothing does."""
         try:
-            hints = self._find(text)
+            encoded = text.encode()
         except UnicodeEncodeError:
             # Half a character, as in the name of a file that is not UTF-8: RE2 reads no such text, and a log never raises.
             readable = text.encode(errors="backslashreplace").decode()
             cleaned = self.without(readable)
             return text if cleaned == readable else cleaned
+        hints = self._find(encoded)
         if not hints:
             return text
+        # RE2 searches UTF-8: so the text is encoded once, and not for each rule.
+        clean = encoded
         for rule in dict.fromkeys(rule for hint in sorted(hints) for rule in self._rules[hint]):
-            text = _without(rule, text)
-        return text
+            clean = _without(rule, clean)
+        return text if clean == encoded else clean.decode()
 
     def may_be_in(self, line: bytes) -> bool:
         """Whether anything in a line of UTF-8 hints at a secret."""
         return bool(self._find(line))
 
 
-def _without(rule: _OwnRule | Rule | str, text: str) -> str:
+def _without(rule: _OwnRule | Rule | str, text: bytes) -> bytes:
+    """The UTF-8 of a text without what the rule finds."""
     if isinstance(rule, str):
-        return compiled(rule).sub(REDACTED, text)
+        # An operator's pattern may match nothing at all, between any two characters.
+        return compiled(rule).sub(REDACTED, text.decode()).encode()
 
-    def instead(match: LinearMatch) -> str:
+    def instead(match: LinearMatch) -> bytes:
         groups = match.groups()
         numbers = [number for number, each in enumerate(groups, 1) if each is not None] or [0]
         whole, first = match[0], match.start()
@@ -487,11 +493,11 @@ def _without(rule: _OwnRule | Rule | str, text: str) -> str:
             start, end = match.start(number) - first, match.end(number) - first
         else:
             start, end = match.start(numbers[-1]) - first, match.end(numbers[-1]) - first
-            value = whole[start:end]
-            start = end - len(value.lstrip("\\").lstrip(_QUOTES))
-            if not rule.is_secret(match, whole[start:end]):
+            start = end - len(whole[start:end].lstrip(b"\\").lstrip(_QUOTES))
+            words = [None if each is None else each.decode() for each in groups]
+            if not rule.is_secret(words, whole[start:end].decode()):
                 return whole
-        return f"{whole[:start]}{REDACTED}{whole[end:]}"
+        return b"".join((whole[:start], _REDACTED, whole[end:]))
 
     return compiled(rule.pattern).sub(instead, text)
 
