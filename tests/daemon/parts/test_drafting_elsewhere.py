@@ -17,6 +17,7 @@ from tests.waiting import wait_for
 from runward.config.bundle import BundleRules
 from runward.daemon.disk.epoch import EpochPassed, write_epoch
 from runward.daemon.parts import drafting_elsewhere
+from runward.daemon.parts.bundles import AS_HASHED
 from runward.daemon.parts.drafting import Made
 from runward.daemon.parts.drafting_elsewhere import DIED, MOST_HERE, DraftingElsewhere, FailedElsewhere, Order
 from runward.daemon.rundir.opening import Gone, Halted
@@ -73,15 +74,19 @@ def elsewhere(tmp_path: Path) -> Iterator[DraftingElsewhere]:
         yield made
 
 
-def order(base: Path, calls: str = LARGE, epoch: int = EPOCH, layout: str = "native") -> Order:
+def order(base: Path, calls: str = LARGE, epoch: int = EPOCH) -> Order:
     """An order to make the bundle of a run that is there."""
     write_epoch(base / "state", EPOCH)
     run = worked(base, "run", calls)
+    return Order(bundle_of(run, run), is_again=False, is_being_shown=True, epoch=epoch, roots={})
+
+
+def bundle_of(path: Path, directory: Path, layout: str = "native") -> BundleOrder:
     verdict = Verdict(1_790_000_000.0, "completed", "run.completed.ok", "", None, None)
-    of = BundleOrder(
-        "native:runs/run", "run", layout, str(run), str(run), 1, Stretch(0.0), verdict, BundleRules()
+    stretch = Stretch(0.0)
+    return BundleOrder(
+        "native:runs/run", "run", layout, str(path), str(directory), 1, stretch, verdict, BundleRules()
     )
-    return Order(of, is_again=False, is_being_shown=True, epoch=epoch, roots={})
 
 
 def called(run: Path) -> list[str]:
@@ -116,6 +121,31 @@ async def test_large_sessions_get_the_same_bundle_elsewhere(tmp_path: Path) -> N
         made[is_elsewhere] = [called(run) for run in (small, large)]
         assert not [each for each in large.iterdir() if each.name.startswith(".")]
     assert made[True] == made[False]
+
+
+async def test_a_log_that_takes_long_is_left_to_the_loop_for_that_before_its_draft_begins(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "session.jsonl"
+    log.write_text('{"type":"user"}\n' * (2 * MOST_HERE // 16))
+    directory = tmp_path / "parts"
+    directory.mkdir()
+    told: list[int] = []
+
+    def takes_long(count: int) -> bool:
+        told.append(count)
+        return count < log.stat().st_size
+
+    before = processes()
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        with closing(DraftingElsewhere(running.state)) as elsewhere:
+            bundles = running.supervisor.assembly.bundles
+            bundles.elsewhere, bundles.go_on = elsewhere, takes_long
+            with pytest.raises(Halted):
+                bundles._make(bundle_of(log, directory, "claude-code"))
+            assert processes() == before
+    assert told[-1] == log.stat().st_size * AS_HASHED
+    assert not [*directory.iterdir()]
 
 
 async def test_a_process_that_died_costs_a_try_and_no_bundle(tmp_path: Path) -> None:
