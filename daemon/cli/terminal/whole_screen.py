@@ -84,6 +84,10 @@ class WholeScreen:
             self._write("".join(parts))
         self._drawn = shown
 
+    def send(self, sequence: str) -> None:
+        """Send the terminal what moves nothing on it."""
+        self._write(sequence)
+
     def keys(self, patience: float) -> list[str] | None:
         """The keys that are pressed within so many seconds. None if nothing happens, and no key if a signal does."""
         if self._keys.is_pending:

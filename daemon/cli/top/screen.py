@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from runward.config.settings import Settings
+from runward.daemon.cli.session.table import what_of
+from runward.daemon.cli.terminal.notices import notice
 from runward.daemon.cli.terminal.output import width
 from runward.daemon.cli.terminal.pager import for_pager, pager_of
 from runward.daemon.cli.terminal.signs import Terminal, terminal_here
@@ -17,6 +19,7 @@ from runward.daemon.cli.top.choice import Choice
 from runward.daemon.cli.top.looking import Looking, Seen
 from runward.daemon.cli.top.page import Key, Shown, cells_of, key_page, page
 from runward.daemon.cli.top.sheet import Sheet
+from runward.daemon.cli.top.waiting import Waiting
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.views.rows import Row
 
@@ -55,10 +58,10 @@ _BEATS_S: Final = {True: 1.0, False: 5.0}
 """Seconds after which ages are told anew, by whether one of them is young."""
 
 
-def watch(settings: Settings, *, has_colour: bool) -> None:
+def watch(settings: Settings, *, has_colour: bool, is_quiet: bool) -> None:
     """Show it until a person has seen enough."""
     with whole_screen() as screen:
-        top = Top(settings, screen, has_colour=has_colour)
+        top = Top(settings, screen, has_colour=has_colour, is_quiet=is_quiet)
         try:
             top.run()
         finally:
@@ -68,9 +71,10 @@ def watch(settings: Settings, *, has_colour: bool) -> None:
 class Top:
     """What is on the screen, and what keys make of it."""
 
-    def __init__(self, settings: Settings, screen: WholeScreen, *, has_colour: bool) -> None:
+    def __init__(self, settings: Settings, screen: WholeScreen, *, has_colour: bool, is_quiet: bool) -> None:
         self._settings, self._screen, self._has_colour = settings, screen, has_colour
         self._looking = Looking(settings)
+        self._waiting = None if is_quiet else Waiting()
         self._choice = Choice()
         self._is_typing = False
         self._message: str | None = None
@@ -92,6 +96,7 @@ class Top:
                 terminal = terminal_here()
                 if seen is not drawn:
                     self._ask_again()
+                    self._tell(seen, terminal)
                 self._draw(seen, terminal)
                 drawn, drawn_at = seen, now
                 beat = _BEATS_S[any(terminal.now - row.at < _YOUNG_S for row in seen.rows)]
@@ -129,6 +134,17 @@ class Top:
         if self._choice.filter:
             return terminal.text(f"/{self._choice.filter}   Esc shows all")
         return None
+
+    def _tell(self, seen: Seen, terminal: Terminal) -> None:
+        """Have the terminal show a notice of what has begun to wait."""
+        began = [] if self._waiting is None or seen.trouble is not None else self._waiting.began(seen.rows)
+        if not began:
+            return
+        more = f" (and {len(began) - 1} more)" if len(began) > 1 else ""
+        what = what_of(began[0], terminal, has_directory=False)
+        self._screen.send(
+            notice(f"{began[0].purpose or terminal.id(began[0].id)} waits{more}: {what}", os.environ)
+        )
 
     def _rows(self, seen: Seen, terminal: Terminal) -> list[Row]:
         rows = [

@@ -69,6 +69,31 @@ def test_an_approval_shows_the_whole_command_and_the_chain_goes_on(releasing: Pl
         assert _status(releasing, run) == "completed"
 
 
+@pytest.mark.parametrize("arguments", [(), ("--quiet",)], ids=["told", "quiet"])
+def test_what_begins_to_wait_is_told_once_and_commands_nothing(
+    releasing: Place, arguments: tuple[str, ...]
+) -> None:
+    hostile = "\x1b]52;c;ZXZpbA==\x07\u202e; \nend"
+    with releasing.daemon(), live_screen(releasing, 24, 80, "top", *arguments, TERM="foot") as top:
+        top.shows("keys  q")
+        _fire(releasing, hostile)
+        top.shows("asks: echo merged")
+        top.press(b"q")
+        assert top.ended() == 0
+    sent = top.raw.split(b"\x1b]")[1:]
+    if arguments:
+        assert sent == []
+        assert b"\a" not in top.raw
+        return
+    (only,) = sent
+    text, end, _ = only.partition(b"\x1b\\\a")
+    assert end
+    assert text.startswith(b"777;notify;Runward;Runward: release/merge waits: asks: echo merged")
+    assert text.count(b";") == 3
+    assert text.decode().isprintable()
+    assert top.raw.count(b"\a") == 1
+
+
 def test_a_denial_aborts_the_chain_run(releasing: Place) -> None:
     with releasing.daemon(), _top(releasing) as top:
         run = _fire(releasing, "mult")

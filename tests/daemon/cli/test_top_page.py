@@ -10,6 +10,7 @@ from runward.daemon.cli.top.choice import Choice
 from runward.daemon.cli.top.looking import Seen
 from runward.daemon.cli.top.page import Key, Shown, page
 from runward.daemon.cli.top.sheet import Sheet
+from runward.daemon.cli.top.waiting import Waiting
 from runward.daemon.views.answers import Answer, Cause
 from runward.daemon.views.rows import Row
 
@@ -82,6 +83,19 @@ def test_the_selection_stays_on_its_session(before: list[str], after: list[str],
         assert settled.key == chosen.key
     else:
         assert settled.key == (after[min(chosen.place, len(after) - 1)] if after else None)
+
+
+def test_each_wait_is_told_once() -> None:
+    waiting = Waiting()
+    one, two = _row("one", "waiting"), _row("two", "waiting")
+    assert waiting.began([one]) == [], "it is on the screen from the beginning"
+    assert waiting.began([one, _row("two")]) == []
+    assert waiting.began([one, two]) == [two]
+    assert waiting.began([one, two]) == []
+    assert waiting.began([_row("one"), two]) == []
+    assert waiting.began([one, two]) == [one], "it worked in between"
+    another = one._replace(approval="ap_2")
+    assert waiting.began([another, two]) == [another]
 
 
 @given(
