@@ -19,7 +19,7 @@ from runward.daemon.cli.init.planning import RULE, SERVICE, Step, Wanted, steps_
 from runward.daemon.cli.init.record import RecordUnreadable, read_record, remove_torn
 from runward.daemon.cli.init.texts import USUAL_FILE
 from runward.daemon.cli.init.undoing import Undone, undo, undoings_of
-from runward.daemon.cli.init.waiting import Running, running, wait_until_read
+from runward.daemon.cli.init.waiting import BRIEFLY_S, Running, wait_until_read
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.terminal.options import json_option
@@ -141,7 +141,9 @@ class _Init:
             outcomes.append(outcome)
             if self._is_needed and not self._as_json:
                 self._show_outcome(len(outcomes), outcome)
-        self._end(outcomes, daemon or running(self._settings), dry_run=False)
+        if daemon is None and self._found.daemon is not None:
+            daemon = wait_until_read(self._settings, BRIEFLY_S)
+        self._end(outcomes, daemon, dry_run=False)
 
     def _end(self, outcomes: Sequence[Outcome], daemon: Running | None, *, dry_run: bool) -> NoReturn:
         if self._as_json:
@@ -191,7 +193,7 @@ class _Init:
                 for call in step.service.calls:
                     click.echo(f"    systemctl --user {' '.join(call)}")
         if self._is_needed and not dry_run:
-            click.echo("Show each change with: runward init --dry-run")
+            self._say("Show each change with: runward init --dry-run")
 
     def _agents(self) -> Iterator[str]:
         for agent in self._found.agents:

@@ -12,6 +12,9 @@ from runward.daemon.store.tables.session_lists import sessions_by_status
 from runward.daemon.views.daemon_report import report_of
 
 PATIENCE_S: Final = 60.0
+BRIEFLY_S: Final = 5.0
+"""For a daemon that ran before: it has only to report what it knows."""
+
 _PERIOD_S: Final = 0.1
 
 
@@ -34,7 +37,7 @@ class Running(NamedTuple):
         return {**self._asdict()}
 
 
-def running(settings: Settings) -> Running | None:
+def _running(settings: Settings) -> Running | None:
     """The daemon that works over the state now, if it has read what was there when it began."""
     pid = holder(Path(settings.state_dir))
     if not pid:
@@ -49,11 +52,11 @@ def running(settings: Settings) -> Running | None:
     return Running(pid, count, unread if isinstance(unread, int) else 0)
 
 
-def wait_until_read(settings: Settings) -> Running | None:
+def wait_until_read(settings: Settings, patience: float | None = None) -> Running | None:
     """The daemon once it has read everything; after a while as far as it is; None if there is none."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + (PATIENCE_S if patience is None else patience)
     while True:
-        now = running(settings)
+        now = _running(settings)
         if (now is not None and not now.unread) or time.monotonic() > until:
             return now
         time.sleep(_PERIOD_S)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.cli.initiated import FOREIGN, Home, killed_after
+from tests.daemon.cli.screens import screen
 
 from runward.config.playbook import read_playbook
 from runward.config.settings_layers import Source, read_settings
@@ -29,6 +30,34 @@ def _no_daemon_comes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_person_is_asked_and_only_a_yes_changes_anything(home: Home, columns: int) -> None:
+    home.write({".codex/history.jsonl": ""})
+    home.place.environment["PATH"] = str(home.tools)
+    before = home.everything()
+    for answer, code in ((b"n\n", 1), (b"\n", 1), (b"y\n", 0)):
+        assert home.everything() == before
+        with screen(home.place, 24, columns, "init", "--no-service") as shown:
+            plan = shown.until("Do it? [y/N]")
+            assert "Codex (~/.codex, 0 sessions)" in " ".join(plan.split())
+            assert max(len(line) for line in plan.splitlines()) <= columns
+            shown.press(answer)
+            assert shown.end() == code
+    assert b"runward_hook.py" in (home.everything()[".codex/config.toml"][1] or b"")
+    assert home.init("--undo").code == 0
+    assert home.everything() == before
+
+
+def test_it_says_what_the_daemon_has_read_once_that_runs(home: Home) -> None:
+    with home.place.daemon():
+        done = home.init("--yes")
+        assert (done.code, UNIT in home.files()) == (0, False)
+        assert "a daemon is running, pid " in done.out
+        daemon = home.init("--yes", "--json").object()["daemon"]
+        assert isinstance(daemon, dict)
+        assert daemon["sessions"] == 0
 
 
 @pytest.mark.parametrize("name", HOMES)
