@@ -23,6 +23,7 @@ from runward.config.schedule import Schedule, ScheduleError, zone_called
 from runward.config.step import Callables
 from runward.daemon import __version__
 from runward.daemon.disk.durable import write_durably
+from runward.handlers.model.files import signature_of
 from runward.handlers.model.schedules import schedule_of_item
 
 NAME: Final = "checked-chains.json"
@@ -156,5 +157,4 @@ def _code() -> tuple[object, ...]:
 
 
 def _signature(path: str) -> tuple[object, ...]:
-    status = os.stat(path)
-    return (path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return (path, *signature_of(os.stat(path)))

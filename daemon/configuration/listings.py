@@ -9,6 +9,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from runward.handlers.model.files import Signature, signature_of
+
 if TYPE_CHECKING:
     from typing import Literal
 
@@ -16,9 +18,6 @@ if TYPE_CHECKING:
 
 LATELY_NS: Final = 200_000_000
 """What changed less than this ago may change again within the same tick of the file system's clock."""
-
-Signature = tuple[int, ...]
-"""Changes whenever the file does. The last number is the time (ns) of its last change."""
 
 
 class Listed(NamedTuple):
@@ -53,23 +52,18 @@ def listed(directory: str) -> tuple[Listed, ...]:
     with os.scandir(directory) as found:
         entries = tuple(Listed(entry.name, entry.path, _kind(entry)) for entry in found)
     # A second change within one tick of the clock leaves the mark as it is, so a young mark is not trusted.
-    if is_quiet(mark, began, time.time_ns()):
+    if is_quiet(mark.changed_ns, began, time.time_ns()):
         _known[directory] = mark, entries
     return entries
 
 
-def signature_of(status: os.stat_result) -> Signature:
-    """Distinguishes this state of a file or directory from the next."""
-    return status.st_ino, status.st_size, status.st_dev, status.st_mtime_ns, status.st_ctime_ns
-
-
-def is_quiet(signature: Signature, first: int, last: int) -> bool:
+def is_quiet(changed_ns: int, first: int, last: int) -> bool:
     """Whether the last change is so long ago that the next one will have another time.
 
     The look began at `first` and was over at `last` (Unix nanoseconds): it may last long on a busy machine. The clock of a
     file server may go a little ahead. A clock that was set back makes nothing young.
     """
-    return not first - LATELY_NS < signature[-1] < last + LATELY_NS
+    return not first - LATELY_NS < changed_ns < last + LATELY_NS
 
 
 def _kind(entry: os.DirEntry[str]) -> Kind:

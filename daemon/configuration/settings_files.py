@@ -9,7 +9,7 @@ from runward.config.document import AGENT_SUFFIX
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.configuration.agent_homes import homes_there
-from runward.daemon.configuration.listings import Signature, is_quiet, listed, signature_of
+from runward.daemon.configuration.listings import is_quiet, listed
 from runward.daemon.configuration.settings import (
     drop_ins,
     home_of,
@@ -17,9 +17,13 @@ from runward.daemon.configuration.settings import (
     settings_places,
     working_directory,
 )
+from runward.handlers.model.files import signature_of
 
-Look = dict[str, Signature]
-"""What a look saw: each file, with what changes when the file does."""
+Seen = tuple[int, ...]
+"""Changes whenever the file does. The last number is the time (ns) of its last change."""
+
+Look = dict[str, Seen]
+"""What a look saw of each file."""
 
 _PAUSE_S: Final = 0.05
 _LONGEST_S: Final = 1.0
@@ -66,7 +70,7 @@ def look_at(*paths: str) -> Look:
     return {path: _signature(path) for path in paths}
 
 
-def _signature(path: str) -> Signature:
+def _signature(path: str) -> Seen:
     try:
         return signature_of(os.stat(path))
     except OSError as error:
@@ -76,7 +80,7 @@ def _signature(path: str) -> Signature:
 def _changed_lately(look: Look, began: int) -> list[str]:
     """The files that changed shortly before the look began, or while it lasted. Nearly no look waits for any."""
     over = time.time_ns()
-    return [path for path, signature in look.items() if not is_quiet(signature, began, over)]
+    return [path for path, seen in look.items() if not is_quiet(seen[-1], began, over)]
 
 
 class SettingsFiles:
@@ -118,10 +122,11 @@ class SettingsFiles:
                 yield f"{path}.d"  # reading it gives the reason, and it changes when it is repaired
 
 
-def _file_signature(path: str) -> tuple[int, ...]:
+def _file_signature(path: str) -> Seen:
+    """What a link leads to may change without the link, and the other way round."""
     try:
-        link, file = os.lstat(path), os.stat(path)
+        both = signature_of(os.lstat(path)), signature_of(os.stat(path))
     except OSError:
         return ()
-    changes = sorted((file.st_ctime_ns, link.st_ctime_ns))
-    return (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns, link.st_ino, *changes)
+    earlier, later = sorted(both, key=lambda each: each.changed_ns)
+    return *earlier, *later

@@ -12,6 +12,7 @@ from runward.config.document import Lines
 from runward.config.problem import Problem
 from runward.daemon.disk.durable import sync_directory
 from runward.daemon.hooks import runward_hook
+from runward.handlers.model.files import signature_of
 
 SCRIPT: Final = os.path.abspath(runward_hook.__file__)
 _NAME: Final = "/runward_hook.py"
@@ -152,9 +153,7 @@ def read_settings_file(path: str) -> SettingsFile:
 
 
 def _signature(status: os.stat_result | None) -> tuple[int, ...] | None:
-    if status is None:
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return None if status is None else signature_of(status)
 
 
 def _remove_if_empty(directory: str) -> None:

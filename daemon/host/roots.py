@@ -22,7 +22,7 @@ from runward.daemon.world.files import Files
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Started
 from runward.handlers.layouts.places import Shape, mixed_shape, shape_of
-from runward.handlers.model.sessions import Signature
+from runward.handlers.model.files import Signature
 from runward.handlers.sessions.observe import read_watched
 
 

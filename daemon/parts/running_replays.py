@@ -38,8 +38,7 @@ from runward.handlers.layouts import native
 from runward.handlers.layouts.call_readers import TRACE
 from runward.handlers.model.bundle import BegunReplay, BundleRulesOf, Grown, Stretch
 from runward.handlers.model.exchange import CountIntent
-from runward.handlers.model.files import Unreadable
-from runward.handlers.model.sessions import Signature
+from runward.handlers.model.files import Signature, Unreadable
 from runward.handlers.sessions.observe import read_watched
 
 SETTLED: Final = 1.0
@@ -265,7 +264,7 @@ class RunningReplays(Part):
             path = f"{roots[target[0]]}/{target[1]}/{TRACE}"
             signature = self.files.signature_at(path)
             # A change within the same tick as this one would not alter it, and the run would count as quiet.
-            if signature is None or now - signature[2] / 1e9 >= SETTLED:
+            if signature is None or now - signature.modified_ns / 1e9 >= SETTLED:
                 traces[target] = _Quiet(path, signature)
         return traces
 

@@ -22,11 +22,9 @@ from runward.daemon.rundir.opening import (
     unreadable,
 )
 from runward.daemon.rundir.report_reading import LARGEST_REPORT, LargeReport, Reader, read_here
-from runward.daemon.rundir.run_directories import signature
 from runward.handlers.layouts.native import ARTIFACTS, OUTCOME_NAMES
-from runward.handlers.model.files import Unreadable
+from runward.handlers.model.files import Signature, Unreadable, signature_of
 from runward.handlers.model.outcomes import BeingRead, OutcomeFile
-from runward.handlers.model.sessions import Signature
 from runward.handlers.outcomes.reading import LARGEST
 from runward.handlers.outcomes.report import REPORTS
 
@@ -85,7 +83,7 @@ def _signature_of(within: int, name: str, path: str) -> list[tuple[str, Signatur
         status = os.stat(name, dir_fd=within, follow_symlinks=False)
     except OSError:
         return []
-    return [(path, signature(status))]
+    return [(path, signature_of(status))]
 
 
 class _OpenFile(NamedTuple):
@@ -217,8 +215,7 @@ class _Look:
             self.files.append(_OpenFile(status.st_mtime_ns, path, None))
             return False
         self.reports_left -= status.st_size
-        state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        report = LargeReport(path, descriptor, state, status.st_size)
+        report = LargeReport(path, descriptor, signature_of(status), status.st_size)
         self.files.append(_OpenFile(status.st_mtime_ns, path, None, report))
         return True
 

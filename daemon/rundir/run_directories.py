@@ -17,8 +17,8 @@ from runward.daemon.rundir.changes import MOST_ENTRIES
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, Gone, held, unreadable
 from runward.handlers.bundle.parts import OURS, is_part_or_temporary
 from runward.handlers.layouts import native
-from runward.handlers.model.files import Unreadable
-from runward.handlers.model.sessions import Document, LastChange, Signature
+from runward.handlers.model.files import Signature, Unreadable, signature_of
+from runward.handlers.model.sessions import Document, LastChange
 
 
 class Standing(NamedTuple):
@@ -57,13 +57,8 @@ class Listing(NamedTuple):
 MAXIMUM_DOCUMENT: Final = 1 << 20
 """Bytes of the largest document that is read."""
 
-UNREACHABLE: Final[Signature] = (0, 0, 0)
+UNREACHABLE: Final = Signature(0, 0, 0)
 """Of what is there or not: nobody could look. No file has it."""
-
-
-def signature(status: os.stat_result) -> Signature:
-    """Distinguishes this version of a file from the next."""
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def standing(path: str) -> Standing | None:
@@ -95,7 +90,7 @@ def list_root(root: str) -> Listing | Unreadable | Gone:
                     unusable.append(name.encode("utf-8", "backslashreplace").decode())
                     continue
                 try:
-                    directories[name] = signature(entry.stat(follow_symlinks=False))
+                    directories[name] = signature_of(entry.stat(follow_symlinks=False))
                 except FileNotFoundError:
                     continue  # gone since the listing began
     except OSError as error:
@@ -109,7 +104,7 @@ def directory_signature(root: str, directory: str) -> Signature | None:
         status = os.stat(f"{root}/{directory}", follow_symlinks=False)
     except OSError:
         return None
-    return signature(status) if stat.S_ISDIR(status.st_mode) else None
+    return signature_of(status) if stat.S_ISDIR(status.st_mode) else None
 
 
 def look(
@@ -122,7 +117,7 @@ def look(
         return _no_directory(root, error)
     try:
         # The directory first: what changes after this moment changes its signature again.
-        own = signature(os.fstat(descriptor))
+        own = signature_of(os.fstat(descriptor))
         signatures: list[tuple[str, Signature]] = []
         documents: list[Document] = []
         for name in names:
@@ -160,7 +155,7 @@ def _is_unchanged(directory: str, names: Sequence[str], signatures: Mapping[str,
         except OSError:
             return False
         else:
-            if signatures.get(name) != signature(status):
+            if signatures.get(name) != signature_of(status):
                 return False
     return True
 
@@ -171,7 +166,7 @@ def signature_at(path: str) -> Signature | None:
         status = os.stat(path, follow_symlinks=False)
     except OSError as error:
         return None if error.errno == errno.ENOENT else UNREACHABLE
-    return signature(status)
+    return signature_of(status)
 
 
 def _no_directory(root: str, error: OSError) -> Unreadable | Gone:
@@ -197,7 +192,7 @@ def document_at(within: int, name: str, known: Signature | None = None) -> Docum
         status = os.stat(name, dir_fd=within, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    current = signature(status)
+    current = signature_of(status)
     if current == known:
         return Document(name, current, 0.0)
     if not stat.S_ISREG(status.st_mode):
@@ -216,14 +211,14 @@ def document_at(within: int, name: str, known: Signature | None = None) -> Docum
         # Once more, of what was opened: another file may have the name by now, and its content must not go with the old
         # signature.
         status = os.fstat(descriptor)
-        current = signature(status)
+        current = signature_of(status)
         if not stat.S_ISREG(status.st_mode):
             return Document(name, current, status.st_mtime, problem="is not a regular file")
         if status.st_size > MAXIMUM_DOCUMENT:
             problem = f"is larger than {MAXIMUM_DOCUMENT} bytes"
             return Document(name, current, status.st_mtime, problem=problem)
         content = os.read(descriptor, status.st_size + 1)  # a larger buffer costs more than the read
-        return Document(name, current, status.st_mtime, content, changed_ns=status.st_ctime_ns)
+        return Document(name, current, status.st_mtime, content)
 
 
 def change_of_run(path: str) -> LastChange | Unreadable | None:
@@ -294,4 +289,4 @@ def trusted_mark(signature: Signature, now: float) -> int:
     """A directory's mark, unless it changed so recently that it may change again unnoticed."""
     # A file system's clock moves in steps. Two changes within one step leave the same signature, so the first one is not
     # trusted: the second one would never be seen.
-    return mark(signature) if now - signature[2] / 1e9 > RACY else UNTRUSTED
+    return mark(signature) if now - signature.modified_ns / 1e9 > RACY else UNTRUSTED

@@ -24,18 +24,19 @@ from runward.daemon.rundir.opening import (
     open_regular,
     opened,
 )
-from runward.daemon.rundir.run_directories import RACY, document_at, signature
+from runward.daemon.rundir.run_directories import RACY, document_at
 from runward.daemon.rundir.session_logs import MOST_BYTES, UNREAD, CannotUnpack, Cursor, Growing
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.places import PACKED, is_glob
 from runward.handlers.layouts.transcript import LogLine
-from runward.handlers.model.sessions import Complaint, Document, Signature
+from runward.handlers.model.files import Signature, signature_of
+from runward.handlers.model.sessions import Complaint, Document
 
 VERSION: Final = 2
 """The version of the stored state of a session's files. Up to 1, a last line without its newline was left unread."""
 
 
-NOT_KNOWN: Final[Signature] = (0, 0, 0)
+NOT_KNOWN: Final = Signature(0, 0, 0)
 """A signature that no file has, so the place is always looked at again."""
 
 
@@ -203,7 +204,7 @@ class SessionFiles:
             known = self._documents.get(pattern)
             if known is not None and found.get(pattern) == known:
                 there[pattern] = known
-                self._changed(known[2] / 1e9)
+                self._changed(known.modified_ns / 1e9)
                 continue
 
             def see(directory: int, last: str, name: str, pattern: str = pattern) -> None:
@@ -226,7 +227,7 @@ class SessionFiles:
             known = self._logs.get(pattern)
             if known is not None and not known.failed and found.get(pattern) == known.signature:
                 there.add(pattern)
-                self._changed(known.signature[2] / 1e9)
+                self._changed(known.signature.modified_ns / 1e9)
                 continue
 
             def read(directory: int, last: str, name: str) -> None:
@@ -258,7 +259,7 @@ class SessionFiles:
                 self._fail(name, error)
             return
         self._changed(status.st_mtime_ns / 1e9)
-        current = signature(status)
+        current = signature_of(status)
         is_same = current == known.signature and not (known.may_pass and not self._waits)
         if is_same or (known.failed and self._waits):
             self._logs[name] = known
@@ -317,7 +318,7 @@ class SessionFiles:
     def _names(self, directory: int, pattern: str, known: Iterable[str]) -> list[str]:
         parent, _, last = pattern.rpartition("/")
         status = os.fstat(directory)
-        current = signature(status)
+        current = signature_of(status)
         if self._were_listed.get(pattern) == current:
             self._listed[pattern] = current
             those = (path.rpartition("/") for path in known)
@@ -343,7 +344,7 @@ class SessionFiles:
             return None
         if document is None:
             return None
-        modified_at = document.signature[2] / 1e9
+        modified_at = document.signature.modified_ns / 1e9
         self._changed(modified_at)
         if document.signature == known:
             return known
@@ -370,7 +371,7 @@ class SessionFiles:
         except (OSError, NotRegular, CannotUnpack) as error:
             if isinstance(error, FileNotFoundError):
                 return  # gone since it was listed
-            current = signature(status) if status is not None else NOT_KNOWN
+            current = signature_of(status) if status is not None else NOT_KNOWN
             failed, may_pass = self._fail(read.name, error), isinstance(error, OSError)
             self._logs[read.name] = self._logs[read.name]._replace(
                 signature=current, failed=failed, may_pass=may_pass
@@ -385,7 +386,7 @@ class SessionFiles:
             torn = ""
         elif torn:
             self.obstacles.append(Complaint(read.name, None, torn, None))
-        self._logs[read.name] = self._logs[read.name]._replace(signature=signature(status), failed=torn)
+        self._logs[read.name] = self._logs[read.name]._replace(signature=signature_of(status), failed=torn)
         self._settle(read.name, status.st_mtime)
 
     def _portions(self, log: Growing, read: LogRead, *, is_packed: bool) -> bool:

@@ -23,7 +23,7 @@ from runward.daemon.rundir.opening import (
     opened_below,
     unreadable,
 )
-from runward.daemon.rundir.run_directories import Listing, signature
+from runward.daemon.rundir.run_directories import Listing
 from runward.daemon.rundir.session_logs import CannotUnpack, Unpacked
 from runward.handlers.layouts import native
 from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout
@@ -38,8 +38,7 @@ from runward.handlers.layouts.places import (
     directory_shape,
     unpacked_name,
 )
-from runward.handlers.model.files import Unreadable
-from runward.handlers.model.sessions import Signature
+from runward.handlers.model.files import Signature, Unreadable, signature_of
 
 HEAD: Final = 256 << 10
 """Bytes of a file that are looked at; the first line of a transcript alone may have a tenth of that."""
@@ -196,7 +195,7 @@ def place_signature(root: str, place: str, shape: Shape) -> Signature | None:
             if isinstance(shape, DirectoryShape):
                 return signature_in(within, name, shape)
             log_file = log_at(within, name)
-            return signature(log_file[1]) if log_file is not None else None
+            return signature_of(log_file[1]) if log_file is not None else None
     except OSError:
         return None
 
@@ -208,7 +207,7 @@ def _signature_in_mixed(root: str, parents: list[str], name: str, shape: MixedSh
         with opened_below(top, parents) as within:
             if name.endswith(LOG):
                 log_file = log_at(within, name)
-                return signature(log_file[1]) if log_file is not None else None
+                return signature_of(log_file[1]) if log_file is not None else None
             with opened(name, DIRECTORY, within) as directory:
                 return directory_signature(directory, shape_inside(directory, shape))[0]
 
@@ -228,7 +227,7 @@ def log_at(within: int, name: str) -> tuple[str, os.stat_result] | None:
 
 
 def signature_in(within: int, name: str, shape: DirectoryShape) -> Signature:
-    """The signature of a session's directory: its inode, the sizes of the files that count, and the newest time.
+    """The signature of a session's directory: its own, with the sizes of the files that count, and their newest times.
 
     Raises `OSError`.
     """
@@ -239,16 +238,19 @@ def signature_in(within: int, name: str, shape: DirectoryShape) -> Signature:
 def directory_signature(directory: int, shape: DirectoryShape) -> tuple[Signature, dict[str, Signature]]:
     """Like `signature_in`, for an open directory, and the signatures that it consists of."""
     # A directory's own time says nothing about what grows in it.
-    inode, size, changed = signature(os.fstat(directory))
+    own = signature_of(os.fstat(directory))
     signatures: dict[str, Signature] = {}
     for path in shape.beneath():
         try:
-            each = signatures[path] = signature(os.stat(path, dir_fd=directory, follow_symlinks=False))
+            each = signatures[path] = signature_of(os.stat(path, dir_fd=directory, follow_symlinks=False))
         except OSError:
             continue
-        size += each[1]
-        changed = max(changed, each[2])
-    return (inode, size, changed), signatures
+        own = own._replace(
+            size=own.size + each.size,
+            modified_ns=max(own.modified_ns, each.modified_ns),
+            changed_ns=max(own.changed_ns, each.changed_ns),
+        )
+    return own, signatures
 
 
 def _logs_of(shape: Shape) -> LogShape:
@@ -295,7 +297,7 @@ class _Listing:
         if may_tell and prefix and self._is_session(within, prefix.rstrip("/")):
             return
         for name, status in logs.items():
-            self._add(prefix + name, signature(status))
+            self._add(prefix + name, signature_of(status))
         for name in directories:
             # What is called like a log holds files of that session, such as the logs of its sub-agents.
             if levels and self._logs.is_entered(name) and name + LOG not in logs and self._left >= 0:

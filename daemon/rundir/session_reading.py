@@ -23,7 +23,7 @@ from runward.daemon.rundir.opening import (
     opened_below,
     unreadable,
 )
-from runward.daemon.rundir.run_directories import gone, signature
+from runward.daemon.rundir.run_directories import gone
 from runward.daemon.rundir.session_files import (
     NOTHING_READ,
     AnotherLog,
@@ -53,8 +53,8 @@ from runward.handlers.layouts.places import (
     unpacked_name,
 )
 from runward.handlers.layouts.transcript import LogLine, Told
-from runward.handlers.model.files import Unreadable
-from runward.handlers.model.sessions import Complaint, Document, Signature
+from runward.handlers.model.files import Signature, Unreadable, signature_of
+from runward.handlers.model.sessions import Complaint, Document
 
 
 class SessionSight(NamedTuple):
@@ -130,7 +130,7 @@ class _Look:
             files.beginnings(beside(layout, name))
 
         renamed = tuple(each._replace(name=name) for each in self._known.logs)
-        return self._sight(within, signature(status), self._known._replace(logs=renamed), read)
+        return self._sight(within, signature_of(status), self._known._replace(logs=renamed), read)
 
     def in_directory(self, directory: int, layout: DirectoryLayout) -> SessionSight:
         def read(files: SessionFiles) -> None:

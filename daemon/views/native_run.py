@@ -21,9 +21,9 @@ from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run,
 from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Ended, Item, Started
-from runward.handlers.model.files import Unreadable
+from runward.handlers.model.files import Signature, Unreadable
 from runward.handlers.model.processes import ProcessState, RecordedProcess, has_namespace, is_here
-from runward.handlers.model.sessions import AttemptEnded, Complaint, Launch, Signature
+from runward.handlers.model.sessions import AttemptEnded, Complaint, Launch
 from runward.handlers.sessions.observe import NEVER_SEEN, NOT_THE_LAUNCHERS, RootRule, Watched, see, together
 from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, PROCESS_GONE, MissingProcess, Standing
 

@@ -25,9 +25,9 @@ from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
 from runward.handlers.layouts.layout import DirectoryLayout, LogLayout, Scan, fed
 from runward.handlers.layouts.transcript import Resumed, Told
-from runward.handlers.model.files import Unreadable
+from runward.handlers.model.files import Signature, Unreadable
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
-from runward.handlers.model.sessions import SessionDeclaration, Signature
+from runward.handlers.model.sessions import SessionDeclaration
 from runward.handlers.sessions.ended import launcher_key
 from runward.handlers.sessions.follow import Followed, FollowRule, Sign, follow, lose
 from runward.handlers.sessions.over import Absence, Writer, WriterOf, is_same

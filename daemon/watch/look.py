@@ -20,7 +20,7 @@ from runward.daemon.world.processes import Processes
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.layouts import call_readers, native
 from runward.handlers.layouts.native import Ended, Item, Started
-from runward.handlers.model.files import RootFacts, Unreadable
+from runward.handlers.model.files import RootFacts, Signature, Unreadable
 from runward.handlers.model.outcomes import BeingRead
 from runward.handlers.model.processes import (
     ProcessState,
@@ -29,7 +29,7 @@ from runward.handlers.model.processes import (
     has_namespace,
     is_here,
 )
-from runward.handlers.model.sessions import Complaint, LastChange, Launch, Signature
+from runward.handlers.model.sessions import Complaint, LastChange, Launch
 from runward.handlers.model.shows import PlayChanged
 from runward.handlers.sessions.late import CORRECTED_WITHIN, Lacking, outcome_has_arrived
 from runward.handlers.sessions.observe import (
@@ -309,7 +309,7 @@ class Looker:
         # Without a trace no further attempt has written one. It is enough that the run is still there.
         documents = (native.RUN,) if signature is None else native.DOCUMENTS
         is_settled = directory in self.files.unchanged(root.path, documents, known)
-        trace = TraceRead() if signature is None else TraceRead(*signature[:2])
+        trace = TraceRead() if signature is None else TraceRead(signature.inode, signature.size)
         return divided(watched, after, events, trace, is_settled=is_settled)
 
     def _state(self, root: WatchedRoot, watched: Watched, *, is_launched: bool) -> ProcessState:

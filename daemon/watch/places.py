@@ -12,8 +12,7 @@ from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.files import Files
 from runward.handlers.layouts.layout import DirectoryLayout, LogLayout
-from runward.handlers.model.files import Unreadable
-from runward.handlers.model.sessions import Signature
+from runward.handlers.model.files import Signature, Unreadable
 
 
 class Known(NamedTuple):

@@ -27,9 +27,8 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import Clock, until_beat
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
-from runward.handlers.model.files import Unreadable
+from runward.handlers.model.files import Signature, Unreadable
 from runward.handlers.model.processes import RecordedProcess
-from runward.handlers.model.sessions import Signature
 
 
 # The reconciling scan compares what is on disk with what was seen. It is the truth. It runs at the start, after anything

@@ -42,10 +42,10 @@ from runward.handlers.calls import Told
 from runward.handlers.model.approvals import LeftFiles, LeftPlace, WorkPlace
 from runward.handlers.model.bundle import NoDraft
 from runward.handlers.model.contracts import EarlyLegs, LegsBefore
-from runward.handlers.model.files import RootFacts, RootHashes, RuledPath, Unreadable
+from runward.handlers.model.files import RootFacts, RootHashes, RuledPath, Signature, Unreadable
 from runward.handlers.model.outcomes import BeingRead, OutcomeFile
 from runward.handlers.model.part import Part
-from runward.handlers.model.sessions import LastChange, Signature
+from runward.handlers.model.sessions import LastChange
 from runward.handlers.model.shows import PlayFiles
 
 _Answer = TypeVar("_Answer")

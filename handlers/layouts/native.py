@@ -18,9 +18,10 @@ from runward.config.root import NATIVE
 from runward.config.run_schema import CAUSES, KINDS, LONGEST_TEXT, SCHEMA
 from runward.handlers.bundle.parts import is_part_or_temporary
 from runward.handlers.foreign_json import NotJson, parse_time, read_json, sane_time
+from runward.handlers.model.files import Signature
 from runward.handlers.model.processes import RecordedProcess, host_with_namespace, is_ticket
 from runward.handlers.model.reasons import ReasonCode, status_of
-from runward.handlers.model.sessions import Complaint, Document, SessionDeclaration, Signature, Status
+from runward.handlers.model.sessions import Complaint, Document, SessionDeclaration, Status
 
 
 class Started(NamedTuple):
@@ -215,7 +216,7 @@ def _run(root: str, path: str, document: Document, run: dict[str, JsonValue]) ->
     # A start that names its time or its launcher differs in its content from any other one. A start that doesn't may
     # have the very same bytes as an earlier one, if the directory is used again.
     is_named = launcher is not None or parse_time(run.get("started_at")) is not None
-    digest = _digest(document) if is_named else dated_digest(document.content, document.signature[2])
+    digest = _digest(document) if is_named else dated_digest(document.content, document.signature.modified_ns)
     host = host_with_namespace(_text(run, "host", complaints), _namespace(run.get("launcher")))
     yield Started(
         file=RUN, digest=digest, at=started_at, declaration=declaration, launcher=launcher, host=host
@@ -272,14 +273,14 @@ def _flow(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
     for problem in parsed.problems[:_MOST_COMPLAINTS]:
         yield Complaint(FLOW, None, problem.message, problem.fix)
     if parsed.value is not None:
-        at, modified_ns = sane_time(document.modified_at), document.signature[2]
+        at, modified_ns = sane_time(document.modified_at), document.signature.modified_ns
         yield Planned(
             file=FLOW,
             digest=_plan_digest(parsed.value),
             at=at,
             legs=parsed.value,
             modified_ns=modified_ns,
-            changed_ns=document.changed_ns,
+            changed_ns=document.signature.changed_ns,
         )
 
 
@@ -376,9 +377,9 @@ def in_todays_digest(digest: str, document: Document, before: Signature | None, 
     `digest` is what is remembered, `before` the file's signature then.
     """
     # Earlier versions remembered a digest of content and time for every file. It is recognised by the file's time then.
-    if before is None or reported == dated_digest(document.content, document.signature[2]):
+    if before is None or reported == dated_digest(document.content, document.signature.modified_ns):
         return digest
-    return reported if digest == dated_digest(document.content, before[2]) else digest
+    return reported if digest == dated_digest(document.content, before.modified_ns) else digest
 
 
 def _bad_exit(message: str, fix: str) -> Complaint:

@@ -5,7 +5,7 @@ It imports little, because commands and launchers start with it.
 
 import unicodedata
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from runward.config.problem import quoted
 
@@ -18,6 +18,39 @@ MOST_GIB: Final = 8
 
 A file of a terabyte that is one hole costs nothing to make, so sizes on their own bound no work.
 """
+
+
+class Signature(NamedTuple):
+    """Tells one version of a file from the next without reading it. Times are in ns; no program can set `changed_ns`.
+
+    Earlier versions stored only the first three fields. No file has the others' defaults, so each such file is read once more.
+    """
+
+    inode: int
+    size: int
+    modified_ns: int
+    device: int = 0
+    changed_ns: int = 0
+
+
+class Status(Protocol):
+    """What the kernel says about a file or directory: an `os.stat_result`."""
+
+    @property
+    def st_ino(self) -> int: ...
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_mtime_ns(self) -> int: ...
+    @property
+    def st_dev(self) -> int: ...
+    @property
+    def st_ctime_ns(self) -> int: ...
+
+
+def signature_of(status: Status) -> Signature:
+    """The signature of the file or directory with this status."""
+    return Signature(status.st_ino, status.st_size, status.st_mtime_ns, status.st_dev, status.st_ctime_ns)
 
 
 HashState: TypeAlias = Literal[

@@ -12,19 +12,16 @@ from runward.handlers.model.events import Event, FromInbox, OfFiles, OfSession
 from runward.handlers.model.files import (
     DeliveryState,
     Produced,
+    Signature,
     Unreadable,  # noqa: F401 - in the types of answers
 )
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
-
-Signature: TypeAlias = tuple[int, int, int]
-"""Tells one version of a file from another without reading it: inode, size, mtime in ns."""
 
 
 class Document(NamedTuple):
     """A file of the run directory: its bytes if it could be read, else the reason why not.
 
-    `modified_at` is its modification time in Unix seconds, `changed_ns` when anything about it last changed (ns),
-    which no program can set.
+    `modified_at` is its modification time in Unix seconds.
     """
 
     name: str
@@ -32,7 +29,6 @@ class Document(NamedTuple):
     modified_at: float
     content: bytes = b""
     problem: str | None = None
-    changed_ns: int = 0
 
 
 class Complaint(NamedTuple):

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from runward.handlers.layouts.native import PROCESS, Ended, Item, Planned, ProcessNamed, Started
 from runward.handlers.model.contracts import FlowPlanned
+from runward.handlers.model.files import Signature
 from runward.handlers.model.processes import ProcessState, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import (
     EVIDENCE_STRENGTH,
@@ -25,7 +26,6 @@ from runward.handlers.model.sessions import (
     Evidence,
     Launch,
     Origin,
-    Signature,
 )
 from runward.handlers.model.stored import Stored, as_json
 from runward.handlers.sessions.stored_fields import TRACED_SIZE, WATCHED

@@ -32,7 +32,7 @@ from runward.handlers.model.contracts import (
     LegsBefore,
 )
 from runward.handlers.model.effects import Effects
-from runward.handlers.model.files import FileFact, RootFacts
+from runward.handlers.model.files import FileFact, RootFacts, Signature
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import OutcomesIn
 from runward.handlers.model.sessions import (
@@ -94,7 +94,7 @@ DEEDS: dict[str, Callable[[], object]] = {
 
 
 def document(name: str, content: bytes, version: int) -> Document:
-    return Document(name, (version, len(content), version * 10**9), float(version), content)
+    return Document(name, Signature(version, len(content), version * 10**9), float(version), content)
 
 
 LOOKS: list[list[tuple[str, bytes]]] = [

@@ -36,8 +36,9 @@ _CHECKED_AT: Final = re.compile(r'"checked_at":[0-9.]+')
 _TORN: Final = re.compile(r'(?<="torn_bytes":|"bytes_torn":)[1-9]\d*|[1-9]\d*(?= bytes of a torn one)')
 """How much is left of a line that was torn: lines name the place, whose path is longer in one history than in another."""
 
-_SIGNATURE: Final = re.compile(r"\[(\d+),(\d+(?:,\d{19})?)\]")
-"""A file's signature in what is remembered of a run directory: inode, size, modification time in nanoseconds. A trace's has no time."""
+_SIGNATURE: Final = re.compile(r"\[(\d+),(\d+(?:,\d{19}(?=,\d+,\d{19}\]))?)(?:,\d+,\d{19})?\]")
+"""A file's signature in what is remembered of a run directory: inode, size, modification time in nanoseconds, and the device and
+time of change, which differ from place to place. A trace's has inode and size."""
 
 _MADE_OF_A_HASH: Final = re.compile(
     r"(?<=ap_)[0-9a-f]{12}|(?<=/approval/)[0-9a-f]{16}|(?<=/\d/\d/)[0-9a-f]{16}|(?<=\"number\":\")[0-9a-f]{16}"

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from types import MappingProxyType
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.rows import groups_of, rows_by_key, rows_of, select, value_of, values_of
 from runward.daemon.store.tables.table import Table, answers_by, no_rows
 from runward.daemon.store.transaction import Reader, listed, stored_text
+from runward.handlers.model.files import Signature
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.requests import AcceptRoot, ScanRoots
 from runward.handlers.model.sessions import (
@@ -17,7 +18,6 @@ from runward.handlers.model.sessions import (
     LinkedSession,
     LinkedSessions,
     NoteHook,
-    Signature,
 )
 from runward.handlers.model.stored import Stored, as_json
 
@@ -69,7 +69,7 @@ UPSERT_PLACE: Final = Write(
 
 FORGET_PLACE: Final = Write("delete from places where key = ?", exact=False)
 
-_SIGNATURE: Final = Stored(cast("type[Signature]", Signature))
+_SIGNATURE: Final = Stored(Signature)
 
 
 class KnownPlace(NamedTuple):

@@ -1,5 +1,7 @@
 """Files and directories of the operator's that are known: they are read again once they changed, and only then."""
 
+import builtins
+import io
 import os
 import time
 from collections.abc import Callable
@@ -7,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from runward.config.root import Root
 from runward.config.settings import Settings
 from runward.daemon.configuration import listings, settings_files
 from runward.daemon.configuration.declarations import Declarer, KnownFiles
 from runward.daemon.configuration.declared_files import playbook_names
 from runward.daemon.configuration.listings import listed
+from runward.handlers.model.files import Signature, signature_of
 
 LONG_AGO_NS = 10**9
 
@@ -68,7 +72,9 @@ def test_a_file_that_is_rewritten_within_the_tick_in_which_it_was_read_is_read_a
 
     # The time of modification stands in for that of the change, which no test can set.
     monkeypatch.setattr(
-        settings_files, "signature_of", lambda status: (status.st_ino, status.st_size, status.st_mtime_ns)
+        settings_files,
+        "signature_of",
+        lambda status: signature_of(status)._replace(changed_ns=status.st_mtime_ns),
     )
     monkeypatch.setattr(settings_files, "_LONGEST_S", 0)
     now = _counted(KnownFiles(), readings, file)
@@ -131,7 +137,9 @@ def test_a_file_that_comes_within_the_tick_in_which_its_directory_was_listed_is_
         os.utime(tmp_path, ns=(tick, tick))
 
     # Likewise; a directory need not grow with its entries.
-    monkeypatch.setattr(listings, "signature_of", lambda status: (status.st_ino, status.st_mtime_ns))
+    monkeypatch.setattr(
+        listings, "signature_of", lambda status: Signature(status.st_ino, 0, 0, 0, status.st_mtime_ns)
+    )
     come("a")
     assert _names(tmp_path) == ["a"]
     come("b")
@@ -151,3 +159,51 @@ def test_a_link_is_followed_anew_although_its_directory_did_not_change(
     assert playbook_names(settings) == ("p",)
     target.unlink()
     assert playbook_names(settings) == ()
+
+
+@pytest.mark.parametrize(
+    ("use", "file", "stats"),
+    [
+        (lambda declarer: declarer.play("p"), "playbooks/p.playbook.yaml", 2),
+        (lambda declarer: declarer("p", None), "playbooks/p.playbook.yaml", 2),
+        (lambda declarer: declarer(None, "a"), "agents/a.md", 2),
+        (lambda declarer: declarer.chain("c"), "chains/c.yaml", 2),
+        (lambda declarer: declarer.listening("x"), "chains/c.yaml", 3),
+        (lambda declarer: declarer.listening("y"), "chains/c.yaml", 1),
+    ],
+)
+def test_a_use_of_what_is_known_opens_no_file_and_costs_few_stats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Declarer], object], file: str, stats: int
+) -> None:
+    for name, text in (
+        ("playbooks/p.playbook.yaml", "command: [true]\n"),
+        ("agents/a.md", "---\nname: a\n---\n"),
+        ("chains/c.yaml", "name: c\ntrigger: {event: x}\nsteps:\n  - {skill: p}\n"),
+    ):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    _later(monkeypatch)
+    places = [(str(tmp_path / name),) for name in ("playbooks", "agents", "chains")]
+    roots = (Root("runs", str(tmp_path)),)
+    declarer = Declarer(
+        Settings(str(tmp_path / "state"), places[0], places[1], chains=places[2], roots=roots)
+    )
+    first = use(declarer)
+    opened: list[str] = []
+    asked: list[str] = []
+
+    def noted(into: list[str], call: Callable[..., object]) -> Callable[..., object]:
+        def noting(path: object, *further: object, **named: object) -> object:
+            into.append(str(path))
+            return call(path, *further, **named)
+
+        return noting
+
+    for module, name in ((os, "open"), (os, "scandir"), (os, "listdir"), (io, "open"), (builtins, "open")):
+        monkeypatch.setattr(module, name, noted(opened, getattr(module, name)))
+    for name in ("stat", "lstat"):
+        monkeypatch.setattr(os, name, noted(asked, getattr(os, name)))
+    assert use(declarer) == first
+    monkeypatch.undo()
+    assert opened == []
+    assert asked.count(str(tmp_path / file)) == stats, "for its mark, and for where it is"

@@ -151,7 +151,7 @@ def test_settings_that_change_again_while_a_look_sees_them_are_looked_at_again(
     monkeypatch.setattr(time, "sleep", lambda seconds: [file.write_text(text) for text in new])
     file.write_text("batch = 7\n")
     files = SettingsFiles(str(file), {"HOME": str(tmp_path)})
-    assert files.first_look[str(file)][2] == len("batch = 77\n")
+    assert files.first_look[str(file)][1] == len("batch = 77\n")
 
 
 def test_settings_that_change_all_the_time_are_like_none_that_were_read(

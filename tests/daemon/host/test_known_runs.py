@@ -12,8 +12,7 @@ from tests.daemon.in_process import StillClock, ToldProcesses, daemon
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import Sight
 from runward.daemon.world.files import Files
-from runward.handlers.model.files import Unreadable
-from runward.handlers.model.sessions import Signature
+from runward.handlers.model.files import Signature, Unreadable
 
 LONG_AGO = 1_700_000_000
 
@@ -74,7 +73,7 @@ async def _known(tmp_path: Path, *names: str) -> Path:
         await first.settle()
         await first.stop()
     for name in names:
-        _age(tmp_path / "runs" / name)  # journals were written
+        os.utime(tmp_path / "runs" / name, (LONG_AGO, LONG_AGO))  # journals were written
     return tmp_path / "runs"
 
 
@@ -98,6 +97,15 @@ def _end_otherwise_in_place(run: Path) -> None:
     os.utime(run, (LONG_AGO, LONG_AGO))
 
 
+def _end_otherwise_with_its_size_and_time(run: Path) -> None:
+    """Likewise, and neither its size nor its time of modification shows it."""
+    before = (run / "exit.json").stat()
+    while (run / "exit.json").stat().st_ctime_ns == before.st_ctime_ns:
+        _end(run, 3)
+    _age(run)
+    assert (run / "exit.json").stat().st_size == before.st_size
+
+
 def _name_a_process(run: Path) -> None:
     (run / "process.json").write_text("{}")
     os.utime(run, (LONG_AGO, LONG_AGO))
@@ -107,7 +115,10 @@ def _take_the_end_away(run: Path) -> None:
     (run / "exit.json").unlink()
 
 
-@pytest.mark.parametrize("change", [_end_otherwise_in_place, _name_a_process, _take_the_end_away])
+@pytest.mark.parametrize(
+    "change",
+    [_end_otherwise_in_place, _end_otherwise_with_its_size_and_time, _name_a_process, _take_the_end_away],
+)
 async def test_a_start_looks_at_a_finished_run_of_which_a_document_changed(
     tmp_path: Path, looked: list[str], change: Callable[[Path], None]
 ) -> None:

@@ -10,8 +10,8 @@ import pytest
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import MAXIMUM_DOCUMENT, Listing, Sight, list_root, look, standing
 from runward.handlers.layouts.native import DOCUMENTS
-from runward.handlers.model.files import Unreadable
-from runward.handlers.model.sessions import Document, Signature
+from runward.handlers.model.files import Signature, Unreadable, signature_of
+from runward.handlers.model.sessions import Document
 
 
 @pytest.fixture
@@ -60,9 +60,31 @@ def test_a_document_that_was_replaced_is_read_again(root: Path) -> None:
     path.write_bytes(b"one")
     known = dict(see(root).signatures)
     (root / "run" / "new").write_bytes(b"two")
-    os.utime(root / "run" / "new", ns=(known["run.json"][2], known["run.json"][2]))
+    os.utime(root / "run" / "new", ns=(known["run.json"].modified_ns,) * 2)
     (root / "run" / "new").rename(path)
     assert [each.content for each in see(root, known).documents] == [b"two"]
+
+
+def test_a_document_that_was_rewritten_in_its_place_is_read_again_though_size_and_time_are_the_same(
+    root: Path,
+) -> None:
+    path = root / "run" / "run.json"
+    path.write_bytes(b"one")
+    before = path.stat()
+    known = dict(see(root).signatures)
+    while path.stat().st_ctime_ns == before.st_ctime_ns:  # the clock of the file system goes in steps
+        path.write_bytes(b"two")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert [each.content for each in see(root, known).documents] == [b"two"]
+
+
+def test_a_file_on_another_device_is_another_file(root: Path) -> None:
+    here = root.stat()
+    fields = [*here[:2], here.st_dev + 1, *here[3:]]
+    elsewhere = os.stat_result(fields, {"st_mtime_ns": here.st_mtime_ns, "st_ctime_ns": here.st_ctime_ns})
+    assert signature_of(here) == signature_of(root.stat())
+    assert signature_of(here) != signature_of(elsewhere)
+    assert signature_of(here)._replace(device=elsewhere.st_dev) == signature_of(elsewhere)
 
 
 def test_a_document_that_was_taken_away_is_no_longer_among_the_signatures(root: Path) -> None:

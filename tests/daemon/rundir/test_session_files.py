@@ -5,6 +5,7 @@ import pytest
 from runward.daemon.rundir.session_files import NOT_KNOWN, NOTHING_READ, FilesRead, LogRead
 from runward.daemon.rundir.session_logs import Cursor
 from runward.daemon.watch.remembered import Remembered, dump_remembered, load_remembered
+from runward.handlers.model.files import Signature
 
 
 def stored(read: FilesRead) -> str:
@@ -18,11 +19,18 @@ def stored(read: FilesRead) -> str:
         FilesRead(
             logs=(
                 LogRead(
-                    "a.jsonl", Cursor(1, 2, 300, 4, "ab", True, 5), (2, 300, 10**18), "is not a file", True
+                    "a.jsonl",
+                    Cursor(1, 2, 300, 4, "ab", True, 5),
+                    Signature(2, 300, 10**18, 9, 10**18),
+                    "is not a file",
+                    True,
                 ),
             ),
-            documents=(("run.json", (3, 20, 10**18)), ("branches/é.json", (4, 0, -1))),
-            listed=(("branches/*.json", (5, 4096, 10**18)),),
+            documents=(
+                ("run.json", Signature(3, 20, 10**18, 9, 1)),
+                ("branches/é.json", Signature(4, 0, -1)),
+            ),
+            listed=(("branches/*.json", Signature(5, 4096, 10**18)),),
             beside=("0123456789ab",),
             failures=3,
             retry_at=1e9 + 8.25,
@@ -42,7 +50,7 @@ def test_what_this_program_never_wrote_is_refused(text: str) -> None:
 
 
 def test_a_log_that_an_earlier_version_read_is_looked_into_again_from_where_it_was() -> None:
-    log = LogRead("a.jsonl", Cursor(1, 2, 300, 4, "ab"), (2, 310, 10**18))
+    log = LogRead("a.jsonl", Cursor(1, 2, 300, 4, "ab"), Signature(2, 310, 10**18))
     by_the_earlier_one = stored(FilesRead((log,), version=1)).replace(",1,false]", ",1]")
     (read,) = load_remembered(by_the_earlier_one).read.logs
     assert (read.cursor, read.signature) == (log.cursor, NOT_KNOWN)
@@ -52,8 +60,13 @@ def test_what_is_stored_of_an_ordinary_session_is_small() -> None:
     log = LogRead(
         "0f5c0e6e-1111-4222-8333-000000000001.jsonl",
         Cursor(66306, 10**7, 10**8, 10**5, "0" * 32),
-        (10**7, 10**8, 10**18),
+        Signature(10**7, 10**8, 10**18, 66306, 10**18),
     )
-    listed = (("0f5c0e6e-1111-4222-8333-000000000001/subagents/*.jsonl", (10**7, 4096, 10**18)),)
+    listed = (
+        (
+            "0f5c0e6e-1111-4222-8333-000000000001/subagents/*.jsonl",
+            Signature(10**7, 4096, 10**18, 66306, 10**18),
+        ),
+    )
     read = FilesRead((log,), listed=listed, beside=("0" * 12,) * 20)
     assert len(stored(read)) - len(stored(NOTHING_READ)) < 1000

@@ -25,6 +25,7 @@ from runward.daemon.watch.remembered import dump_remembered, load_remembered
 from runward.daemon.world.files import Files
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.model.contracts import Declarations, Ruled, RuledPlaybook
+from runward.handlers.model.files import signature_of
 from runward.handlers.model.processes import FIRST_NAMESPACE, RecordedProcess, Whereabouts
 from runward.handlers.sessions.over import Absence, Writer
 
@@ -159,7 +160,7 @@ async def test_a_last_record_that_an_earlier_version_left_unread_is_read_at_the_
         stored = load_remembered(str(state))
         (log,) = stored.read.logs
         status = home.place.stat()
-        read_whole = log._replace(signature=(status.st_ino, status.st_size, status.st_mtime_ns))
+        read_whole = log._replace(signature=signature_of(status))
         before = stored._replace(read=stored.read._replace(logs=(read_whole,), version=1))
         change = Statement("update cursors set state = ?", [(dump_remembered(before),)])
         await running.store.run([change], "older")

@@ -10,6 +10,7 @@ from runward.daemon.rundir.run_directories import UNTRUSTED, mark
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import scan, settle
 from runward.daemon.world.files import Files
+from runward.handlers.model.files import Signature, signature_of
 
 NOW = 1000.0
 
@@ -37,7 +38,7 @@ def found(files: Files, root: WatchedRoot, everything: bool = False) -> list[str
 def trust(root: WatchedRoot, *names: str) -> None:
     for name in names:
         status = os.stat(Path(root.path, name))
-        root.seen[name] = mark((status.st_ino, status.st_size, status.st_mtime_ns))
+        root.seen[name] = mark(signature_of(status))
 
 
 def test_what_was_never_seen_is_found(files: Files, root: WatchedRoot) -> None:
@@ -102,5 +103,7 @@ def test_a_complaint_about_a_root_is_made_once_and_taken_back(files: Files, root
 
 
 def test_no_mark_of_a_directory_is_the_untrusted_one() -> None:
-    assert UNTRUSTED not in {mark((inode, 4096, moment)) for inode in range(50) for moment in range(50)}
-    assert mark((0, 0, 0)) != UNTRUSTED
+    assert UNTRUSTED not in {
+        mark(Signature(inode, 4096, moment)) for inode in range(50) for moment in range(50)
+    }
+    assert mark(Signature(0, 0, 0)) != UNTRUSTED

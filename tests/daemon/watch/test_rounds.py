@@ -9,7 +9,7 @@ from tests.daemon.in_process import SILENT, StillClock
 
 from runward.config.root import Root
 from runward.daemon.rundir.opening import Gone
-from runward.daemon.rundir.run_directories import UNTRUSTED, Listing, mark, signature
+from runward.daemon.rundir.run_directories import UNTRUSTED, Listing, mark
 from runward.daemon.watch.hints import Coverage, Hints, Target, Why
 from runward.daemon.watch.look import state_of_documents
 from runward.daemon.watch.roots import WatchedRoot
@@ -17,7 +17,7 @@ from runward.daemon.watch.rounds import ASKED, Rounds
 from runward.daemon.world.clock import SystemClock
 from runward.daemon.world.files import Files
 from runward.daemon.world.starting import StartingProcesses
-from runward.handlers.model.files import Unreadable
+from runward.handlers.model.files import Unreadable, signature_of
 from runward.handlers.model.processes import RecordedProcess
 
 
@@ -64,7 +64,7 @@ def running(root: WatchedRoot, *names: str) -> None:
         directory = Path(root.path, name)
         directory.mkdir()
         root.open[name] = ()
-        root.seen[name] = mark(signature(os.stat(directory)))
+        root.seen[name] = mark(signature_of(os.stat(directory)))
 
 
 def hinted(hints: Hints) -> set[str]:

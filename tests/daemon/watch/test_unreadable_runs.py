@@ -9,8 +9,7 @@ from tests.daemon.in_process import StillClock, ToldProcesses, daemon
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import Sight
 from runward.daemon.world.files import Files
-from runward.handlers.model.files import Unreadable
-from runward.handlers.model.sessions import Signature
+from runward.handlers.model.files import Signature, Unreadable
 
 
 async def test_it_is_a_problem_of_its_root_until_it_can_be_read_or_is_gone(

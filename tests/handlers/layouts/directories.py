@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.transcript import LogLine, Resumed, Told, TranscriptScanner
+from runward.handlers.model.files import Signature, signature_of
 from runward.handlers.model.sessions import Document
 
 Logs = Mapping[str, Sequence[bytes]]
@@ -21,7 +22,7 @@ def as_bytes(value: JsonValue | bytes) -> bytes:
 
 def document(name: str, value: JsonValue | bytes, modified_at: float = 0.0) -> Document:
     content = as_bytes(value)
-    return Document(name, (1, len(content), 1), modified_at, content)
+    return Document(name, Signature(1, len(content), 1), modified_at, content)
 
 
 def numbered(contents: Sequence[bytes], first: int = 1) -> list[LogLine]:
@@ -59,8 +60,7 @@ def recorded(directory: Path, names: Sequence[str]) -> list[Document]:
     for name in names:
         path = directory / name
         status = path.stat()
-        signature = (status.st_ino, status.st_size, status.st_mtime_ns)
-        found.append(Document(name, signature, status.st_mtime, path.read_bytes()))
+        found.append(Document(name, signature_of(status), status.st_mtime, path.read_bytes()))
     return found
 
 

@@ -11,6 +11,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Ended, Item, Planned, ProcessNamed, Started, scan
 from runward.handlers.model.contracts import FlowPlanned
+from runward.handlers.model.files import Signature
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.reasons import status_of
 from runward.handlers.model.sessions import AttemptStarted, Complaint, Document
@@ -18,7 +19,7 @@ from runward.handlers.model.stored import as_json
 from runward.handlers.registry import load_payload
 
 PATH = "/runs/alpha"
-SIGNATURE = (7, 100, 1_000_000_000)
+SIGNATURE = Signature(7, 100, 1_000_000_000, 1, 77)
 PROCESS: dict[str, JsonValue] = {"pid": 42, "start_ticks": 9, "boot_id": "b-1"}
 
 
@@ -298,7 +299,7 @@ def test_a_long_error_is_clipped() -> None:
 
 
 def digests(name: str, content: bytes, *times_ns: int) -> list[str]:
-    documents = [Document(name, (7, 100, at), 500.0, content) for at in times_ns]
+    documents = [Document(name, Signature(7, 100, at), 500.0, content) for at in times_ns]
     return [item.digest for item in items(*documents) if isinstance(item, Started | Ended)]
 
 
@@ -328,11 +329,11 @@ def the_plan(value: JsonValue | bytes, modified_at: float = 500.0) -> Planned:
 
 
 def test_a_plan_names_its_legs_and_has_its_files_times() -> None:
-    found = items(Document("flow.json", SIGNATURE, 500.0, json.dumps(PLAN).encode(), changed_ns=77))
+    found = items(Document("flow.json", SIGNATURE, 500.0, json.dumps(PLAN).encode()))
     legs = (Leg("one", "reviewer", "one"), Leg("two", "critic", "l/2"))
     (plan,) = found
     assert isinstance(plan, Planned)
-    assert (plan.at, plan.legs, plan.modified_ns, plan.changed_ns) == (500.0, legs, SIGNATURE[2], 77)
+    assert (plan.at, plan.legs, plan.modified_ns, plan.changed_ns) == (500.0, legs, SIGNATURE.modified_ns, 77)
 
 
 @pytest.mark.parametrize("modified_at", [-1e18, 1e18])

@@ -7,8 +7,9 @@ from runward.config.json_value import JsonValue
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Ended
 from runward.handlers.model.contracts import FlowPlanned
+from runward.handlers.model.files import Signature
 from runward.handlers.model.processes import ProcessState
-from runward.handlers.model.sessions import AttemptStarted, Document, Launch, Signature
+from runward.handlers.model.sessions import AttemptStarted, Document, Launch
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
     Observed,
@@ -44,20 +45,43 @@ class History:
     def put(self, name: str, value: JsonValue | bytes) -> "History":
         self._version += 1
         content = value if isinstance(value, bytes) else json.dumps(value).encode()
-        self.files[name] = ((self._version, len(content), self._version * 1_000_000_000), content)
+        at = self._version * 1_000_000_000
+        self.files[name] = (Signature(self._version, len(content), at, 1, at), content)
         return self
 
     def touch(self, name: str) -> "History":
         self._version += 1
-        (inode, size, _), content = self.files[name]
-        self.files[name] = ((inode, size, self._version * 1_000_000_000), content)
+        signature, content = self.files[name]
+        at = self._version * 1_000_000_000
+        self.files[name] = (signature._replace(modified_ns=at, changed_ns=at), content)
         return self
 
     def copy_back(self) -> "History":
         """Every file anew under its own time, as `cp -a` and `rsync -a` make them."""
-        for name, ((_, size, modified), content) in list(self.files.items()):
+        for name, (signature, content) in list(self.files.items()):
             self._version += 1
-            self.files[name] = ((self._version, size, modified), content)
+            self.files[name] = (signature._replace(inode=self._version), content)
+        return self
+
+    def change_status(self, name: str) -> "History":
+        """As `chmod`, `ln` and `mv` do: the file is the same, and the time of its change is not."""
+        self._version += 1
+        signature, content = self.files[name]
+        self.files[name] = (signature._replace(changed_ns=self._version * 1_000_000_000), content)
+        return self
+
+    def mount_elsewhere(self) -> "History":
+        """All files get another device, as after a start of the machine."""
+        for name, (signature, content) in list(self.files.items()):
+            self.files[name] = (signature._replace(device=signature.device + 1), content)
+        return self
+
+    def remember_as_earlier(self) -> "History":
+        """What an earlier version stored: of each signature, only inode, size and time of modification."""
+        stored = json.loads(dump_watched(self.watched))
+        place = Watched._fields.index("signatures")
+        stored[place] = [[name, signature[:3]] for name, signature in stored[place]]
+        self.watched = load_watched(json.dumps(stored))
         return self
 
     def remove(self, *names: str) -> "History":
@@ -74,14 +98,14 @@ class History:
                 signature, content = self.files[name]
                 signatures.append((name, signature))
                 if known.get(name) != signature:
-                    documents.append(Document(name, signature, signature[2] / 1e9, content))
+                    documents.append(Document(name, signature, signature.modified_ns / 1e9, content))
         items = list(native.scan("runs", "/runs/alpha", documents))
         return self._keep(see(self.watched, KEY, self.rule, tuple(signatures), items, self.launch))
 
     def end(self) -> Ended:
         """What its `exit.json` says."""
         signature, content = self.files[native.EXIT]
-        document = Document(native.EXIT, signature, signature[2] / 1e9, content)
+        document = Document(native.EXIT, signature, signature.modified_ns / 1e9, content)
         (end,) = native.scan("runs", "/runs/alpha", [document])
         assert isinstance(end, Ended)
         return end

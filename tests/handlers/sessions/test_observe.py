@@ -122,6 +122,25 @@ def test_an_ended_run_whose_files_are_touched_or_copied_without_their_times_stay
 
 
 @pytest.mark.parametrize("start", [RUN, LAUNCHED])
+@pytest.mark.parametrize("end", [CLEAN, None])
+def test_what_changes_only_how_a_file_is_known_has_it_read_again_and_means_nothing(
+    start: JsonValue, end: JsonValue
+) -> None:
+    history = (
+        History().put("run.json", start).put("process.json", {"pid": 9, "start_ticks": 1, "boot_id": "b"})
+    )
+    if end is not None:
+        history.put("exit.json", end)
+    told, watched = history.look().told, history.watched
+    for name in list(history.files):
+        assert history.change_status(name).look().told == told
+    assert history.mount_elsewhere().look().told == told
+    assert history.remember_as_earlier().look().told == told
+    assert history.complaints == []
+    assert history.watched._replace(signatures=watched.signatures) == watched
+
+
+@pytest.mark.parametrize("start", [RUN, LAUNCHED])
 def test_a_run_that_never_said_how_it_ended_stays_over_when_it_is_copied_without_its_times(
     start: JsonValue,
 ) -> None:
@@ -351,10 +370,12 @@ def test_what_this_program_never_wrote_is_not_remembered() -> None:
 steps = st.one_of(
     st.tuples(st.just("put"), st.sampled_from(["run.json", "exit.json", "process.json"]), st.integers(0, 3)),
     st.tuples(st.just("touch"), st.sampled_from(["run.json", "exit.json"]), st.just(0)),
+    st.tuples(st.just("chmod"), st.sampled_from(["run.json", "exit.json", "process.json"]), st.just(0)),
     st.tuples(st.just("remove"), st.sampled_from(["run.json", "exit.json", "process.json"]), st.just(0)),
     st.tuples(st.just("look"), st.just(""), st.just(0)),
     st.tuples(st.just("vanish"), st.just(""), st.just(0)),
     st.tuples(st.just("copy"), st.just(""), st.just(0)),
+    st.tuples(st.sampled_from(["mount", "upgrade"]), st.just(""), st.just(0)),
     st.tuples(st.just("weigh"), st.sampled_from(["gone", "gone", "alive", "unknown"]), st.integers(0, 30)),
 )
 CONTENTS: dict[str, list[JsonValue | bytes]] = {
@@ -381,6 +402,12 @@ def play(program: list[tuple[str, str, int]]) -> History:
                 history.remove(what)
             case "copy":
                 history.copy_back()
+            case "chmod" if what in history.files:
+                history.change_status(what)
+            case "mount":
+                history.mount_elsewhere()
+            case "upgrade":
+                history.remember_as_earlier()
             case "look":
                 history.look()
             case "vanish":
