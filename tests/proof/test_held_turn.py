@@ -97,7 +97,6 @@ RIGHT = {
         ("sessions/opened", "done", None),
         ("sessions/ended", "done", None),
         ("contracts/hashes", "done", None),
-        ("bundle/write", "done", None),
     ],
     "files": [(1, "report", None)],
     "finished": [(1,)],
