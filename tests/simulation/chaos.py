@@ -31,6 +31,10 @@ RARE: Final = (
 )
 """Points that few histories pass at all: every seed arms them, and the first time is nearly always the one."""
 
+OF_STOP: Final = {"commit.stop.begin": 0.3, "commit.stop.before": 0.45}
+"""How likely something strikes there. A history passes a stop once, and what strikes at one of its points keeps it from those
+behind: so each of the three gets its share."""
+
 SELDOM: Final = ("commit.start.", "commit.cancel.", "start.", "cancel.")
 """Points that a history passes once or twice: every other seed arms them."""
 
@@ -103,7 +107,8 @@ class Chaos:
         passed = self._passed[name] = self._passed.get(name, 0) + 1
         if self.calm or not self._is_armed(name):
             return None
-        if self._dice.random() >= max(0.01, (0.9 if name.startswith(RARE) else 0.4) / passed):
+        rate = OF_STOP.get(name, 0.9 if name.startswith(RARE) else 0.4)
+        if self._dice.random() >= max(0.01, rate / passed):
             return None
         self._tally.struck[name] += 1
         return self._dice.choice(self.climate.strikes)
