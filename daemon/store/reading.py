@@ -81,12 +81,15 @@ def _no_store(path: str, error: sqlite3.DatabaseError) -> str:
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    connection, version = _open(path)
+    connection, version, is_new = _open(path)
     _, known = _versions()
     # Commands never migrate. A running daemon of another version would otherwise lose its schema under its feet.
     if version == known:
         return connection
     connection.close()
+    # A daemon is about to make it.
+    if is_new:
+        return _empty()
     refuse_old(path, version)
     message = f"{path} has version {version}, this Runward reads {known}"
     if version > known:
@@ -96,7 +99,7 @@ def _connect(path: str) -> sqlite3.Connection:
 
 def open_to_read(path: str) -> sqlite3.Connection:
     """A read-only connection to the store at `path`, which may be older. Raises `StoreUnreadable`, `StoreRefused`."""
-    connection, version = _open(path)
+    connection, version, _ = _open(path)
     oldest, newest = _versions()
     if version == 0 or oldest <= version <= newest:
         return connection
@@ -105,16 +108,17 @@ def open_to_read(path: str) -> sqlite3.Connection:
     raise StoreRefused(f"{path} was written by a newer Runward (version {version}): install that one")
 
 
-def _open(path: str) -> tuple[sqlite3.Connection, int]:
-    """A read-only connection, and the version of the schema there."""
+def _open(path: str) -> tuple[sqlite3.Connection, int, bool]:
+    """A read-only connection, the version of the schema there, and whether there is nothing yet."""
     try:
         connection = sqlite3.connect(f"{uri_of(path)}?mode=ro", uri=True, isolation_level=None, timeout=5)
         version: int = connection.execute("pragma user_version").fetchone()[0]
+        is_new = version == 0 and connection.execute("select 1 from sqlite_schema").fetchone() is None
     except sqlite3.OperationalError as error:
         raise StoreUnreadable(f"{path} can't be read: {error}; {_fix(path)}") from error
     except sqlite3.DatabaseError as error:
         raise StoreUnreadable(_no_store(path, error)) from error
-    return connection, version
+    return connection, version, is_new
 
 
 def refuse_old(path: str, version: int) -> None:

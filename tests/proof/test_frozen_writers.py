@@ -107,6 +107,7 @@ def _judged_by_a_successor(place: Place, point: int | str, fences_out: Sequence[
 
 
 @pytest.mark.prove
+@pytest.mark.timeout(400)
 @pytest.mark.longest
 def test_a_daemon_frozen_at_a_point_of_each_kind_does_nothing_when_it_wakes_up(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks

@@ -17,6 +17,8 @@ from tests.proof.processes import Forks
 from tests.proof.soak import LaunchedSoak, Soak, table, thirds
 from tests.waiting import wait_for
 
+from runward.daemon.world.starting import MOST_FREE
+
 MINUTES = float(os.environ.get("RUNWARD_SOAK_MINUTES", "2"))
 LAUNCHED = int(os.environ.get("RUNWARD_SOAK_LAUNCHED", "600"))
 LEAST_RATE = 10.0
@@ -79,8 +81,9 @@ def test_what_the_daemon_holds_stays_the_same_over_runs_that_it_launches(
     assert statuses == [("completed", LAUNCHED)], told
     assert refused == [(0,)]
     assert after.memory_mb <= before.memory_mb * 1.1 + 4, told
-    assert after.descriptors <= before.descriptors + 4, told
+    # How many launchers wait for another run depends on how many ran at once, each with a channel to the daemon.
+    assert after.descriptors <= before.descriptors + 4 + MOST_FREE, told
     assert after.threads <= before.threads + 8, told
-    assert after.processes <= before.processes, told
+    assert after.processes <= before.processes + MOST_FREE, told
     assert after.cgroups <= before.cgroups, told
     assert after.stray == 0, told

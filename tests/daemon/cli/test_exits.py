@@ -269,6 +269,13 @@ def test_a_store_that_is_none_says_so_and_what_to_do(place: Place) -> None:
     assert f"{place.state}/runward.db" in told.err
 
 
+def test_a_store_that_a_daemon_is_about_to_make_is_empty(place: Place) -> None:
+    prepare(place.state)
+    (place.state / "runward.db").touch(0o600)
+    told = place.call("session", "list")
+    assert (told.code, told.out) == (0, "no sessions\n")
+
+
 def test_a_store_of_another_version_says_so_and_what_to_do(ended: Place, tmp_path: Path) -> None:
     place = ended.copy_to(tmp_path)
     place.change_store("pragma user_version = 999")
