@@ -80,7 +80,7 @@ def why(settings: Settings, identifier: str, verbose: bool, is_whole: bool, as_j
     is_short = sys.stdout.isatty() and not (is_whole or verbose)
     story, answer = _answered(settings, identifier, has_answer=as_json or is_short)
     if answer is not None and as_json:
-        print_json(json_without_secrets(_as_json(story, answer), redact))
+        print_json(json_without_secrets(answer.json_with(story), redact))
     elif answer is not None:
         from runward.daemon.cli.answering import lines_of  # programs do without it
 
@@ -93,11 +93,7 @@ def why_json(settings: Settings, identifier: str) -> dict[str, JsonValue]:
     """What there is to say about what `identifier` names; exits 2 or 3 where that is not one thing."""
     story, answer = _answered(settings, identifier, has_answer=True)
     assert answer is not None
-    return _as_json(story, answer)
-
-
-def _as_json(story: Story, answer: "Answer") -> dict[str, JsonValue]:
-    return {**story.as_json(), **answer.as_json()}
+    return answer.json_with(story)
 
 
 def _answered(settings: Settings, identifier: str, *, has_answer: bool) -> "tuple[Story, Answer | None]":

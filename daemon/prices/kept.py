@@ -13,6 +13,7 @@ from typing import Final
 from runward.config.json_value import JsonValue, objects
 from runward.daemon.disk.durable import write_whole
 from runward.daemon.prices.price import Listed, Price
+from runward.handlers.model.files import signature_of
 
 FILE: Final = "prices.json"
 
@@ -134,4 +135,4 @@ def _data_of_library() -> list[JsonValue] | None:
         status = os.stat(data)
     except OSError:
         return None
-    return [data, status.st_size, status.st_mtime_ns]
+    return [data, *signature_of(status)]

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 from genai_prices import Usage, __version__, calc_price
 from genai_prices.types import ModelInfo, StartDateConstraint, TieredPrices, TimeOfDateConstraint
 
-from runward.daemon.prices.price import HOUR, Listed, Price
-from runward.handlers.usage.counting import SIZES
+from runward.daemon.prices.price import Listed, Price
+from runward.handlers.usage.counting import HOUR, SIZES
 
 SOURCE: Final = "genai-prices"
 VERSION: Final = __version__

@@ -1,9 +1,7 @@
 """What a model costs, and when."""
 
 from decimal import Decimal
-from typing import Final, NamedTuple
-
-HOUR: Final = 3600
+from typing import NamedTuple
 
 
 class Price(NamedTuple):

@@ -40,7 +40,7 @@ class Changes:
         try:
             found = os.stat(self._path)
         except OSError:
-            return None  # whoever reads the store says why
+            return None  # the next read of the store says why
         return found.st_dev, found.st_ino
 
     def _open(self) -> None:
@@ -49,7 +49,7 @@ class Changes:
                 f"{uri_of(self._path)}?mode=ro", uri=True, isolation_level=None, timeout=0
             )
         except sqlite3.Error:
-            self._connection = None  # whoever reads the store says why
+            self._connection = None  # the next read of the store says why
 
     def _count(self) -> int | None:
         """SQLite's number for what others have committed; it holds no transaction, so that the store can be tidied up."""

@@ -54,9 +54,10 @@ class Answer(NamedTuple):
     causes: list[Cause]
     next: list[str]
 
-    def as_json(self) -> dict[str, JsonValue]:
-        """What `why --json` adds to the story."""
+    def json_with(self, story: Story) -> dict[str, JsonValue]:
+        """The story with this answer, as programs get it."""
         return {
+            **story.as_json(),
             "answer": self.sentence,
             "causes_short": [each.as_json() for each in self.causes],
             "next": [*self.next],
@@ -65,7 +66,7 @@ class Answer(NamedTuple):
 
 def answered_json(connection: sqlite3.Connection, story: Story) -> dict[str, JsonValue]:
     """The story with its answer, as programs get it."""
-    return {**story.as_json(), **answer_of(connection, story).as_json()}
+    return answer_of(connection, story).json_with(story)
 
 
 def answer_of(connection: sqlite3.Connection, story: Story) -> Answer:

@@ -22,7 +22,10 @@ _ROWS_OF_THEIR_OWN: Final = ("approval", "agent", "failure")
 
 
 class Home(NamedTuple):
-    """`failures` are the newest of `failed`; `others` are needs of further kinds; `used_today` is None if nothing was; `open` is all that has not ended."""
+    """`failures` are the newest of `failed`; `others` are needs of further kinds; `open` is all that has not ended.
+
+    `used_today` is None if nothing was.
+    """
 
     status: dict[str, JsonValue]
     used_today: "Sum | None"

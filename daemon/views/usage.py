@@ -15,9 +15,7 @@ from runward.daemon.store.tables import session_lists, usage
 from runward.daemon.store.tables.sessions import SessionRow, about_of, session_rows
 from runward.daemon.views.text import midnight
 from runward.handlers.times import iso
-from runward.handlers.usage.counting import Counted
-
-_HOUR: Final = 3600.0
+from runward.handlers.usage.counting import HOUR, Counted
 
 KINDS: Final = ("day", "week", "month", "project", "model", "agent", "playbook", "chain", "session")
 """By what it is shown."""
@@ -126,7 +124,7 @@ class _Adding:
 
 def usage_of(connection: sqlite3.Connection, settings: Settings, asked: Asked) -> UsageTable:
     """What was used, as the store knows it now."""
-    spent = usage.spent(connection, int(asked.since // _HOUR), -int(-asked.until // _HOUR))
+    spent = usage.spent(connection, int(asked.since // HOUR), -int(-asked.until // HOUR))
     shown: dict[str | None, str] = {}
     if asked.wanted != session_lists.EVERY:
         kept = {row.key for row in _rows(connection, spent) if asked.wanted.has(row)}
@@ -135,13 +133,11 @@ def usage_of(connection: sqlite3.Connection, settings: Settings, asked: Asked) -
     prices = _prices(settings)
     sums: dict[str | None, _Adding] = {}
     total, without = _Adding(), dict[str, None]()
-    for each in spent:
-        cost = prices.cost(each.counted)
+    for each, cost in _priced(spent, prices):
         if cost is None:
             without[each.counted.model or "?"] = None
         sums.setdefault(key_of(*each), _Adding()).add(each, cost)
         total.add(each, cost)
-    prices.keep()
     rows = [(key, each.done()) for key, each in sums.items()]
     if asked.by in _OF_TIME:
         rows.sort(key=lambda row: row[0] or "")
@@ -165,25 +161,30 @@ def _prices(settings: Settings) -> Prices:
     return Prices(settings.prices, KeptPrices(settings.state_dir))
 
 
+def _priced(spent: Sequence[usage.Spent], prices: Prices) -> list[tuple[usage.Spent, Decimal | None]]:
+    """Each with what it costs, None if that is not known. List prices that were looked up are kept."""
+    priced = [(each, prices.cost(each.counted)) for each in spent]
+    prices.keep()
+    return priced
+
+
 def used_by(connection: sqlite3.Connection, settings: Settings, keys: Sequence[str]) -> dict[str, Sum]:
     """What each of these sessions used, by its key. A session whose replies are not counted yet is missing."""
     spent = usage.spent_by(connection, keys)
     if not spent:
         return {}
-    prices, sums = _prices(settings), dict[str, _Adding]()
-    for each in spent:
-        sums.setdefault(each.session_key, _Adding()).add(each, prices.cost(each.counted))
-    prices.keep()
+    sums: dict[str, _Adding] = {}
+    for each, cost in _priced(spent, _prices(settings)):
+        sums.setdefault(each.session_key, _Adding()).add(each, cost)
     return {key: each.done() for key, each in sums.items()}
 
 
 def used_today(connection: sqlite3.Connection, settings: Settings, now: float) -> Sum:
     """What was used since midnight, local time."""
-    spent = usage.spent(connection, int(midnight(now) // _HOUR), -int(-now // _HOUR))
-    prices, total = _prices(settings), _Adding()
-    for each in spent:
-        total.add(each, prices.cost(each.counted))
-    prices.keep()
+    spent = usage.spent(connection, int(midnight(now) // HOUR), -int(-now // HOUR))
+    total = _Adding()
+    for each, cost in _priced(spent, _prices(settings)):
+        total.add(each, cost)
     return total.done()
 
 
@@ -191,9 +192,9 @@ def usage_json(known: JsonValue, used: Sum | None) -> JsonValue:
     """The `usage` of a session: its tokens as they are `known`, with what was counted of its replies."""
     if not isinstance(known, dict):
         return known
-    counted = Sum().as_json() if used is None else used.as_json()
+    counted = {} if used is None else used.as_json()
     further = ("cache_read_tokens", "cache_write_tokens", "cost_usd", "unpriced_tokens")
-    return {**known, **{name: None if used is None else counted[name] for name in further}}
+    return {**known, **{name: counted.get(name) for name in further}}
 
 
 UNKNOWN: Final = "?"
@@ -223,7 +224,7 @@ def _months(spent: Sequence[usage.Spent]) -> tuple[str, str] | None:
 
 
 def _local(hour: int, form: str) -> str:
-    return time.strftime(form, time.localtime(hour * _HOUR))
+    return time.strftime(form, time.localtime(hour * HOUR))
 
 
 def _rows(connection: sqlite3.Connection, spent: Sequence[usage.Spent]) -> list[SessionRow]:
@@ -270,7 +271,7 @@ def _by_time(by: str) -> _Key:
 
     def key(_: str, counted: Counted) -> str:
         if counted.hour not in known:
-            at = counted.hour * _HOUR
+            at = counted.hour * HOUR
             if by == "week":
                 moment = time.localtime(at)
                 noon = time.mktime((*moment[:2], moment.tm_mday - moment.tm_wday, 12, 0, 0, 0, 0, -1))

@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-_HOUR: Final = 3600.0
+HOUR: Final = 3600
+"""Seconds of an hour: sums are kept by the hour."""
 
 SIZES: Final = (0, 200_000, 272_000)
 """Tokens of input above which a request may have another price: up to 200,000, up to 272,000, more."""
@@ -88,7 +89,7 @@ def counted(
     """One reply; `at` is when it was written, in Unix seconds."""
     given = fresh_input + cache_read + cache_write_5m + cache_write_1h
     return Counted(
-        0 if at is None else int(at // _HOUR),
+        0 if at is None else int(at // HOUR),
         model or "",
         speed,
         size_of(given),

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -19,7 +19,6 @@ from runward.daemon.cli.top.choice import Choice
 from runward.daemon.cli.top.looking import Looking, Seen
 from runward.daemon.cli.top.page import Key, Shown, cells_of, key_page, page
 from runward.daemon.cli.top.sheet import Sheet
-from runward.daemon.cli.top.waiting import Waiting
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.views.rows import Row
 
@@ -68,6 +67,19 @@ def watch(settings: Settings, *, has_colour: bool, is_quiet: bool) -> None:
             top.close()
 
 
+class Waiting:
+    """What begins to wait for a person while the list is open: tells of each wait once. What waits at the first look is on the screen already."""
+
+    def __init__(self) -> None:
+        self._known: set[tuple[str, str | None]] | None = None
+
+    def began(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows that wait now and did not at the last look. A chain run that asks for another step waits anew."""
+        waiting = [row for row in rows if row.state == "waiting"]
+        known, self._known = self._known, {(row.key, row.approval) for row in waiting}
+        return [] if known is None else [row for row in waiting if (row.key, row.approval) not in known]
+
+
 class Top:
     """What is on the screen, and what keys make of it."""
 
@@ -107,7 +119,7 @@ class Top:
                     was_asked = self._is_asked
                     self._press(key)
                     if self._is_asked and not was_asked:
-                        break  # what was typed before it was there is no answer to it
+                        break  # what was typed before the question doesn't answer it
 
     @property
     def _is_asked(self) -> bool:

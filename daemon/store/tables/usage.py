@@ -15,7 +15,7 @@ from runward.daemon.store.batch import Rows, Write
 from runward.daemon.store.rows import value_of
 from runward.daemon.store.tables.table import Table
 from runward.daemon.store.transaction import listed
-from runward.handlers.usage.counting import Counted
+from runward.handlers.usage.counting import HOUR, Counted
 
 _FORGET: Final = Write("delete from usage where session_key = ?", exact=False)
 _FORGET_LOOKS: Final = Write("delete from usage_read where session_key = ?", exact=False)
@@ -69,7 +69,7 @@ def spent(connection: sqlite3.Connection, first: int, end: int) -> list[Spent]:
 
 def is_used_since(connection: sqlite3.Connection, since: float) -> bool:
     """Whether any reply is counted in the hour of this moment (Unix seconds) or later."""
-    found = connection.execute("select 1 from usage where hour >= ? limit 1", (int(since // 3600),))
+    found = connection.execute("select 1 from usage where hour >= ? limit 1", (int(since // HOUR),))
     return found.fetchone() is not None
 
 

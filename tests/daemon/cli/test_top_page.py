@@ -9,8 +9,8 @@ from runward.daemon.cli.terminal.signs import Terminal
 from runward.daemon.cli.top.choice import Choice
 from runward.daemon.cli.top.looking import Seen
 from runward.daemon.cli.top.page import Key, Shown, page
+from runward.daemon.cli.top.screen import Waiting
 from runward.daemon.cli.top.sheet import Sheet
-from runward.daemon.cli.top.waiting import Waiting
 from runward.daemon.views.answers import Answer, Cause
 from runward.daemon.views.rows import Row
 

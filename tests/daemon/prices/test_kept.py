@@ -62,7 +62,7 @@ def test_a_command_with_kept_prices_does_not_load_the_library(tmp_path: Path) ->
 
 
 def other_data(content: dict[str, object]) -> None:
-    content["data"] = ["/elsewhere/data.py", 1, 1]
+    content["data"] = ["/elsewhere/data.py", 1, 1, 1, 1, 1]
 
 
 def torn_price(content: dict[str, object]) -> None:
@@ -89,7 +89,8 @@ def test_a_file_of_another_library_or_with_a_fault_is_written_anew(
 
 def test_a_file_that_is_no_json_counts_as_none(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b'{"source": \xff')
-    kept(tmp_path)
+    found = kept(tmp_path)
+    assert KeptPrices(str(tmp_path)).find(*OPUS) == found
 
 
 def test_where_nothing_can_be_written_prices_are_looked_up_each_time(tmp_path: Path) -> None:

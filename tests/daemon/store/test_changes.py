@@ -37,7 +37,9 @@ def test_a_commit_of_others_is_seen_once(tmp_path: Path, writer: sqlite3.Connect
     changes.close()
 
 
-def test_whoever_watches_keeps_nobody_from_tidying_up(tmp_path: Path, writer: sqlite3.Connection) -> None:
+def test_watching_the_store_keeps_no_one_from_a_checkpoint(
+    tmp_path: Path, writer: sqlite3.Connection
+) -> None:
     changes = Changes(str(tmp_path))
     assert changes.has_changed()
     writer.execute("insert into things values ('a')")
@@ -65,5 +67,5 @@ def test_what_is_no_store_is_new_each_time(tmp_path: Path) -> None:
     (tmp_path / STORE).write_text("no database, though it is long enough to look like one " * 20)
     changes = Changes(str(tmp_path))
     assert changes.has_changed()
-    assert changes.has_changed(), "whoever reads it says what is wrong"
+    assert changes.has_changed(), "the next read says what is wrong"
     changes.close()
