@@ -19,6 +19,7 @@ from tests.proof.processes import Process
 from tests.waiting import wait_for
 
 from runward.daemon.launch.cgroup import PREFIX, ContainmentUnavailable, cgroup_of
+from runward.daemon.world.starting import MOST_FREE
 
 RATE: Final = 20
 """Runs that begin in a second, as many as end."""
@@ -124,6 +125,9 @@ class LaunchedSoak:
         (place.directory / "playbooks").mkdir()
         write(place.directory / "playbooks" / "nothing.playbook.yaml", 'command: ["true"]\n')
         write(place.directory / "playbooks" / "lasting.playbook.yaml", 'command: ["sleep", "5"]\n')
+        self._go = place.directory / "go"
+        waits = f"until [ -e {self._go} ]; do sleep 0.1; done"
+        write(place.directory / "playbooks" / "waiting.playbook.yaml", f'command: ["sh", "-c", "{waits}"]\n')
 
     def go_on(self, count: int, rate: float) -> None:
         """So many more runs, this many in a second if the machine keeps up; then wait until all are judged and deleted."""
@@ -139,6 +143,16 @@ class LaunchedSoak:
                 self.samples.append(self.sample())
             time.sleep(0.1)
         wait_for(lambda: self._delete() == self.asked, f"the verdicts of {self.asked} launched runs")
+
+    def run_many_at_once(self) -> None:
+        """So many runs at the same time that as many launchers as may wait for another run do so afterwards."""
+        for _ in range(MOST_FREE + 1):
+            self._ask("waiting")
+        running = "select count(*) from sessions where status = 'running'"
+        wait_for(lambda: self._place.rows(running) == [(MOST_FREE + 1,)], "runs at the same time")
+        self._go.touch()
+        wait_for(lambda: self._delete() == self.asked, "the verdicts of runs at the same time")
+        self._go.unlink()
 
     def begin_one_that_lasts(self) -> None:
         """One run that is seen while it runs: the others are over between two samples."""

@@ -107,13 +107,13 @@ def _judged_by_a_successor(place: Place, point: int | str, fences_out: Sequence[
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(400)
 @pytest.mark.longest
+@pytest.mark.parametrize("part", range(PARTS))
 def test_a_daemon_frozen_at_a_point_of_each_kind_does_nothing_when_it_wakes_up(
-    undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks
+    undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks, part: int
 ) -> None:
     expected, points = undisturbed
-    for name in dict.fromkeys(points):
+    for name in [*dict.fromkeys(points)][part::PARTS]:
         if not _in_transaction(name) and name not in IN_LOCK:
             _prove_one_effect(
                 Place(in_memory / f"kind-{name}", forks), points.index(name) + 1, points, expected
