@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml daemon/__init__.py
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh tests/project/setup.sh
 	@touch $(STAMP)
 
-demo: setup ## run real commands, judge them, show the verdicts
+demo: setup ## run real commands, judge them, show the verdicts (DEMO=all: each command with its output)
 	@$(BIN)/python -m tests.demo.demo
 
 screenshots: setup ## take a picture of every page of the Studio, in build/screenshots

@@ -1,11 +1,13 @@
 """`make demo`: real commands through `runward run`, and other tools' sessions, judged by a real daemon.
 
+It shows what a person would look at afterwards, in three screens; `DEMO=all` shows every command and its output.
 Everything is in a scratch directory. Five runs: a git checkout that is tested and delivers its report;
 one that exits 0 without its required artifact; one that misses an optional one; one that crashes; one
 that ran while the daemon was down. Four sessions, which `agents.py` writes as Claude Code and Codex do:
-one each that is killed, one that delivers what a rule of the settings asks for, one that doesn't.
-The bundle of one of them, and a run of CTCP, are checked (`bundles.py`). A chain over pull requests follows
-(`pull_requests.py`), and an economy of three agents (`economy.py`). Exits 1 if anything is not as expected. On a terminal it
+one each that is killed, one that delivers what a rule of the settings asks for, one that doesn't. Two more still work at the
+end.
+The bundle of one of them, and a run of CTCP, are checked (`bundles.py`). An economy of three agents
+follows (`economy.py`), and a chain over pull requests (`pull_requests.py`). Exits 1 if anything is not as expected. On a terminal it
 then serves the Studio until Ctrl-C (`studio.py`).
 """
 
@@ -17,12 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.demo import bundles, economy, pull_requests, studio
+from tests.demo.telling import Telling
 
 AGENTS = Path(__file__).with_name("agents.py")
 RUNWARD = Path(sys.executable).with_name("runward")
@@ -174,6 +177,33 @@ SESSION_STORIES = (
 
 KILLED = SESSION_STORIES[1].session_id
 
+WORKING = (
+    SessionStory(
+        "c1a0de00-0000-4000-8000-0000000000aa",
+        "Claude Code, still works at the end",
+        "claude-code",
+        "home/.claude",
+        "work/api",
+        None,
+        "running",
+        "run.started.ok",
+        None,
+    ),
+    SessionStory(
+        "01a1fd0a-0000-7000-8000-0000000000bb",
+        "Codex, still works at the end",
+        "codex",
+        "home/.codex",
+        "work/web",
+        None,
+        "running",
+        "run.started.ok",
+        None,
+    ),
+)
+SCREENS = ((), ("why", "silent-reviewer"), ("usage", "--by", "model"))
+"""What a person would look at."""
+
 
 def stories(repository: Path) -> tuple[Story, ...]:
     """The runs that happen while the daemon is up; the last one happens while it is down."""
@@ -252,7 +282,7 @@ class Demo:
         self.config.write_text(SETTINGS + pull_requests.SETTINGS + economy.SETTINGS + studio.SETTINGS)
         for directory in ("runs", "home/.claude/projects", "home/.codex"):
             (self.place / directory).mkdir(parents=True)
-        for story in SESSION_STORIES:
+        for story in (*SESSION_STORIES, *WORKING):
             (self.place / story.directory).mkdir(parents=True, exist_ok=True)
         (self.place / "playbooks").mkdir()
         (self.place / "playbooks/report.playbook.yaml").write_text(REPORT)
@@ -290,7 +320,7 @@ class Demo:
             env=self.environment,
             text=True,
             stdout=subprocess.PIPE if quiet else None,
-            stderr=subprocess.PIPE if quiet else None,
+            stderr=subprocess.PIPE if quiet else 1,
             check=False,
         )
 
@@ -329,12 +359,12 @@ class Demo:
         self.agents[story.session_id] = subprocess.Popen(command)
         self.wait(lambda: any(home.rglob(f"*{story.session_id}.jsonl")), f"{story.session_id} to begin")
 
-    def wait_for_followed(self) -> None:
-        """Until the daemon knows of every agent's session, and of its first call."""
+    def wait_for_followed(self, stories: Iterable[SessionStory]) -> None:
+        """Until the daemon knows of each of these sessions, and of its first call."""
 
         def followed() -> bool:
             found = self.verdicts()
-            return all(_has_called(found.get(story.session_id, {})) for story in SESSION_STORIES)
+            return all(_has_called(found.get(story.session_id, {})) for story in stories)
 
         self.wait(followed, "the sessions to be followed")
 
@@ -384,75 +414,80 @@ def _has_called(listed: dict[str, object]) -> bool:
 
 
 @contextmanager
-def played(demo: Demo) -> Iterator[list[str]]:
+def played(demo: Demo, telling: Telling) -> Iterator[list[str]]:
     """Everything happens, and is shown. What is not as expected, while the daemon still runs."""
     repository = demo.prepare()
     told = stories(repository)
     *while_up, while_down = told
     wrong: list[str] = []
-
     daemon = demo.start_daemon()
     try:
-        print(f"A daemon over {demo.place}, and agents' sessions that it finds and follows:")
-        for session in SESSION_STORIES:
-            demo.begin(session)
-        demo.wait_for_followed()
-        for session in SESSION_STORIES:
-            if session.artifact is None:
-                demo.agents[session.session_id].kill()
-        print("\nReal commands through `runward run`:")
-        for story in while_up:
-            wrong += demo.launch(story)
-        named = [story.name for story in while_up] + [session.session_id for session in SESSION_STORIES]
-        demo.wait_for_verdicts(named)
+        with telling.chapter("four sessions of Claude Code and Codex; two are killed"):
+            print(f"A daemon over {demo.place}, and agents' sessions that it finds and follows:")
+            for session in SESSION_STORIES:
+                demo.begin(session)
+            demo.wait_for_followed(SESSION_STORIES)
+            for session in SESSION_STORIES:
+                if session.artifact is None:
+                    demo.agents[session.session_id].kill()
+        with telling.chapter("five commands under `runward run`; one while the daemon is down"):
+            print("\nReal commands through `runward run`:")
+            for story in while_up:
+                wrong += demo.launch(story)
+            named = [story.name for story in while_up] + [session.session_id for session in SESSION_STORIES]
+            demo.wait_for_verdicts(named)
+            demo.stop_daemon(daemon)
+            wrong += demo.launch(while_down)
+            daemon = demo.start_daemon()
+            demo.wait_for_verdicts([story.name for story in told])
+        wrong += check(demo, told)
+        for words in (
+            ("session", "list"),
+            ("session", "show", "silent-reviewer"),
+            ("why", "silent-reviewer"),
+            ("why", KILLED),
+        ):
+            print(f"\n$ runward {' '.join(words)}", flush=True)
+            demo.runward(*words)
+        with telling.chapter("the receipt of a session; one byte is changed, and it no longer holds"):
+            wrong += bundles.show(demo, SESSION_STORIES[0].session_id)
+        with telling.chapter("an economy of three agents that share code and pay for it"):
+            wrong += economy.show(demo)
+        with telling.chapter("a chain over pull requests: review, tests, a person's word, merge"):
+            wrong += pull_requests.show(demo, repository)
+        with telling.chapter("two agents that still work, and a merge that waits for you"):
+            for session in WORKING:
+                demo.begin(session)
+            demo.wait_for_followed(WORKING)
+            pull_requests.leave_one_waiting(demo)
+        yield wrong
     finally:
         for agent in demo.agents.values():
             agent.kill()
             agent.wait()
         demo.stop_daemon(daemon)
-    wrong += demo.launch(while_down)
-    daemon = demo.start_daemon()
-    try:
-        demo.wait_for_verdicts([story.name for story in told])
-        wrong += check(demo, told)
-        print("\n$ runward session list", flush=True)
-        demo.runward("session", "list")
-        print("\n$ runward session show silent-reviewer", flush=True)
-        demo.runward("session", "show", "silent-reviewer")
-        print("\n$ runward why silent-reviewer", flush=True)
-        demo.runward("why", "silent-reviewer")
-        print(f"\n$ runward why {KILLED}", flush=True)
-        demo.runward("why", KILLED)
-        wrong += bundles.show(demo, SESSION_STORIES[0].session_id)
-        wrong += pull_requests.show(demo, repository)
-        wrong += economy.show(demo)
-        yield wrong
-    finally:
-        demo.stop_daemon(daemon)
 
 
 def main() -> int:
     demo = Demo(Path(tempfile.mkdtemp(prefix="runward-demo-")))
-    with played(demo) as wrong:
-        _print_result(demo.place, wrong)
-        if studio.has_a_reader():
-            pull_requests.leave_one_waiting(demo)
-            studio.show(demo)
+    telling = Telling(demo.place)
+    if telling.is_short:
+        telling.say("A real daemon over a scratch directory, and what it gets to judge:")
+    with played(demo, telling) as wrong:
+        for words in SCREENS:
+            telling.screen(words, [str(RUNWARD), *words, "--config", str(demo.config)], demo.environment)
+        _say_result(telling, demo.place, wrong)
+        studio.say_where(demo, telling)
     return 1 if wrong else 0
 
 
-def _print_result(place: Path, wrong: list[str]) -> None:
-    print("\nThe journals:")
-    for journal in sorted(
-        (*place.glob("runs/*/events.jsonl"), *place.glob("state/sessions/*/*/*/events.jsonl"))
-    ):
-        lines = len(journal.read_bytes().splitlines())
-        print(f"  {journal}  ({lines} lines, and REPLAY.jsonl next to it)")
-    print(f"\nKept for you to look at; remove it with: rm -r {place}")
+def _say_result(telling: Telling, place: Path, wrong: list[str]) -> None:
+    everything = "" if telling.record is None else f" ({telling.record.name} has every command)"
+    telling.say(f"\nKept in {place}{everything}")
     if wrong:
         print("\nNot as expected:", *wrong, sep="\n  ", file=sys.stderr)
     else:
-        print("\nAll nine verdicts, the bundle, both chain runs and the economy are as expected.")
+        telling.say("All nine verdicts, the bundle, both chain runs and the economy are as expected.")
 
 
 if __name__ == "__main__":

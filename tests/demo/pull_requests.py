@@ -190,4 +190,4 @@ def _shown(demo: Demonstration, *arguments: str) -> None:
 
 
 def _git(demo: Demonstration, repository: Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=repository, env=demo.environment, check=True)
+    subprocess.run(["git", *arguments], cwd=repository, env=demo.environment, stderr=1, check=True)

@@ -14,8 +14,8 @@ from typing import Final, Literal
 from urllib.parse import quote
 
 from playwright.sync_api import sync_playwright
-from tests.demo import pull_requests
 from tests.demo.demo import Demo, played
+from tests.demo.telling import Telling
 
 OUT: Final = Path("build/screenshots")
 FIRST_PAGE: Final = Path("docs/images")
@@ -47,9 +47,8 @@ def main() -> int:
         print("missing: chromium\n    install it with: sudo apt-get install chromium", file=sys.stderr)
         return 1
     demo = _WithShows(Path(tempfile.mkdtemp(prefix="runward-demo-")))
-    with played(demo):
+    with played(demo, Telling(demo.place)):
         _add_show(demo)
-        pull_requests.leave_one_waiting(demo)
         _take(demo, chromium)
     shutil.rmtree(demo.place)
     return 0

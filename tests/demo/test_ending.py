@@ -19,15 +19,19 @@ import sys
 from pathlib import Path
 from tests.demo import studio
 from tests.demo.demo import Demo
+from tests.demo.telling import Telling
 
 demo = Demo(Path(sys.argv[1]))
+telling = Telling(demo.place)
 demo.prepare()
 daemon = demo.start_daemon()
-if studio.has_a_reader():
-    studio.show(demo)
+studio.say_where(demo, telling)
 demo.stop_daemon(daemon)
-print("ended")
+telling.say("ended")
 """
+
+
+_LINK = rb"Studio: http://([0-9a-f]{8}\.localhost):(\d+)(/login\?code=[0-9a-f]+)\r\n"
 
 
 def start(place: Path, terminal: int | None, **environment: str) -> subprocess.Popen[bytes]:
@@ -49,10 +53,8 @@ def test_on_a_terminal_the_demo_ends_with_a_link_that_logs_in_until_ctrl_c(tmp_p
     demo = start(tmp_path / "place", theirs)
     os.close(theirs)
     shown = b""
-    while b"Ctrl-C ends it." not in shown:
+    while (link := re.search(_LINK, shown)) is None:
         shown += os.read(ours, 4096)
-    link = re.search(rb"http://([0-9a-f]{8}\.localhost):(\d+)(/login\?code=[0-9a-f]+)", shown)
-    assert link is not None
     host, port, path = (each.decode() for each in link.groups())
     answer = httpx2.get(f"http://127.0.0.1:{port}{path}", headers={"host": f"{host}:{port}"})
     assert (answer.status_code, "runward_studio" in answer.headers["set-cookie"]) == (303, True)
@@ -68,7 +70,10 @@ def test_in_a_pipe_and_in_ci_it_just_ends(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     in_ci = start(tmp_path / "ci", theirs, CI="true")
     os.close(theirs)
-    assert piped.communicate()[0] == b"ended\n"
-    assert os.read(ours, 4096).strip() == b"ended"
+    assert re.search(rb"(?s)^Next: .*\nStudio: .*\nended\n$", piped.communicate()[0])
+    shown = b""
+    while b"ended" not in shown:
+        shown += os.read(ours, 4096)
+    assert b"http:" not in shown, "nobody is there who could follow a link"
     assert in_ci.wait() == 0
     os.close(ours)

@@ -70,6 +70,10 @@ class Page:
         assert inside is None, f"{self.name}: the block of line {began} never ends"
         return found
 
+    def visible(self) -> str:
+        """The text without the comments, which nobody sees."""
+        return "\n".join(line for line in self.text.splitlines() if not _COMMENT.match(line.strip()))
+
     def prose(self) -> str:
         """The text without its blocks and without code in it."""
         lines: list[str] = []

@@ -1,6 +1,7 @@
 """The examples of the pages: commands are run, what people write is read by what reads it in earnest."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,11 @@ from tests.docs.pages import Block, pages
 from tests.docs.scratch import Home, script_of
 
 from runward.config.agent import read_agent
+from runward.config.chain import Chain, read_chain
 from runward.config.playbook import read_playbook
+from runward.config.problem import Parsed
 from runward.config.settings_layers import Source, read_settings
+from runward.config.step import Callables
 
 COMMANDS = ("sh", "console")
 WRITTEN = ("toml", "yaml", "markdown")
@@ -25,7 +29,7 @@ def _is_run(block: Block) -> bool:
 def test_a_block_says_what_it_is() -> None:
     for block in BLOCKS:
         assert block.language in (*COMMANDS, *WRITTEN, *OTHER), f"{block.place}: ```{block.language}"
-        if block.language == "text":
+        if block.language == "text" and "demo" not in block.notes:
             first = block.text.lstrip()
             assert not first.startswith(("$ ", "runward ")), f"{block.place}: commands are `sh` or `console`"
         if block.language == "console":
@@ -71,9 +75,16 @@ def test_settings_that_are_shown_are_right(block: Block) -> None:
 @pytest.mark.parametrize(
     "block", [block for block in BLOCKS if block.language == "yaml"], ids=lambda block: block.place
 )
-def test_playbooks_that_are_shown_are_right(block: Block) -> None:
-    parsed = read_playbook(block.text, block.file or f"{_declared_name(block)}.playbook.yaml")
+def test_playbooks_and_chains_that_are_shown_are_right(block: Block) -> None:
+    file = block.file or f"{_declared_name(block)}.playbook.yaml"
+    parsed = read_playbook(block.text, file) if file.endswith(".playbook.yaml") else _chain(block.text, file)
     assert [problem.render() for problem in parsed.problems] == []
+
+
+def _chain(text: str, file: str) -> Parsed[Chain]:
+    """The chain, where every playbook and action that it names exists."""
+    named = re.findall(r"(?:skill|action): ([\w-]+)", text)
+    return read_chain(text, file, Callables(named, named))
 
 
 def _declared_name(block: Block) -> str:
