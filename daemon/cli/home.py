@@ -69,9 +69,7 @@ def _headline(home: Home, state: str, terminal: Terminal, is_new: bool) -> str:
     )
     what = ", ".join(f"{count} {words}" for count, words in counts if count) or "all is well"
     if home.used_today is not None:
-        from runward.daemon.views.usage import in_dollars
-
-        what += f", {in_dollars(home.used_today)} today"
+        what += f", {home.used_today.in_dollars()} today"
     status = home.status
     since = moment_of(status["since"])
     up = "" if since is None else f" ({age(since, terminal.now)})"

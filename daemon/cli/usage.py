@@ -14,7 +14,7 @@ from runward.daemon.cli.terminal.output import columns_there, print_json, safe, 
 from runward.daemon.cli.terminal.tables import Column, table_lines
 from runward.daemon.store.tables.session_lists import Wanted
 from runward.daemon.views.text import midnight
-from runward.daemon.views.usage import KINDS, Asked, UsageTable, in_dollars, usage_of
+from runward.daemon.views.usage import KINDS, Asked, UsageTable, usage_of
 
 _DAY: Final = 86_400.0
 
@@ -68,7 +68,7 @@ def _lines(table: UsageTable, now: float, is_until_now: bool, room: int | None) 
         _numbers("INPUT", [f"{each.input:,}" for each in sums]),
         _numbers("CACHED", [f"{each.cache_read:,}" for each in sums], 1),
         _numbers("OUTPUT", [f"{each.output:,}" for each in sums]),
-        _numbers("COST", [in_dollars(each) for each in sums]),
+        _numbers("COST", [each.in_dollars() for each in sums]),
     ]
     lines = table_lines(columns, room or 0, "…", is_wide=room is None)
     for sentence in _notes(table):

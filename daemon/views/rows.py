@@ -159,10 +159,10 @@ def costs(
     keys = [row.key for row in sessions if about_of(row).usage is not None]
     if not keys:
         return {}
-    from runward.daemon.views.usage import UNKNOWN, in_dollars, used_by  # most runs name no tokens
+    from runward.daemon.views.usage import UNKNOWN, used_by  # most runs name no tokens
 
     used = used_by(connection, settings, keys)
-    return {key: in_dollars(used[key]) if key in used else UNKNOWN for key in keys}
+    return {key: used[key].in_dollars() if key in used else UNKNOWN for key in keys}
 
 
 def _agents(connection: sqlite3.Connection, sessions: Sequence[SessionRow]) -> dict[str, SessionRow]:

@@ -30,14 +30,14 @@ from runward.daemon.store.tables import (
     problems,
     session_lists,
     triggers,
-    usage,
 )
 from runward.daemon.store.tables.notices import notices_by_state
 from runward.daemon.store.tables.session_lists import unseen_failures
 from runward.daemon.store.tables.sessions import SessionRow, session_rows
 from runward.daemon.views.daemon_report import report_of, settings_in_report, stalled_s
 from runward.daemon.views.needs import MOST_PROBLEMS, needs
-from runward.daemon.views.text import fields, midnight
+from runward.daemon.views.text import fields
+from runward.daemon.views.today import used_today
 from runward.handlers.times import iso
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def status_in(
     statuses = triggers.chain_statuses(connection) if chains else {}
     is_read = not is_brief or "configuration" in report
     configuration = _wrong_configuration(settings, chains, report) if is_read else []
-    used = _used_today(connection, settings, now)
+    used = used_today(connection, settings, now)
     status: dict[str, JsonValue] = {
         "running": pid is not None,
         "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
@@ -147,14 +147,6 @@ def status_in(
     }
     status["needs"] = [each.as_json() for each in needs(status, settings.state_dir)]
     return Status(status, session_lists.running(connection, MOST_RUNNING), used)
-
-
-def _used_today(connection: sqlite3.Connection, settings: Settings, now: float) -> "Sum | None":
-    if not usage.is_used_since(connection, midnight(now)):
-        return None
-    from runward.daemon.views.usage import used_today  # on most machines no agent was paid for yet today
-
-    return used_today(connection, settings, now)
 
 
 def _exchange(

@@ -13,7 +13,6 @@ from runward.daemon.prices.kept import KeptPrices
 from runward.daemon.prices.pricing import Prices
 from runward.daemon.store.tables import session_lists, usage
 from runward.daemon.store.tables.sessions import SessionRow, about_of, session_rows
-from runward.daemon.views.text import midnight
 from runward.handlers.times import iso
 from runward.handlers.usage.counting import HOUR, Counted
 
@@ -33,6 +32,9 @@ class Asked(NamedTuple):
     wanted: session_lists.Wanted = session_lists.EVERY
 
 
+UNKNOWN: Final = "?"
+
+
 class Sum(NamedTuple):
     """Tokens and dollars. `unpriced` are tokens whose price is not known; they are not in `cost`."""
 
@@ -49,6 +51,12 @@ class Sum(NamedTuple):
     def known_cost(self) -> Decimal | None:
         """What those cost whose price is known; None if none is."""
         return self.cost if self.cost or not self.unpriced else None
+
+    def in_dollars(self) -> str:
+        """The dollars that are known. What isn't is a question mark, never nothing."""
+        if self.known_cost is None:
+            return UNKNOWN
+        return f"{dollars(self.cost)}{' + ?' if self.unpriced else ''}"
 
     def as_json(self) -> dict[str, JsonValue]:
         """What `--json` says."""
@@ -179,11 +187,12 @@ def used_by(connection: sqlite3.Connection, settings: Settings, keys: Sequence[s
     return {key: each.done() for key, each in sums.items()}
 
 
-def used_today(connection: sqlite3.Connection, settings: Settings, now: float) -> Sum:
-    """What was used since midnight, local time."""
-    spent = usage.spent(connection, int(midnight(now) // HOUR), -int(-now // HOUR))
+def used_between(connection: sqlite3.Connection, settings: Settings, since: float, until: float) -> Sum:
+    """What was used in the hours from the one of `since` to the one of `until` (Unix seconds)."""
     total = _Adding()
-    for each, cost in _priced(spent, _prices(settings)):
+    for each, cost in _priced(
+        usage.spent(connection, int(since // HOUR), -int(-until // HOUR)), _prices(settings)
+    ):
         total.add(each, cost)
     return total.done()
 
@@ -195,16 +204,6 @@ def usage_json(known: JsonValue, used: Sum | None) -> JsonValue:
     counted = {} if used is None else used.as_json()
     further = ("cache_read_tokens", "cache_write_tokens", "cost_usd", "unpriced_tokens")
     return {**known, **{name: counted.get(name) for name in further}}
-
-
-UNKNOWN: Final = "?"
-
-
-def in_dollars(used: Sum) -> str:
-    """The dollars that are known. What isn't is a question mark, never nothing."""
-    if used.known_cost is None:
-        return UNKNOWN
-    return f"{dollars(used.cost)}{' + ?' if used.unpriced else ''}"
 
 
 _CENTS: Final = Decimal("0.01")

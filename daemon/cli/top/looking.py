@@ -14,6 +14,7 @@ from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.tables.session_lists import EVERY, unseen_failures
 from runward.daemon.views.daemon_report import report_of, stalled_s
 from runward.daemon.views.rows import Row, listing
+from runward.daemon.views.today import used_today
 
 if TYPE_CHECKING:
     from runward.daemon.views.answers import Answer
@@ -26,7 +27,10 @@ _UNTOLD_S: Final = {True: 10.0, False: 2.0}
 
 
 class Seen(NamedTuple):
-    """What there was at a moment. `since` is when the daemon started, None if none runs; `trouble` why nothing could be read."""
+    """What there was at a moment. `since` is when the daemon started, None if none runs; `trouble` why nothing could be read.
+
+    `used_today` is what the replies of today cost, as it is shown; None if there were none.
+    """
 
     at: float
     rows: list[Row]
@@ -34,6 +38,7 @@ class Seen(NamedTuple):
     is_up: bool = False
     is_stalled: bool = False
     since: float | None = None
+    used_today: str | None = None
     trouble: str | None = None
 
     def count(self, state: str) -> int:
@@ -104,9 +109,12 @@ class Looking:
             with reading.reading(state) as connection:
                 listed = listing(connection, self._settings, EVERY, MOST_ENDED, now)
                 failed = unseen_failures(connection, now, 0).total
+                used = used_today(connection, self._settings, now)
         except StoreUnreadable as error:
             return seen._replace(trouble=str(error))  # a restore may be replacing it
-        return seen._replace(rows=listed.rows, failed=failed)
+        return seen._replace(
+            rows=listed.rows, failed=failed, used_today=None if used is None else used.in_dollars()
+        )
 
     def _answer(self, row: Row) -> "Answer | None":
         from runward.daemon.views.row_answers import answer_of_row  # the list is there before

@@ -89,7 +89,7 @@ def _filled(lines: Sequence[str], count: int) -> list[str]:
 
 
 def headline(seen: Seen, terminal: Terminal) -> str:
-    """Whether the daemon runs, and how many there are of each state that matters."""
+    """Whether the daemon runs, how many there are of each state that matters, and what replies of today cost."""
     if not seen.is_up:
         daemon = coloured("failed", "not running")
     elif seen.is_stalled:
@@ -103,15 +103,16 @@ def headline(seen: Seen, terminal: Terminal) -> str:
     ]
     if seen.failed:
         counts.append(f"{seen.failed} failed")
-    return cut_to(
-        f"{click.style('Runward', bold=True)}  {daemon}   {'  '.join(counts)}".rstrip(),
-        terminal.columns,
-        terminal.ellipsis,
+    line = f"{click.style('Runward', bold=True)}  {daemon}   {'  '.join(counts)}".rstrip()
+    spent = "" if seen.used_today is None else f"{seen.used_today} today"
+    gap = terminal.columns - width(line) - width(spent)
+    return (
+        line + " " * gap + spent if spent and gap > 2 else cut_to(line, terminal.columns, terminal.ellipsis)
     )
 
 
 def _list(shown: Shown, most: int, terminal: Terminal) -> list[str]:
-    """The heads, and as many rows as there is room for, among them the selected one."""
+    """The heads, and as many rows as there is room for, among them the selected one, and what waits for a person."""
     if shown.seen.trouble is not None:
         return [cut_to(terminal.text(shown.seen.trouble), terminal.columns, terminal.ellipsis)]
     if not shown.rows:
@@ -121,13 +122,15 @@ def _list(shown: Shown, most: int, terminal: Terminal) -> list[str]:
     room = terminal.columns - width(_MARKS[0])
     heads, *lines = table_lines(that_say_something(columns), room, terminal.ellipsis)
     chosen = shown.choice.place
+    # What waits comes first, and stays in sight however far down the selection is.
+    kept = min(sum(row.state == "waiting" for row in shown.rows), most // 2)
     # The selected row is never at the edge, where there is more beyond it.
-    first = max(0, min(chosen - most // 2, len(lines) - most))
+    first = max(kept, min(chosen - (most - kept) // 2, len(lines) - (most - kept)))
     marked = [
         click.style(_MARKS[0] + click.unstyle(line), bold=True) if number == chosen else _MARKS[1] + line
         for number, line in enumerate(lines)
     ]
-    return [_MARKS[1] + heads, *marked[first : first + most]]
+    return [_MARKS[1] + heads, *marked[:kept], *marked[first : first + most - kept]]
 
 
 def _why(

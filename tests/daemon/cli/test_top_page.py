@@ -1,5 +1,7 @@
 """The page of `runward top` fits any terminal, whatever is in it, and its selection stays on its session."""
 
+import re
+
 import click
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from runward.daemon.cli.terminal.output import width
 from runward.daemon.cli.terminal.signs import Terminal
 from runward.daemon.cli.top.choice import Choice
 from runward.daemon.cli.top.looking import Seen
-from runward.daemon.cli.top.page import Key, Shown, page
+from runward.daemon.cli.top.page import Key, Shown, headline, page
 from runward.daemon.cli.top.screen import Waiting
 from runward.daemon.cli.top.sheet import Sheet
 from runward.daemon.views.answers import Answer, Cause
@@ -68,6 +70,32 @@ def test_any_page_fits_any_terminal(
     assert has_utf8 or all(each.isascii() for each in lines)
     if listed and trouble is None and rows > 3:
         assert sum(each.startswith("> ") for each in lines) >= 1, "the selected row is always shown"
+
+
+@given(
+    waiting=st.integers(0, 40), others=st.integers(0, 40), place=st.integers(0, 80), rows=st.integers(16, 60)
+)
+def test_what_waits_stays_in_sight_however_far_down_the_selection_is(
+    waiting: int, others: int, place: int, rows: int
+) -> None:
+    listed = [_row(name, "waiting", name) for name in (f"w{number}" for number in range(waiting))]
+    listed += [_row(name, "completed", name) for name in (f"o{number}" for number in range(others))]
+    choice = Choice(place=place).settled(listed)
+    terminal = _terminal(100, rows)
+    lines = page(Shown(Seen(0.0, listed), listed, choice, None), lambda row: None, str, _KEYS, terminal)
+    shown = [line.split()[-3] for line in map(click.unstyle, lines) if re.search(r" [wo]\d+$", line)]
+    assert shown == list(dict.fromkeys(shown)), "none twice"
+    assert not listed or choice.key in shown
+    assert [f"w{number}" for number in range(min(waiting, 3))] == shown[: min(waiting, 3)]
+
+
+def test_the_cost_of_today_is_at_the_right_and_gives_way() -> None:
+    seen = Seen(0.0, [_row("one")], is_up=True, since=40.0, used_today="$0.0053")
+    (line,) = [click.unstyle(headline(seen, _terminal(80, 24)))]
+    assert line.startswith("Runward  up 1m   1 working ")
+    assert line.endswith(" $0.0053 today")
+    assert width(line) == 80
+    assert click.unstyle(headline(seen, _terminal(30, 24))) == "Runward  up 1m   1 working"
 
 
 @given(
