@@ -7,10 +7,14 @@ jobs stay: they mark what may run.
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
+
+from runward.handlers.model.files import signature_of
+from runward.handlers.usage.counting import HOUR
 
 _OF_A_RUN: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "sessions": ("substr(key, 13)", ("key", "session_id", "path", "artifacts_path")),
@@ -88,8 +92,22 @@ def copy_finished(database: Path, root: Path, original: str, runs: Sequence[str]
 
 
 def _signature(path: str) -> list[int]:
-    status = os.stat(path)
-    return [status.st_ino, status.st_size, status.st_mtime_ns]
+    return [*signature_of(os.stat(path))]
+
+
+def add_usage(database: Path, recent: int, older: int) -> None:
+    """Add what so many sessions used in one hour each: `recent` ones in the last days, `older` ones before the last 30."""
+    now = int(time.time() // HOUR)
+    values = "'claude-opus-4-8', 'standard', 0, 1, 800, 0, 0, 0, 160, null"
+    with _opened(database) as connection:
+        for name, count, end, hours in (
+            ("recent", recent, now, 100),
+            ("older", older, now - 24 * 30, 24 * 300),
+        ):
+            connection.execute(
+                f"with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < {count})"
+                f" insert into usage select {end} - n % {hours}, '{name}:' || n, {values} from numbers"
+            )
 
 
 def copy_job(database: Path, handler: str, count: int, run_after: float) -> None:
