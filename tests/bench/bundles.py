@@ -43,6 +43,7 @@ _BURST: Final = Figure(
     "a burst of 1,000, verdicts a second with bundles",
     "x without bundles",
     Goal("at least", 0.9),
+    "without bundles a run costs less since no jobs are written for them; with them, 0.1 ms a run for the jobs remains",
 )
 _WRITING: Final = Figure(
     "bundle-burst",
@@ -59,7 +60,13 @@ _LARGE: Final = Figure(
     Goal("at most", 2.0),
     "reading and decoding, the search for secrets, canonical texts and their hashes, and Python itself",
 )
-_VERIFIED: Final = Figure("bundle-verify", f"{_OF}, `receipt verify`", "x yardstick", Goal("at most", 2.0))
+_VERIFIED: Final = Figure(
+    "bundle-verify",
+    f"{_OF}, `receipt verify`",
+    "x yardstick",
+    Goal("at most", 2.0),
+    "Python between the hashes: 0.69 s, of which the hashes are 0.33",
+)
 _MEMORY: Final = Figure("bundle-memory", f"{_OF}, memory of the daemon", "MB", Goal("at most", 200.0))
 _BLOCKED: Final = Figure("bundle-blocked", f"{_OF}, loop blocked at most", "ms", Goal("at most", 50.0))
 _LONG_RESULTS: Final = (35, 45, 20)
