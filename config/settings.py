@@ -49,6 +49,18 @@ class Scan(NamedTuple):
     period: Annotated[float, DurationText("The time between two scans, at least.", 1.0)] = 30.0
 
 
+class MetricsSettings(NamedTuple):
+    """Figures for a collector of metrics."""
+
+    textfile: Annotated[
+        str | None,
+        Path(
+            "A file that the daemon replaces every 15 seconds, for the textfile collector of Prometheus's node_exporter, which"
+            " reads names that end in .prom."
+        ),
+    ] = None
+
+
 class Settings(NamedTuple):
     """The settings of Runward (runward.toml).
 
@@ -122,6 +134,7 @@ class Settings(NamedTuple):
     webhooks: Annotated[Webhooks, Table(Webhooks, sparse=True)] = Webhooks()
     exchange: Annotated[ExchangeRules, Table(ExchangeRules)] = ExchangeRules()
     studio: Annotated[StudioSettings | None, Table(StudioSettings)] = None
+    metrics: Annotated[MetricsSettings, Table(MetricsSettings)] = MetricsSettings()
     origin: Mapping[str, str] = MappingProxyType({})
     files: tuple[tuple[str, int], ...] = ()
     absent: tuple[str, ...] = ()

@@ -60,6 +60,7 @@ COMMANDS: Final = {
     "usage": ("usage", "Show tokens and what they cost."),
     "why": ("why", "Explain why something happened, or did not."),
     "status": ("status", "Show whether the daemon runs, and what needs you."),
+    "metrics": ("metrics", "Print figures for Prometheus."),
     "studio": ("studio", "Show and control runs in a browser."),
     "doctor": ("doctor", "Check whether this installation works."),
     "queue": ("queue", "Show the daemon's open jobs; retry or discard held ones."),

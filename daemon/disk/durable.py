@@ -29,7 +29,13 @@ def write_durably(directory: str | os.PathLike[str] | int, name: str, content: b
 
 
 def write_whole(
-    directory: int, name: str, content: bytes, *, is_synced: bool = False, kept: list[int] | None = None
+    directory: int,
+    name: str,
+    content: bytes,
+    *,
+    is_synced: bool = False,
+    kept: list[int] | None = None,
+    mode: int = 0o600,
 ) -> None:
     """Like `write_durably` in an open directory, but at most the content is durable when it returns, if it `is_synced`.
 
@@ -41,6 +47,8 @@ def write_whole(
         descriptor = os.open(temporary, NEW, 0o600, dir_fd=directory)
         try:
             write_all(descriptor, content)
+            if mode != 0o600:
+                os.fchmod(descriptor, mode)  # whatever the umask is
             if is_synced:
                 os.fsync(descriptor)
             os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)

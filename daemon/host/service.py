@@ -21,6 +21,7 @@ from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.host import systemd
 from runward.daemon.host.acting_with_code import Trouble, acting_with_code
 from runward.daemon.host.assembly import World
+from runward.daemon.host.metrics_file import MetricsFile
 from runward.daemon.host.report import ForStatus
 from runward.daemon.host.signals import Signals
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
@@ -126,6 +127,7 @@ async def _serve(
         declarer = Declarer(settings, math.inf if once else PATIENCE, CheckedChains(state))
         listener = None if once else stack.enter_context(_listener(state, declarer, log))
         studio = StudioSocket(state, lambda: declarer.settings, log)
+        metrics_file = MetricsFile(state, lambda: declarer.settings, log)
         inotify = _inotify(settings, state)
         store = Store(await connect(state / STORE))
         try:
@@ -139,6 +141,7 @@ async def _serve(
                 inotify=inotify,
                 listener=listener,
                 studio=studio,
+                metrics_file=metrics_file,
             )
             supervisor = Supervisor(state, settings, world, store, log)
             supervisor.assembly.verdicts.tell = sinks.add
@@ -153,6 +156,7 @@ async def _serve(
                     declarer=declarer,
                     listener=listener,
                     studio=studio,
+                    metrics_file=metrics_file,
                     inotify=inotify,
                     log=log,
                     settings_files=settings_files,
@@ -164,6 +168,7 @@ async def _serve(
                     await tasks.start(listener.run)
                 if not once:
                     await tasks.start(studio.run)
+                    tasks.start_soon(metrics_file.run)
                 room = Room(state, lambda: supervisor.low_disk, supervisor.note_room, log)
                 # Before the first look at a run, so that a daemon on a full disk takes nothing in.
                 await room.look()
@@ -204,10 +209,11 @@ def _world(
     inotify: Inotify,
     listener: "Listener | None",
     studio: StudioSocket,
+    metrics_file: MetricsFile,
 ) -> World:
     """The real world."""
     of_code = Trouble()
-    degraded = [declarer.degraded, of_code.degraded, studio.degraded]
+    degraded = [declarer.degraded, of_code.degraded, studio.degraded, metrics_file.degraded]
     if listener is None:
         messenger, http = SettingsMessenger(declarer.notified, redact=declarer.redacted), _nowhere
     else:
@@ -286,6 +292,7 @@ class Obedience:
     declarer: Declarer
     listener: "Listener | None"
     studio: StudioSocket
+    metrics_file: MetricsFile
     inotify: Inotify
     log: Log
     settings_files: SettingsFiles
@@ -372,6 +379,7 @@ class Obedience:
         if self.listener is not None:
             await self.listener.use_settings()
         self.studio.use_settings()
+        self.metrics_file.use_settings()
         return True
 
     def _refuse(self, problems: list[str], fix: str, is_asked: bool, store_fix: str | None = None) -> None:

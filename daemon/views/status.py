@@ -87,9 +87,14 @@ def status_of(settings: Settings, now: float) -> Status:
 
 
 def status_in(
-    connection: sqlite3.Connection, settings: Settings, now: float, *, is_brief: bool = False
+    connection: sqlite3.Connection,
+    settings: Settings,
+    now: float,
+    *,
+    is_brief: bool = False,
+    with_cost: bool = True,
 ) -> Status:
-    """The current status, with what the store says.
+    """The current status, with what the store says; `usage_today`, which needs prices, only `with_cost`.
 
     A brief one reads no file that the operator wrote: it counts no chains, and what is wrong with such files only a daemon tells.
     """
@@ -101,7 +106,7 @@ def status_in(
     statuses = triggers.chain_statuses(connection) if chains else {}
     is_read = not is_brief or "configuration" in report
     configuration = _wrong_configuration(settings, chains, report) if is_read else []
-    used = used_today(connection, settings, now)
+    used = used_today(connection, settings, now) if with_cost else None
     status: dict[str, JsonValue] = {
         "running": pid is not None,
         "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),

@@ -17,7 +17,7 @@ GROUPS: Final[dict[str, Sequence[tuple[str, str]]]] = {
         ("why", "why ID: why it is as it is, or did not happen"),
         ("status", "is the daemon well"),
         ("log", "the daemon's log"),
-        ("doctor studio usage", ""),
+        ("doctor metrics studio usage", ""),
     ),
     "Run": (
         ("run", "launch a command: runward run --playbook P -- COMMAND…"),

@@ -55,6 +55,36 @@ def sessions_missing(connection: sqlite3.Connection) -> int:
     return value_of(int, row) or 0
 
 
+class Tokens(NamedTuple):
+    """Tokens of each kind; none is in two of them."""
+
+    input: int
+    cache_read: int
+    cache_write: int
+    output: int
+
+
+def tokens_by_model(connection: sqlite3.Connection, most: int) -> dict[str, Tokens]:
+    """What was ever counted, by model ("" if the files name none), also of sessions that were pruned.
+
+    The models that were met first have rows of their own. If there are more than `most`, what those used that were met
+    later is under `OTHERS`.
+    """
+    # In the order in which they were met, and not by what they used: else a model would come and go, and with it its sum.
+    rows = connection.execute(
+        "with sums as (select model, min(hour) as met, sum(fresh_input) as input, sum(cache_read) as cache_read,"
+        "  sum(cache_write_5m + cache_write_1h) as cache_write, sum(output) as output from usage group by model),"
+        " named as (select iif(row_number() over (order by met, model) <= ?1, model, ?2) as name, * from sums)"
+        " select name, sum(input), sum(cache_read), sum(cache_write), sum(output) from named"
+        " group by name order by min(met), name",
+        (most, OTHERS),
+    )
+    return {name: Tokens(*counts) for name, *counts in rows}
+
+
+OTHERS: Final = "(others)"
+
+
 class Spent(NamedTuple):
     """What a session used, as far as it has one price."""
 
@@ -64,7 +94,9 @@ class Spent(NamedTuple):
 
 def spent(connection: sqlite3.Connection, first: int, end: int) -> list[Spent]:
     """What was used from hour `first` until before hour `end` (since 1970)."""
-    return _spent(connection.execute(f"{_SPENT} where hour >= ? and hour < ?", (first, end)))
+    return _spent(
+        connection.execute(f"{_SPENT} where hour >= ? and hour < ? and session_key <> ''", (first, end))
+    )
 
 
 def is_used_since(connection: sqlite3.Connection, since: float) -> bool:
@@ -124,9 +156,21 @@ def chains_of(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, 
     )
 
 
+# The tokens of each model are a counter for collectors, which take a smaller number for a new beginning, and count all of it
+# again. So what pruned sessions used stays in it: as one sum for each model, of no session and of the hour 0.
+_KEEP_PRUNED: Final = (
+    "insert into usage (hour, session_key, model, speed, size, replies, fresh_input, cache_read, cache_write_5m,"
+    " cache_write_1h, output) select 0, '', model, '', 0, sum(replies), sum(fresh_input), sum(cache_read),"
+    " sum(cache_write_5m), sum(cache_write_1h), sum(output) from usage where session_key = ? group by model"
+    " on conflict do update set replies = replies + excluded.replies, fresh_input = fresh_input + excluded.fresh_input,"
+    " cache_read = cache_read + excluded.cache_read, cache_write_5m = cache_write_5m + excluded.cache_write_5m,"
+    " cache_write_1h = cache_write_1h + excluded.cache_write_1h, output = output + excluded.output"
+)
+
 USAGE: Final = Table(
     writes=(_FORGET, _FORGET_LOOKS, _ADD, _READ),
     goes_with_session=(
+        _KEEP_PRUNED,
         "delete from usage where session_key = ?",
         "delete from usage_read where session_key = ?",
     ),

@@ -18,8 +18,8 @@ from runward.daemon.cli.exits import MEANINGS
 from runward.daemon.cli.run_launch import USAGE
 
 _PAGE = Path(__file__).parents[3] / "docs/commands.md"
-_WITHOUT_JSON = {"run", "daemon", "completion", "man", "hook", "help", "mcp", "studio", "top"}
-"""Commands that print no data of their own."""
+_WITHOUT_JSON = {"run", "daemon", "completion", "man", "hook", "help", "mcp", "studio", "top", "metrics"}
+"""Commands that print no data of their own, and one whose text is for another program."""
 _FOR_TERMINALS = {("top",)}
 """Refused here; `test_top.py` has them on a terminal."""
 

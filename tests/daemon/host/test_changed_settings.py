@@ -14,6 +14,7 @@ from runward.config.settings_layers import read_settings
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.configuration.settings_files import Look, SettingsFiles
 from runward.daemon.host import service
+from runward.daemon.host.metrics_file import MetricsFile
 from runward.daemon.host.service import Obedience
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.log import log_into
@@ -101,7 +102,10 @@ async def _obey(daemon: Daemon, settings: Settings, files: Written, looks: int) 
     lines: list[dict[str, object]] = []
     log = log_into(lines.append)
     studio = StudioSocket(Path("/nowhere"), lambda: settings, log)
-    obedience = Obedience(cast("Supervisor", daemon), Declarer(settings), None, studio, inotify, log, files)
+    file = MetricsFile(Path("/nowhere"), lambda: settings, log)
+    obedience = Obedience(
+        cast("Supervisor", daemon), Declarer(settings), None, studio, file, inotify, log, files
+    )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(obedience.run)
         await over.wait()
