@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 from runward.config.action import CommandWords
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, quoted
-from runward.config.shape import Complain, Glob, ListOf, Path, Text, TrueOrFalse
+from runward.config.shape import Complain, DurationText, Glob, ListOf, Path, Text, TrueOrFalse
 from runward.config.table import Table
 
 Means: TypeAlias = Literal["command", "desktop", "ntfy", "slack", "webhook"]
@@ -16,12 +16,20 @@ ADDRESSED: Final = ("ntfy", "slack", "webhook")
 
 CHANNELS: Final = ("command", "desktop", *ADDRESSED)
 
+WAITING: Final = "session.waiting"
+OVERDUE: Final = "attention.overdue"
+
+ENDED: Final = ("completed", "failed", "timed_out", "aborted", "cancelled")
+"""How sessions and chain runs end."""
+
 KINDS: Final = (
     "approval.asked",
+    WAITING,
+    OVERDUE,
     "job.held",
     "chain.quarantined",
-    *(f"chain.{status}" for status in ("completed", "failed", "timed_out", "aborted", "cancelled")),
-    *(f"session.{status}" for status in ("completed", "failed", "timed_out", "aborted", "cancelled")),
+    *(f"chain.{status}" for status in ENDED),
+    *(f"session.{status}" for status in ENDED),
 )
 """What notices can be about."""
 
@@ -41,7 +49,19 @@ def _check_whole(table: Mapping[str, JsonValue], loc: Location, complain: Compla
         if isinstance(address, str) and not address.startswith(("http://", "https://")):
             fix = "write the whole address, as in https://ntfy.sh/TOPIC"
             complain(Complaint((*loc, each), f"{quoted(address)} is not an address", fix))
-    _check_globs(table.get("on"), (*loc, "on"), complain)
+    on = table.get("on")
+    _check_globs(on, (*loc, "on"), complain)
+    if "after" in table and not _names(on, OVERDUE):
+        fix = f'add "{OVERDUE}" to on, or leave it out'
+        complain(Complaint((*loc, "after"), f"belongs to {OVERDUE}", fix, at_key=True))
+
+
+def _names(on: JsonValue, kind: str) -> bool:
+    from runward.config.glob_rule import text_matches
+
+    return any(
+        isinstance(each, str) and text_matches(kind, each) for each in (on if isinstance(on, list) else ())
+    )
 
 
 def _check_globs(on: JsonValue, loc: Location, complain: Complain) -> None:
@@ -64,6 +84,10 @@ _Address: TypeAlias = Annotated[
 _AddressFile: TypeAlias = Annotated[str | None, _file("the address in its first line")]
 
 
+USUAL_AFTER_S: Final = 3600.0
+"""Seconds for which something must have needed a person before it is overdue, unless `after` says otherwise."""
+
+
 class Recipient(NamedTuple):
     """A recipient, with exactly one way to reach them."""
 
@@ -75,7 +99,7 @@ class Recipient(NamedTuple):
         tuple[str, ...],
         CommandWords(
             "A program and its arguments. '{{ with.title }}', '{{ with.text }}', '{{ with.kind }}', "
-            "'{{ with.subject }}', '{{ with.id }}' and '{{ with.url }}' stand for the notice."
+            "'{{ with.subject }}', '{{ with.id }}', '{{ with.url }}' and '{{ with.cost }}' stand for the notice."
         ),
     ] = ()
     desktop: Annotated[bool | None, TrueOrFalse("Whether notify-send shows it.")] = None
@@ -86,6 +110,10 @@ class Recipient(NamedTuple):
     slack_file: _AddressFile = None
     webhook_file: _AddressFile = None
     secret_file: Annotated[str | None, _file("the secret (whsec_…) that signs a webhook")] = None
+    after: Annotated[
+        float | None,
+        DurationText("How long something must have needed a person to be overdue. Default: 1h.", 1.0),
+    ] = None
 
     @property
     def means(self) -> Means:

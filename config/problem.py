@@ -148,6 +148,11 @@ SLIP: Final = 0.8
 """How similar a key and a known one must be to count as a typo, and not as another tool's key."""
 
 
+def one_line(text: str) -> str:
+    """A foreign text as nothing but text: without breaks, controls, and what is invisible or turns the order around."""
+    return "".join(each for each in " ".join(text.split()) if each.isprintable())
+
+
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The known word that `word` was probably meant to be; `cutoff` is how alike they must be, at most 1."""
     from difflib import get_close_matches  # 2 ms, only after a mistake

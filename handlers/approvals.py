@@ -271,9 +271,9 @@ def ask_a_person(event: ApprovalWanted, given: Given) -> Deciding:
     if expires is not None:
         effects.append(Emit(TimerSet(lane_of(run.id), f"{EXPIRES}{approval}", given.at, expires)))
     command = now.value["argv"]
-    text = f"{json.dumps(command, ensure_ascii=False)}\nrunward chain approve {approval}"
+    lines = (json.dumps(command, ensure_ascii=False), f"runward chain approve {approval}")
     title = f"{run.chain}: step {position.step(event.step).id} waits for a person"
-    return (*effects, *(yield from notices("approval.asked", approval, title, text, given.at)))
+    return (*effects, *(yield from notices("approval.asked", approval, title, lines, given.at)))
 
 
 LINK: Final = "link"

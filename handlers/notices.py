@@ -1,7 +1,9 @@
 """Notices: messages to people, one for each recipient that wants it, each kept until it is delivered."""
 
 import hashlib
+from collections.abc import Sequence
 
+from runward.config.problem import one_line
 from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.effects import Deciding, Explain
 from runward.handlers.model.notices import (
@@ -16,8 +18,10 @@ from runward.handlers.subjects import of_notice
 _LONGEST = 2000
 
 
-def notices(kind: str, subject: str, title: str, text: str, at: float) -> Asking[tuple[SendNotice, ...]]:
-    """The notices that `kind` causes for `subject`."""
+def notices(
+    kind: str, subject: str, title: str, lines: Sequence[str], at: float
+) -> Asking[tuple[SendNotice, ...]]:
+    """The notices that `kind` causes for `subject`. Agents' words may be in each line, so it stays one."""
     recipients = yield from ask(RecipientsOf(kind))
     return tuple(
         SendNotice(
@@ -26,8 +30,8 @@ def notices(kind: str, subject: str, title: str, text: str, at: float) -> Asking
             kind=kind,
             subject=subject,
             recipient=each,
-            title=title[:_LONGEST],
-            text=text[:_LONGEST],
+            title=one_line(title)[:_LONGEST],
+            text="\n".join(map(one_line, lines))[:_LONGEST],
         )
         for each in recipients
     )

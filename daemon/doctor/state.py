@@ -44,6 +44,8 @@ PRIVATE: Final = (
     "lock",
     "epoch",
     "status.json",
+    "attention",
+    "attention.json",
     "checked-chains.json",
     "inbox",
     "log",

@@ -184,6 +184,8 @@ class Reporting:
     troubles: Iterable[Callable[[], list[str]]]
     log: Log
     for_status: ForStatus
+    changes: int = 0
+    """How often something new was told."""
     _last: Report | None = None
     _told_at: float = 0.0
     _untold: int = 0
@@ -204,6 +206,7 @@ class Reporting:
             return
         try:
             await anyio.to_thread.run_sync(write_report, self.state, replace(report, told_at=now))
+            self.changes += report != self._last
             self._last, self._told_at = report, now
         except OSError as error:
             self.log.warning("report.not_written", why=error.strerror)

@@ -32,11 +32,13 @@ from runward.daemon.log import Log, Sinks
 from runward.daemon.parts.actions_with_code import ActionsWithCode
 from runward.daemon.parts.answering import InForce
 from runward.daemon.parts.drafting_elsewhere import DraftingElsewhere
+from runward.daemon.store import reading
 from runward.daemon.store.connection import connect
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.reading import STORE
 from runward.daemon.store.schema import forget_empty, migrate, refuse_strange
 from runward.daemon.store.store import Checkpointer, Store
+from runward.daemon.store.tables.notices import PendingNotice
 from runward.daemon.store.tables.replays import told_actions_in
 from runward.daemon.store.transaction import EpochRefused, fix_of_trouble, malformed_is_told
 from runward.daemon.watch.notifications import Inotify
@@ -44,7 +46,7 @@ from runward.daemon.web.child_server import StudioSocket
 from runward.daemon.web.sockets import HttpReport
 from runward.daemon.world.clock import SystemClock, SystemRandomness, until_beat
 from runward.daemon.world.files import Files
-from runward.daemon.world.messenger import SettingsMessenger
+from runward.daemon.world.messenger import SettingsMessenger, no_link
 from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.schedules import PATIENCE
 
@@ -175,6 +177,12 @@ async def _serve(
                 tasks.start_soon(room.run)
                 if not once:
                     tasks.start_soon(DeclarationCheck(declarer, log).run)
+                    from runward.daemon.host.attention import Attention  # it shares the views of commands
+
+                    attention = Attention(
+                        state, lambda: declarer.settings, store, lambda: supervisor.reporting.changes, log
+                    )
+                    tasks.start_soon(attention.run)
                 tasks.start_soon(Upkeep(store, checkpointer, give_memory_back, log).run)
                 if systemd.is_asked() and not once:
                     tasks.start_soon(Watchdog(store, inotify.seen, supervisor, log).run)
@@ -214,11 +222,14 @@ def _world(
     """The real world."""
     of_code = Trouble()
     degraded = [declarer.degraded, of_code.degraded, studio.degraded, metrics_file.degraded]
-    if listener is None:
-        messenger, http = SettingsMessenger(declarer.notified, redact=declarer.redacted), _nowhere
-    else:
-        messenger = SettingsMessenger(declarer.notified, listener.links.of_notice, declarer.redacted)
-        http = listener.report
+    messenger = SettingsMessenger(
+        declarer.notified,
+        no_link if listener is None else listener.links.of_notice,
+        declarer.redacted,
+        partial(_cost, declarer),
+    )
+    http = _nowhere if listener is None else listener.report
+    if listener is not None:
         degraded.append(listener.degraded)
     return World(
         clock=SystemClock(),
@@ -252,6 +263,18 @@ def _world(
             studio=studio.report,
         ),
     )
+
+
+def _cost(declarer: Declarer, notice: PendingNotice) -> str | None:
+    """What the session cost that a notice is about; None if that is not known. For threads."""
+    from runward.daemon.views.rows import cost_of  # it may load the prices of a library
+
+    settings, key = declarer.settings, notice.subject.rpartition("#")[0]
+    try:
+        with reading.reading(settings.state_dir) as connection:
+            return cost_of(connection, settings, key)
+    except reading.StoreUnreadable:
+        return None
 
 
 def _nowhere() -> HttpReport | None:

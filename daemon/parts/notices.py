@@ -5,17 +5,19 @@ have delivered a notice without marking it. So each notice is delivered at least
 failed delivery is retried with backoff for a day. After that the notice is dead: `runward notify list` shows it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
 import anyio
 
+from runward.config.notification import OVERDUE, WAITING
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.engine.clock_steps import ClockSteps
 from runward.daemon.engine.part import Part
 from runward.daemon.engine.queue import StoreTrouble
 from runward.daemon.faults import point
+from runward.daemon.parts.waiting import notices_of_waits
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import HeldJob, held_jobs
 from runward.daemon.store.tables.notices import DELAY, INSERT, SETTLE, PendingNotice, inserted, pending
@@ -25,7 +27,8 @@ from runward.handlers.notices import notice_id
 
 HELD: Final = "job.held"
 QUARANTINED: Final = "chain.quarantined"
-KINDS: Final = (HELD, QUARANTINED)
+KINDS: Final = (HELD, QUARANTINED, WAITING, OVERDUE)
+"""The kinds that no event reports."""
 
 _MOST: Final = 100
 """How many held jobs are reported one by one, newest first."""
@@ -95,6 +98,9 @@ class Messenger(Protocol):
     def recipients(self, kind: str) -> tuple[str, ...]:
         """The names of those who are notified of an event such as `chain.failed`."""
 
+    def patience(self) -> Mapping[str, float]:
+        """The names of those who are notified of what is overdue, and the seconds after which it is."""
+
     def send(self, notice: PendingNotice) -> str | None:
         """Deliver it. Returns why it was not delivered, in words without an address. Never raises."""
 
@@ -104,6 +110,9 @@ class NoMessenger:
 
     def recipients(self, kind: str) -> tuple[str, ...]:
         return ()
+
+    def patience(self) -> Mapping[str, float]:
+        return {}
 
     def send(self, notice: PendingNotice) -> str | None:
         return "there is no recipient"
@@ -125,20 +134,20 @@ class Notices(Part):
     steps: ClockSteps
     _next: float | None = None
     """When the next notice is due (Unix seconds); None where none is pending."""
+    _next_wait: float | None = None
+    """When the next agent will have waited long enough (Unix seconds); None where none waits."""
     _recorded: frozenset[str] = field(default=frozenset())
     """The recorded notices of troubles that still exist."""
 
     def pause(self) -> float | None:
         if self.trouble is not None:
             return _PERIOD
-        due = self._until_due()
-        if any(self.messenger.recipients(kind) for kind in KINDS):
-            return _PERIOD if due is None else min(due, _PERIOD)
-        return due
-
-    def _until_due(self) -> float | None:
         # Never longer than the longest pause: the clock may be set back during the wait.
-        return None if self._next is None else min(max(0.05, self._next - self.steps.steady()), LONGEST_PAUSE)
+        longest = _PERIOD if any(self.messenger.recipients(kind) for kind in KINDS) else LONGEST_PAUSE
+        due = [each for each in (self._next, self._next_wait) if each is not None]
+        if not due:
+            return None if longest == LONGEST_PAUSE else longest
+        return min(max(0.05, min(due) - self.steps.steady()), longest)
 
     async def carry_out(self) -> bool:
         """Deliver the next ones; returns whether any was due."""
@@ -159,15 +168,18 @@ class Notices(Part):
 
     async def _record_troubles(self) -> None:
         """Record a notice of each trouble that is new."""
+        self._next_wait = None
         if not any(self.messenger.recipients(kind) for kind in KINDS):
             return
         try:
             quarantined = await in_thread(self.quarantined)
         except OSError:
             quarantined = []  # `status` shows the problem with the directory itself
-        troubles = await notices_of_troubles(
-            self.store, self.messenger.recipients, quarantined, self.steps.steady()
-        )
+        now, recipients = self.steps.steady(), self.messenger.recipients
+        troubles = await notices_of_troubles(self.store, recipients, quarantined, now)
+        waiting = await notices_of_waits(self.store, recipients, self.messenger.patience(), now)
+        troubles += waiting.notices
+        self._next_wait = waiting.next_at
         new = [each for each in troubles if each.id not in self._recorded]
         if new:
             await self.store.run([Statement(INSERT.sql, [inserted(each) for each in new])], "notice")

@@ -153,7 +153,8 @@ def claude_code_writer(files: tuple[PidFile, ...], config: str) -> Writer:
     for file, each in zip(reversed(files), reversed(processes), strict=True):
         if each.state == liveness:
             status = _STATUSES.get(file.status) if each.state == "alive" else None
-            return Writer(liveness, status, each.process, absence)
+            asks = file.waiting_for if status == "waiting" else None
+            return Writer(liveness, status, each.process, absence, asks=asks)
     return Writer(liveness)
 
 

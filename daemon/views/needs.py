@@ -2,14 +2,14 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import counted
 from runward.daemon.store.ownership import UNREAD, how_to_start_daemon, how_to_start_runs
 from runward.daemon.users import as_root
-from runward.daemon.views.text import duration, fields
+from runward.daemon.views.text import SIGNS, duration, fields
 
 if TYPE_CHECKING:
     from runward.handlers.model.reasons import ReasonCode
@@ -59,6 +59,63 @@ class Need(NamedTuple):
     def as_json(self) -> JsonValue:
         """The need as `status --json` prints it."""
         return {**fields(self, "kind level subject text fix"), "count": self.number}
+
+
+ASKED: Final = (
+    "running",
+    "stalled_s",
+    "exchange",
+    "approvals",
+    "waiting_approvals",
+    "waiting_agents",
+    "notices",
+    "queue",
+    "requests",
+    "held_by_reason",
+    "degraded",
+    "failures",
+    "settings",
+    "roots",
+    "problems",
+    "problem_count",
+)
+"""The keys of the status that `needs` reads."""
+
+
+class Attention(NamedTuple):
+    """How many things need a person, by their kinds."""
+
+    counts: Mapping[Kind, int]
+
+    @property
+    def failed(self) -> int:
+        """Sessions that failed and that nobody has seen."""
+        return self.counts.get("failure", 0)
+
+    @property
+    def waiting(self) -> int:
+        """Everything else."""
+        return sum(self.counts.values()) - self.failed
+
+    @property
+    def line(self) -> str:
+        """In a few characters; empty if nothing needs anybody."""
+        counts = (("waiting", self.waiting), ("failed", self.failed))
+        return " ".join(f"{SIGNS[state][0]}{count}" for state, count in counts if count)
+
+    def as_json(self) -> JsonValue:
+        return {
+            **fields(self, "waiting failed"),
+            "needs": {str(kind): count for kind, count in self.counts.items()},
+        }
+
+
+def attention(things: Iterable[Need]) -> Attention:
+    """How much that is."""
+    counts: dict[Kind, int] = {}
+    for each in things:
+        counts[each.kind] = counts.get(each.kind, 0) + each.number
+    return Attention(counts)
 
 
 def needs(status: Mapping[str, JsonValue], state: str) -> Iterator[Need]:

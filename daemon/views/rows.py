@@ -165,6 +165,12 @@ def costs(
     return {key: used[key].in_dollars() if key in used else UNKNOWN for key in keys}
 
 
+def cost_of(connection: sqlite3.Connection, settings: Settings, key: str) -> str | None:
+    """What a session cost, with the agent that was started in it, as lists have it; None if no tokens of it are known."""
+    rows = session_rows_of(connection, settings, session_rows(connection, [key]), 0.0)
+    return rows[0].cost if rows else None
+
+
 def _agents(connection: sqlite3.Connection, sessions: Sequence[SessionRow]) -> dict[str, SessionRow]:
     """The agent that was last started in each of these launched runs."""
     linked = {

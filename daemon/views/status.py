@@ -8,7 +8,7 @@ import os
 import shlex
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -35,7 +35,7 @@ from runward.daemon.store.tables.notices import notices_by_state
 from runward.daemon.store.tables.session_lists import unseen_failures
 from runward.daemon.store.tables.sessions import SessionRow, session_rows
 from runward.daemon.views.daemon_report import report_of, settings_in_report, stalled_s
-from runward.daemon.views.needs import MOST_PROBLEMS, needs
+from runward.daemon.views.needs import ASKED, MOST_PROBLEMS, Need, needs
 from runward.daemon.views.text import fields
 from runward.daemon.views.today import used_today
 from runward.handlers.times import iso
@@ -98,60 +98,89 @@ def status_in(
 
     A brief one reads no file that the operator wrote: it counts no chains, and what is wrong with such files only a daemon tells.
     """
+    daemon = _daemon_of(settings)
+    used = used_today(connection, daemon.settings, now) if with_cost else None
+    parts = _parts(connection, daemon, now, used, is_brief=is_brief)
+    status = {name: part() for name, part in parts.items()}
+    status["needs"] = [each.as_json() for each in needs(status, settings.state_dir)]
+    return Status(status, session_lists.running(connection, MOST_RUNNING), used)
+
+
+def needs_in(connection: sqlite3.Connection, settings: Settings, now: float) -> Iterator[Need]:
+    """What needs a person, as a brief status has it, without the rest of it."""
+    parts = _parts(connection, _daemon_of(settings), now, None, is_brief=True)
+    return needs({name: parts[name]() for name in ASKED}, settings.state_dir)
+
+
+class _Daemon(NamedTuple):
+    """The running daemon, what it reports, and the settings in force. `pid` is 0 if it is not known."""
+
+    pid: int | None
+    report: Mapping[str, JsonValue]
+    settings: Settings
+
+
+def _daemon_of(settings: Settings) -> _Daemon:
     pid = holder(Path(settings.state_dir))
     report = report_of(settings.state_dir, pid)
     # Those of the daemon count: the caller may have other variables, or a file that changed since.
-    settings = settings_in_report(report) or settings
+    return _Daemon(pid, report, settings_in_report(report) or settings)
+
+
+def _parts(
+    connection: sqlite3.Connection, daemon: _Daemon, now: float, used: "Sum | None", *, is_brief: bool
+) -> "dict[str, Callable[[], JsonValue]]":
+    """How each key of the status is found."""
+    pid, report, settings = daemon
     chains = None if is_brief else _all_chains(settings)
     statuses = triggers.chain_statuses(connection) if chains else {}
     is_read = not is_brief or "configuration" in report
     configuration = _wrong_configuration(settings, chains, report) if is_read else []
-    used = used_today(connection, settings, now) if with_cost else None
-    status: dict[str, JsonValue] = {
-        "running": pid is not None,
-        "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
-        "since": iso(_number(report.get("since"))),
-        "pid": pid or None,
-        "elsewhere": None if pid is not None else _machines_daemon(settings.state_dir),
-        "epoch": reading.epoch(connection),
-        "version": report.get("version"),
-        "http": report.get("http"),
-        "studio": report.get("studio"),
-        "sessions": dict(session_lists.sessions_by_status(connection)),
-        "chains": _chains(chains or (), statuses),
-        "chain_runs": chain_runs.runs_by_status(connection),
-        "steps": chain_runs.steps_by_standing(connection),
-        "exchange": _exchange(settings, connection, report),
-        "approvals": approvals.approvals_waiting(connection),
-        "waiting_approvals": [_approval(each) for each in approvals.open_approvals(connection, MOST_NAMED)],
-        "waiting_agents": _waiting_agents(connection, settings),
-        "usage_today": None if used is None else used.as_json(),
-        "notices": notices_by_state(connection),
-        "queue": _queue(connection, now),
-        "requests": {
+    return {
+        "running": lambda: pid is not None,
+        "stalled_s": lambda: stalled_s(_number(report.get("told_at")), time.monotonic()),
+        "since": lambda: iso(_number(report.get("since"))),
+        "pid": lambda: pid or None,
+        "elsewhere": lambda: None if pid is not None else _machines_daemon(settings.state_dir),
+        "epoch": lambda: reading.epoch(connection),
+        "version": lambda: report.get("version"),
+        "http": lambda: report.get("http"),
+        "studio": lambda: report.get("studio"),
+        "sessions": lambda: dict(session_lists.sessions_by_status(connection)),
+        "chains": lambda: _chains(chains or (), statuses),
+        "chain_runs": lambda: chain_runs.runs_by_status(connection),
+        "steps": lambda: chain_runs.steps_by_standing(connection),
+        "exchange": lambda: _exchange(settings, connection, report),
+        "approvals": lambda: approvals.approvals_waiting(connection),
+        "waiting_approvals": lambda: [
+            _approval(each) for each in approvals.open_approvals(connection, MOST_NAMED)
+        ],
+        "waiting_agents": lambda: _waiting_agents(connection, settings),
+        "usage_today": lambda: None if used is None else used.as_json(),
+        "notices": lambda: notices_by_state(connection),
+        "queue": lambda: _queue(connection, now),
+        "requests": lambda: {
             "waiting": _files(settings.state_dir, INBOX),
             "rejected": _files(settings.state_dir, REJECTED),
         },
-        "coverage": _coverage(report, pid),
-        "lag": {
+        "coverage": lambda: _coverage(report, pid),
+        "lag": lambda: {
             "event_to_verdict_p50_s": report.get("lag_p50_s"),
             "event_to_verdict_p99_s": report.get("lag_p99_s"),
             "awaited_p50_s": report.get("awaited_lag_p50_s"),
             "awaited_p99_s": report.get("awaited_lag_p99_s"),
         },
-        "fences_refused": report.get("fences_refused"),
-        "held_by_reason": dict(jobs.held_by_reason(connection)),
-        "degraded": report.get("degraded", []),
-        "next_due": _next_due(connection),
-        "retention_s": settings.retention,
-        "failures": _failures(connection, settings, now),
-        "settings": _settings(settings, report),
-        "roots": _roots(settings, report),
-        "problems": [*configuration, *_problems(connection)][:MOST_PROBLEMS],
-        "problem_count": len(configuration) + problems.problem_count(connection),
+        "fences_refused": lambda: report.get("fences_refused"),
+        "held_by_reason": lambda: dict(jobs.held_by_reason(connection)),
+        "degraded": lambda: report.get("degraded", []),
+        "next_due": lambda: _next_due(connection),
+        "retention_s": lambda: settings.retention,
+        "failures": lambda: _failures(connection, settings, now),
+        "settings": lambda: _settings(settings, report),
+        "roots": lambda: _roots(settings, report),
+        "problems": lambda: [*configuration, *_problems(connection)][:MOST_PROBLEMS],
+        "problem_count": lambda: len(configuration) + problems.problem_count(connection),
     }
-    status["needs"] = [each.as_json() for each in needs(status, settings.state_dir)]
-    return Status(status, session_lists.running(connection, MOST_RUNNING), used)
 
 
 def _exchange(

@@ -3,6 +3,7 @@
 import json
 import time
 import unicodedata
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -48,6 +49,21 @@ def clock(at: float, now: float) -> str:
     moment, today = datetime.fromtimestamp(at).astimezone(), datetime.fromtimestamp(now).astimezone()
     return moment.strftime("%H:%M:%S" if moment.date() == today.date() else "%Y-%m-%d %H:%M:%S")
 
+
+SIGNS: Final[Mapping[str, tuple[str, str]]] = {
+    "working": ("●", "*"),
+    "idle": ("○", "o"),
+    "waiting": ("!", "!"),
+    "unknown": ("?", "?"),
+    "completed": ("✓", "+"),
+    "failed": ("✗", "x"),
+    "timed_out": ("✗", "x"),
+    "aborted": ("✗", "x"),
+    "cancelled": ("–", "-"),  # noqa: RUF001  # it is meant
+    "skipped": ("–", "-"),  # noqa: RUF001  # it is meant
+    "pending": ("·", "."),
+}
+"""The sign of each state, and the same in ASCII."""
 
 _LAST: Final = 8
 """Characters of a UUID that are shown: the first ones of Codex's are the same for a minute."""

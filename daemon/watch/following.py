@@ -18,7 +18,7 @@ from runward.daemon.store.tables import cursors, places, problems, sessions, usa
 from runward.daemon.watch.hints import Hint, Target
 from runward.daemon.watch.look import Looked, problems_of_files
 from runward.daemon.watch.places import Hinted, Known
-from runward.daemon.watch.remembered import Remembered, about, dump_remembered, read_remembered
+from runward.daemon.watch.remembered import Remembered, about, dump_remembered, read_remembered, waiting
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
@@ -304,16 +304,21 @@ class _Batch:
         followed = follow(
             self._noted(key, before.followed), key, declared, self._rule(root, layout, sight.changed_at), sign
         )
+        activity = followed.standing.activity if followed.standing is not None else before.activity
+        waits = before.waiting if followed.standing is None else None
+        if followed.standing is not None and activity == "waiting":
+            waits = waiting(before.waiting, report, writer.asks, self.now)
         after = before._replace(
             followed=followed.after,
             read=sight.read,
             scan=scan.taken().dump(),
             looks=1 if anew else before.looks + bool(report.counted),
-            activity=followed.standing.activity if followed.standing is not None else before.activity,
+            activity=activity,
             problems=(*sight.obstacles, *report.complaints),
             about=about(report),
             launcher=launcher,
             is_asked=before.is_asked or writer.process is not None,
+            waiting=waits,
         )
         # A later look of this batch at the same session must continue here, although nothing is stored yet.
         self._remembered[key] = after

@@ -3,7 +3,15 @@
 from typing import Final, NamedTuple
 
 from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead, brought_up
-from runward.daemon.store.remembered_fields import ABOUT, CWD, REMEMBERED
+from runward.daemon.store.remembered_fields import (
+    ABOUT,
+    CWD,
+    PROMPT,
+    REMEMBERED,
+    WAITING,
+    WAITING_ASKS,
+    WAITING_SINCE,
+)
 from runward.handlers.layouts.transcript import Told
 from runward.handlers.model.sessions import Complaint
 from runward.handlers.model.stored import Stored, as_json
@@ -42,6 +50,22 @@ def about(report: Told) -> About:
     )
 
 
+class Waiting(NamedTuple):
+    """Since when an agent waits for a person (Unix seconds), after how many calls, and what it asks, if it says so."""
+
+    since: float
+    calls: int
+    asks: str | None
+
+
+def waiting(before: Waiting | None, report: Told, asks: str | None, now: float) -> Waiting:
+    """The wait of an agent that waits now. If it worked since the last look, although nobody saw it, it is another one."""
+    # Results of calls may still come while a person is waited for. Further calls don't: the model makes them.
+    calls = report.counts.tool_calls
+    since = now if before is None or before.calls != calls else before.since
+    return Waiting(since, calls, None if asks is None else _shortened(asks))
+
+
 def _shortened(prompt: str) -> str:
     line = " ".join(text_without_secrets(prompt).split())
     return line if len(line) <= LONGEST_PROMPT else f"{line[: LONGEST_PROMPT - 1]}…"
@@ -56,7 +80,8 @@ class Remembered(NamedTuple):
     `scan` is the state of its layout's scanner; it is None before anything was read. `problems` are those of its files.
     `launcher` is the key of the launcher's session that it was started in, if that is known, and `is_asked` says that
     its process was asked for it. `about` is what commands show of it: they read single fields (`remembered_fields.py`).
-    `looks` numbers those that counted replies, since its files were last read from their beginning.
+    `looks` numbers those that counted replies, since its files were last read from their beginning. `waiting` is there while
+    its agent waits for a person.
     """
 
     root: str
@@ -71,10 +96,15 @@ class Remembered(NamedTuple):
     version: int = STATE_VERSION
     about: About | None = None
     looks: int = 0
+    waiting: Waiting | None = None
 
 
 assert {name: f"$[{Remembered._fields.index(name)}]" for name in REMEMBERED} == REMEMBERED
-assert f"{ABOUT}[{About._fields.index('cwd')}]" == CWD
+assert tuple(f"{ABOUT}[{About._fields.index(name)}]" for name in ("cwd", "prompt")) == (CWD, PROMPT)
+assert tuple(f"{WAITING}[{Waiting._fields.index(name)}]" for name in ("since", "asks")) == (
+    WAITING_SINCE,
+    WAITING_ASKS,
+)
 
 _STORED: Final = Stored(Remembered)
 

@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from runward.config.notification import Recipient
+from runward.config.notification import ENDED, OVERDUE, USUAL_AFTER_S, WAITING, Recipient
 from runward.config.template import TemplateError, parse_template
 from runward.daemon.configuration.secret_file import SecretUnusable, first_line
 from runward.daemon.store.tables.notices import PendingNotice
@@ -23,6 +23,13 @@ PROGRAM_PATIENCE_S: Final = 10.0
 _OF_SECRETS: Final = "whsec_"
 
 
+_BRIEF: Final = 140
+"""Characters that title and text have together, where a desktop or a terminal shows them while somebody works."""
+
+_OF_ENDED: Final = tuple(f"session.{status}" for status in ENDED)
+_NO_COST: Final = "?"
+
+
 class NotSent(Exception):
     """It was not delivered; the message says why, without an address or a secret."""
 
@@ -31,22 +38,34 @@ class NoLink(Exception):
     """It is not known now where the recipient could answer; the message says why."""
 
 
+def no_link(notice: PendingNotice) -> str | None:
+    """Nobody can answer anywhere."""
+    return None
+
+
 class SettingsMessenger:
     """Notifies the recipients of the settings in force. Used in threads."""
 
     def __init__(
         self,
         recipients: Callable[[], Sequence[Recipient]],
-        link: Callable[[PendingNotice], str | None] = lambda notice: None,
+        link: Callable[[PendingNotice], str | None] = no_link,
         redact: Callable[[], tuple[str, ...]] = lambda: (),
+        cost: Callable[[PendingNotice], str | None] = lambda notice: None,
     ) -> None:
         self._recipients = recipients
         self._link = link
         self._redact = redact
+        self._cost = cost
 
     def recipients(self, kind: str) -> tuple[str, ...]:
         """The names of those who are notified of this kind."""
         return tuple(dict.fromkeys(each.name for each in self._recipients() if each.wants(kind)))
+
+    def patience(self) -> dict[str, float]:
+        """The names of those who are notified of what is overdue, and the seconds after which it is."""
+        wanting = [each for each in self._recipients() if each.wants(OVERDUE)]
+        return {each.name: USUAL_AFTER_S if each.after is None else each.after for each in reversed(wanting)}
 
     def send(self, notice: PendingNotice) -> str | None:
         """Deliver it. Returns why it was not delivered."""
@@ -57,31 +76,45 @@ class SettingsMessenger:
             url = self._link(notice)
         except NoLink as error:
             return str(error)
-        return send(recipient, notice, url, self._redact())
+        cost = self._cost(notice) if notice.kind in _OF_ENDED else ""
+        return send(recipient, notice, url, self._redact(), cost)
 
 
 def send(
-    recipient: Recipient, notice: PendingNotice, url: str | None = None, redact: tuple[str, ...] = ()
+    recipient: Recipient,
+    notice: PendingNotice,
+    url: str | None = None,
+    redact: tuple[str, ...] = (),
+    cost: str | None = "",
 ) -> str | None:
     """Notify the recipient; `url` is where it can answer. Returns why that failed.
 
     Texts of a notice may be an agent's, so they leave without what looks like a secret, also by the patterns `redact`.
+    `cost` is what the session cost that it is about: None if that is not known, empty if it is about no ended one.
     """
     notice = notice._replace(
         subject=text_without_secrets(notice.subject, redact),
         title=text_without_secrets(notice.title, redact),
         text=text_without_secrets(notice.text, redact),
     )
+    if notice.kind in (WAITING, OVERDUE):
+        notice = _in_brief(notice)
+    elif cost:
+        notice = notice._replace(text=f"{notice.text}\ncost: {cost}")
     try:
         match recipient.means:
             case "command":
-                _run([_filled(word, notice, url) for word in recipient.command])
+                _run([_filled(word, notice, url, cost) for word in recipient.command])
             case "desktop":
-                _run(["notify-send", "--app-name=runward", "--", notice.title, _with_link(notice, url)])
+                # It reads markup, and escapes as C has them.
+                body = _as_plain_markup(_with_link(notice, url)).replace("\\", "\\\\")
+                _run(["notify-send", "--app-name=runward", "--", notice.title, body])
             case "ntfy":
                 _ntfy(recipient, notice, url)
             case "slack":
-                shown = notice._replace(title=_for_slack(notice.title), text=_for_slack(notice.text))
+                shown = notice._replace(
+                    title=_as_plain_markup(notice.title), text=_as_plain_markup(notice.text)
+                )
                 text = f"*{shown.title}*\n{_with_link(shown, url)}"
                 _post_json(_address(recipient), {"text": text})
             case "webhook":
@@ -91,7 +124,17 @@ def send(
     return None
 
 
-def _filled(word: str, notice: PendingNotice, url: str | None) -> str:
+def _in_brief(notice: PendingNotice) -> PendingNotice:
+    """Cut only now: of a secret that was cut before, a part could remain."""
+    title = _cut(notice.title, _BRIEF)
+    return notice._replace(title=title, text=_cut(notice.text, _BRIEF - len(title)))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…" if most > 0 else ""
+
+
+def _filled(word: str, notice: PendingNotice, url: str | None, cost: str | None) -> str:
     try:
         return parse_template(word).fill(
             {
@@ -101,14 +144,15 @@ def _filled(word: str, notice: PendingNotice, url: str | None) -> str:
                 "subject": notice.subject,
                 "id": notice.id,
                 "url": url or "",
+                "cost": _NO_COST if cost is None else cost,
             }
         )
     except TemplateError as error:
         raise NotSent(str(error)) from error
 
 
-def _for_slack(text: str) -> str:
-    """As Slack's documentation says: otherwise `<!channel>` would notify everybody."""
+def _as_plain_markup(text: str) -> str:
+    """As the documentation of Slack and the desktop's specification say: `<!channel>` would notify everybody, `<a>` be a link."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -353,8 +353,8 @@ def report_end(event: ChainRunFinished, given: Given) -> Deciding:
         effects.append(Emit(occurred))
     effects += yield from _root_completed(event, given.at)
     title = f"{event.chain} {event.status}"
-    text = f"{event.reason_code}\nrunward why {event.run}"
-    return (*effects, *(yield from notices(f"chain.{event.status}", event.run, title, text, given.at)))
+    lines = (event.reason_code, f"runward why {event.run}")
+    return (*effects, *(yield from notices(f"chain.{event.status}", event.run, title, lines, given.at)))
 
 
 def _root_completed(event: ChainRunFinished, at: float) -> Asking[Effects]:

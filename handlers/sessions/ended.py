@@ -238,8 +238,8 @@ def _notices(session: Session, judged: Effects, at: float) -> Asking[Effects]:
     if ending is None:
         return ()
     title, subject = f"{session.session_id} {ending.status}", f"{session.key}#{ending.attempt}"
-    text = f"{ending.reason.summary}\nrunward why {session.session_id}"
-    return (yield from notices(f"session.{ending.status}", subject, title, text, at))
+    lines = (ending.reason.summary, f"runward why {session.session_id}")
+    return (yield from notices(f"session.{ending.status}", subject, title, lines, at))
 
 
 def _has_bundle(event: AttemptEnded, session: Session) -> Asking[bool]:

@@ -88,7 +88,7 @@ class Writer(NamedTuple):
     `absence`: the tool's own files name processes, or have a lock, and this machine finds none of them. Whether `gone`
     is then certain is for `death` to say. `seen_in` is where that process was alive, or was named by a hook, if that is
     known. `elsewhere` are processes that the tool's own files name for its other sessions. `left`: it is gone from this
-    session because it went on with another one.
+    session because it went on with another one. `asks` is what it waits for, in the tool's words.
     """
 
     liveness: ProcessState
@@ -98,6 +98,7 @@ class Writer(NamedTuple):
     seen_in: Whereabouts | None = None
     elsewhere: frozenset[RecordedProcess] = frozenset()
     left: bool = False
+    asks: str | None = None
 
 
 WriterOf: TypeAlias = Callable[[str, str, str], Writer]

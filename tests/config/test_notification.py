@@ -66,6 +66,8 @@ def test_globs_say_what_it_is_told_of(kind: str, told: bool) -> None:
         ('on = ["*"]\nslack = "hooks.slack.com/x"', "is not an address"),
         ('on = ["chain.lost"]\ndesktop = true', "matches no kind of notice"),
         ("desktop = true", "has no 'on'"),
+        ('on = ["session.*"]\ndesktop = true\nafter = "1h"', "belongs to attention.overdue"),
+        ('on = ["*"]\ndesktop = true\nafter = "1"', "is not a duration"),
         ('on = ["*"]\ncommand = "notify"', "must be a list of words"),
         ('on = ["*"]\ncommand = ["{{ title }}"]', "{{"),
     ],

@@ -16,7 +16,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.places import CANCELLED, GONE, RESUMED, RUNNING, VANISHED, Verdict
 from tests.simulation.ports import ProcessTable
 from tests.simulation.tally import Tally
-from tests.simulation.transcripts import End, Line, Meaning, Tool
+from tests.simulation.transcripts import ClaudeCode, End, Line, Meaning, Tool
 
 from runward.config.root import Root
 from runward.handlers.model.processes import RecordedProcess
@@ -89,6 +89,7 @@ class Agent:
         self.process: RecordedProcess | None = None
         self.processes: set[RecordedProcess] = set()
         self.reopened = 0
+        self.asked = 0
         self.died = self.shaken = self.cut = self.free = self.deleted = self.tidied = False
         self.is_copied = self.is_hooked = self.is_launched = False
         self.stayed_at: float | None = None
@@ -140,6 +141,17 @@ class Agent:
     def work(self) -> None:
         if self.lives:
             self._write(self.tool.work())
+
+    def ask(self) -> None:
+        """It asks a person, and waits."""
+        if self.lives and isinstance(self.tool, ClaudeCode):
+            self._write(self.tool.ask())
+            self.asked += 1
+
+    def answer(self) -> None:
+        """The person answers."""
+        if self.lives and isinstance(self.tool, ClaudeCode) and self.asked:
+            self._write(self.tool.answer())
 
     def close(self, end: End = "well") -> None:
         """The turn is over."""

@@ -77,6 +77,20 @@ class ForeignAgents:
                 self._order(at, agent, deed)
         for _ in range(self.dice.randrange(3)):
             self._order(self.dice.uniform(5.0, LENGTH), None, self.dice.choice((self._hide, self._empty)))
+        if self._universe.recipients.are_told:
+            self._plan_questions()
+
+    def _plan_questions(self) -> None:
+        """Some agents ask a person, who answers after a while, or never."""
+        for is_answered in (True, False):
+            agent = self._agent(_CLAUDE, headless=False)
+            deeds = [agent.start, agent.prompt, agent.ask]
+            if is_answered:
+                deeds += [agent.answer, agent.work, agent.ask, agent.answer, agent.close, agent.exit]
+            at = self.dice.uniform(0.0, LENGTH / 2)
+            for deed in deeds:
+                at += self.dice.uniform(15.0, 50.0) if deed == agent.answer else self._pause()
+                self._order(at, agent, deed)
 
     def rebooted(self) -> None:
         for agent in self.by_key.values():

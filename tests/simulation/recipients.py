@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.simulation.broken import Broken
 
+from runward.config.notification import WAITING
 from runward.daemon.parts.notices import FIRST_PAUSE, HELD, LONGEST_PAUSE
+from runward.daemon.parts.waiting import AGENT_WAITS_S
+from runward.daemon.store.remembered_fields import WAITING_SINCE
 from runward.daemon.store.tables.notices import PendingNotice
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe
 
 KINDS: Final = frozenset(
-    {"approval.asked", "chain.completed", "chain.failed", "chain.aborted", "session.failed", HELD}
+    {"approval.asked", "chain.completed", "chain.failed", "chain.aborted", "session.failed", HELD, WAITING}
 )
 REACHED: Final = "reached"
 NEVER_THERE: Final = "never there"
@@ -24,6 +27,7 @@ GIVEN_UP_AFTER: Final = 60.0
 """Seconds for which a notice is tried in a history, where a day would be too long."""
 
 _MOMENT: Final = 1e-3
+_LOOKED_AFTER: Final = 10.0
 
 _WANTED: Final = (
     "select 'session.failed', payload ->> 'session_key' || '#' || (payload ->> 'attempt') from events"
@@ -31,6 +35,10 @@ _WANTED: Final = (
     " union select 'chain.' || (payload ->> 'status'), payload ->> 'run' from events e join jobs j on j.event = e.seq"
     " where e.type = 'ChainRunFinished' and j.handler = 'chains/finished' and j.state = 'done'"
     " union select 'approval.asked', id from approvals"
+)
+_WAITS: Final = (
+    "select session_key from cursors where phase = 'open' and activity = 'waiting'"
+    f" and json_extract(state, '{WAITING_SINCE}') < ?"
 )
 _NOTICES: Final = "select id, kind, subject, recipient, state, settled_at from notices"
 _TIMES_HELD: Final = (
@@ -68,6 +76,9 @@ class Recipients:
 
     def recipients(self, kind: str) -> tuple[str, ...]:
         return self._names if kind in KINDS else ()
+
+    def patience(self) -> dict[str, float]:
+        return {}
 
     def send(self, notice: PendingNotice) -> str | None:
         """Somebody is told, or can't be reached."""
@@ -133,6 +144,9 @@ class Recipients:
                 raise Broken(f"the notice {said} was given up after {last.age} s")
             self._universe.tally.reached["a notice that was given up"] += state == "dead"
         wanted = {(kind, subject, name) for kind, subject in peek(_WANTED) for name in self.recipients(kind)}
+        # Seen within the period in which troubles are looked for, and told a moment later.
+        long = self._universe.clock.now() - AGENT_WAITS_S - _LOOKED_AFTER
+        wanted |= {(WAITING, key, name) for (key,) in peek(_WAITS, (long,)) for name in self._names}
         if left := wanted - told:
             raise Broken(f"nobody is told of {sorted(left)}")
         for (kind, subject, recipient), ids in self._ids.items():
@@ -140,7 +154,14 @@ class Recipients:
                 raise Broken(f"{recipient} was told of {kind} of {subject} under the ids {sorted(ids)}")
 
     def _most_ids(self, kind: str, subject: str) -> float:
-        """A job that is held again is told of again. After a restore, its number may be another job's."""
+        """A job that is held again is told of again. After a restore, its number may be another job's.
+
+        An agent is told of for each of its questions; what is lost with the power may be seen a second time.
+        """
+        if kind == WAITING:
+            agent = self._universe.foreign_agents.by_key[subject]
+            self._universe.tally.reached["an agent that waits, told of"] += 1
+            return float("inf") if agent.cut or self._universe.lives.over else agent.asked
         if kind != HELD:
             return 1
         if self._universe.lives.over:

@@ -26,6 +26,7 @@ RARE_PATHS: Final = (
     "a notice that was delivered at a later try",
     "a notice that was delivered twice under one id",
     "a notice that was given up",
+    "an agent that waits, told of",
     "a worktree that was made",
     "a worktree that was removed",
     "a worktree that was kept",

@@ -86,6 +86,16 @@ class ClaudeCode:
             self._written.last_prompt, None
         )
 
+    def ask(self) -> list[Line]:
+        """A person is asked, until `answer`."""
+        return self._lines(self._ask, "opens")
+
+    def _ask(self) -> None:
+        self._question = self._written.call("AskUserQuestion", question="Which one?")
+
+    def answer(self) -> list[Line]:
+        return self._lines(lambda: self._written.result(self._question, "The first."), "opens")
+
     def calls(self, line: bytes) -> set[str]:
         return set(re.findall(r'"type": ?"tool_use", ?"id": ?"([^"]+)"', line.decode()))
 

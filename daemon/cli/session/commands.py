@@ -252,9 +252,12 @@ def export(
 @click.option(
     "--timeout", type=Length(), metavar="DURATION", help="Wait at most this long (default: no limit)."
 )
+@click.option(
+    "--notify", "is_told", is_flag=True, help="Then show a notice on the terminal, and ring its bell."
+)
 @json_option("Print the session as JSON, as in `session list`.")
 @pass_settings
-def wait(settings: Settings, identifier: str, timeout: float | None, as_json: bool) -> None:
+def wait(settings: Settings, identifier: str, timeout: float | None, is_told: bool, as_json: bool) -> None:
     """Wait until a session is over and judged, and exit with its status.
 
     Exit code 0: completed. 1: failed. 124: timed out. 130: aborted. 143: cancelled. Also 75: it is not judged
@@ -268,7 +271,7 @@ def wait(settings: Settings, identifier: str, timeout: float | None, as_json: bo
         row = find_session(connection, settings, identifier)
     from runward.daemon.cli.session.watching import wait_until_over
 
-    wait_until_over(settings, row, timeout, as_json)
+    wait_until_over(settings, row, timeout, as_json, is_told)
 
 
 @session.command()

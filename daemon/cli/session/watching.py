@@ -1,6 +1,7 @@
 """What a run does until it is over: `session logs`, `tail` and `wait`, once or as it comes."""
 
 import json
+import os
 import sqlite3
 import sys
 import time
@@ -242,36 +243,63 @@ _END_PERIOD: Final = 0.2
 """Seconds between two questions to the store."""
 
 
-def wait_until_over(settings: Settings, row: SessionRow, patience: float | None, as_json: bool) -> None:
-    """Wait until the session is over and judged, at most `patience` seconds, and end by its status."""
+def wait_until_over(
+    settings: Settings, row: SessionRow, patience: float | None, as_json: bool, is_told: bool
+) -> None:
+    """Wait until the session is over and judged, at most `patience` seconds, and end by its status.
+
+    If a person `is_told`, their terminal gets a notice of the end of the wait.
+    """
+    tell = _tell_terminal if is_told else _tell_nobody
     until = None if patience is None else time.monotonic() + patience
     name = safe(row.session_id)
     while True:
         # Checked before the look: a daemon that judges and ends has judged.
         is_up = is_daemon_up(settings)
         with reading.reading(settings.state_dir) as connection:
-            if _say_if_over(connection, settings, row, as_json):
+            if _say_if_over(connection, settings, row, as_json, tell):
                 return
         if not is_up:
+            tell(f"{row.session_id} is not judged: no daemon is running")
             fail(
                 f"session {name} is not judged yet, and no daemon is running: start it, then wait", TRY_AGAIN
             )
         if until is not None and time.monotonic() >= until:
+            tell(f"{row.session_id} is not over yet")
             fail(f"session {name} is not over yet", TIMED_OUT)
         time.sleep(_END_PERIOD)
 
 
-def _say_if_over(connection: sqlite3.Connection, settings: Settings, row: SessionRow, as_json: bool) -> bool:
+def _tell_nobody(text: str) -> None:
+    return
+
+
+def _tell_terminal(text: str) -> None:
+    """Have the terminal show a notice. What is printed may go elsewhere."""
+    from runward.daemon.cli.terminal.notices import notice
+
+    stream = next((each for each in (sys.stderr, sys.stdout) if each.isatty()), None)
+    if stream is not None:
+        print(notice(text, os.environ), end="", file=stream, flush=True)  # it is for the terminal
+
+
+def _say_if_over(
+    connection: sqlite3.Connection,
+    settings: Settings,
+    row: SessionRow,
+    as_json: bool,
+    tell: Callable[[str], None],
+) -> bool:
     now = sessions.session(connection, row.key)
     if now is None:
         refuse_pruned(connection, row.key)
         return False
     if now.status == "running":
         return False
+    why = text_without_secrets(now.reason_summary)
     if as_json:
         print_json(sessions_as_json(connection, settings, [now])[0])
     else:
-        click.echo(
-            f"session {safe(now.session_id)} is {coloured(now.status)}: {safe(text_without_secrets(now.reason_summary))}"
-        )
+        click.echo(f"session {safe(now.session_id)} is {coloured(now.status)}: {safe(why)}")
+    tell(f"{now.session_id} is {now.status}: {why}")
     sys.exit(BY_STATUS[now.status])

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import click
 
 from runward.daemon.cli.terminal.output import columns_there, safe, terminal_size
-from runward.daemon.views.text import short_id
+from runward.daemon.views.text import SIGNS, short_id
 
 State: TypeAlias = Literal[
     "working",
@@ -25,20 +25,16 @@ State: TypeAlias = Literal[
     "pending",
 ]
 
-_SIGNS: Final[Mapping[str, tuple[str, str, str | None]]] = {
-    "working": ("●", "*", "cyan"),
-    "idle": ("○", "o", None),
-    "waiting": ("!", "!", "yellow"),
-    "unknown": ("?", "?", "yellow"),
-    "completed": ("✓", "+", "green"),
-    "failed": ("✗", "x", "red"),
-    "timed_out": ("✗", "x", "red"),
-    "aborted": ("✗", "x", "red"),
-    "cancelled": ("–", "-", None),  # noqa: RUF001  # it is meant
-    "skipped": ("–", "-", None),  # noqa: RUF001  # it is meant
-    "pending": ("·", ".", None),
+_COLOURS: Final = {
+    "working": "cyan",
+    "waiting": "yellow",
+    "unknown": "yellow",
+    "completed": "green",
+    "failed": "red",
+    "timed_out": "red",
+    "aborted": "red",
 }
-"""The sign of each state, the same in ASCII, and its colour, which only repeats it."""
+"""The colours of signs, which only repeat them."""
 
 _PLAIN_TERMINALS: Final = ("dumb", "linux")
 """Values of `TERM` for which only ASCII is certain to be shown."""
@@ -73,8 +69,8 @@ class Terminal(NamedTuple):
 
     def sign(self, state: str) -> str:
         """The sign of a state, in its colour."""
-        pretty, plain, colour = _SIGNS[state]
-        sign = pretty if self.has_utf8 else plain
+        pretty, plain = SIGNS[state]
+        sign, colour = pretty if self.has_utf8 else plain, _COLOURS.get(state)
         return sign if colour is None else click.style(sign, fg=colour)
 
     def state(self, state: str) -> str:

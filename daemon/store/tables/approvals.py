@@ -63,10 +63,17 @@ class ApprovalRow(NamedTuple):
         }
 
 
+_OPEN: Final = "where a.status = 'asked' and r.status = 'waiting_approval' order by a.asked_at, a.id limit ?1"
+
+
 def open_approvals(connection: sqlite3.Connection, limit: int = -1) -> list[ApprovalRow]:
     """What waits for a person, oldest first; at most `limit`, unless that is -1."""
-    which = "where a.status = 'asked' and r.status = 'waiting_approval' order by a.asked_at, a.id limit ?1"
-    return _approvals(connection, which, limit)
+    return rows_of(ApprovalRow, connection.execute(_query(_OPEN), (limit,)))
+
+
+async def waiting_approvals(store: Reader, most: int) -> list[ApprovalRow]:
+    """The same, as the daemon reads it."""
+    return rows_of(ApprovalRow, await store.read(_query(_OPEN), (most,)))
 
 
 def approvals_waiting(connection: sqlite3.Connection) -> int:
@@ -81,11 +88,11 @@ def approvals_waiting(connection: sqlite3.Connection) -> int:
 def approvals_called(connection: sqlite3.Connection, text: str) -> list[ApprovalRow]:
     """The approvals whose id begins with `text`, and those of chain runs whose id does, oldest first."""
     which = f"where {begins('a.id')} or {begins('a.run')} order by a.asked_at, a.id"
-    return _approvals(connection, which, text)
+    return rows_of(ApprovalRow, connection.execute(_query(which), (text,)))
 
 
-def _approvals(connection: sqlite3.Connection, which: str, value: str | int) -> list[ApprovalRow]:
-    query = select(
+def _query(which: str) -> str:
+    return select(
         ApprovalRow,
         f"from approvals a join chain_runs r on r.id = a.run {which}",
         "a",
@@ -96,7 +103,6 @@ def _approvals(connection: sqlite3.Connection, which: str, value: str | int) -> 
         " where b.run = a.run and b.step = a.step and b.asked_at < a.asked_at)",
         run_status="r.status",
     )
-    return rows_of(ApprovalRow, connection.execute(query, (value,)))
 
 
 def approvals_of_run(connection: sqlite3.Connection, run: str) -> dict[int, str]:

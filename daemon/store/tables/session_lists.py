@@ -6,13 +6,17 @@ Their rows, and how programs see them, are in `sessions.py`.
 import json
 import sqlite3
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
 from runward.daemon.store import packed_document
+from runward.daemon.store.remembered_fields import CWD, PROMPT, WAITING_ASKS, WAITING_SINCE
 from runward.daemon.store.rows import rows_of, select, value_of, values_of
 from runward.daemon.store.tables.sessions import ACTIVITY, SessionRow, here, session, session_rows
+
+if TYPE_CHECKING:
+    from runward.daemon.store.transaction import Reader
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 """Sorts after every other character: what begins with a text sorts between that text and the text followed by this."""
@@ -290,14 +294,66 @@ def running(connection: sqlite3.Connection, limit: int) -> list[RunningRow]:
     return rows_of(RunningRow, rows)
 
 
+_WAITING_AGENTS: Final = (
+    "from cursors c join sessions s on s.key = c.session_key where c.phase = 'open' and c.activity = 'waiting'"
+    " and s.status = 'running' and s.layout <> ?1"
+)
+"""The running sessions whose agent waits for a person's answer."""
+
+
 def waiting_for_answer(connection: sqlite3.Connection) -> list[str]:
     """The keys of the running sessions whose agent waits for a person's answer, oldest first."""
     rows = connection.execute(
-        "select s.key from cursors c join sessions s on s.key = c.session_key where c.phase = 'open'"
-        " and c.activity = 'waiting' and s.status = 'running' and s.layout <> ? order by s.started_at, s.key",
+        f"select s.key {_WAITING_AGENTS} order by s.started_at, s.key",  # our own words
         (NATIVE,),
     )
     return values_of(str, rows)
+
+
+class WaitingAgent(NamedTuple):
+    """An agent that waits for a person: since when (Unix seconds), what it asks, where, and what it was given, if known."""
+
+    key: str
+    name: str
+    since: float
+    asks: str | None
+    cwd: str | None
+    prompt: str | None
+
+
+async def waiting_agents(store: "Reader", most: int) -> list[WaitingAgent]:
+    """Those of which it is known since when, the longest first."""
+    query = select(
+        WaitingAgent,
+        f"{_WAITING_AGENTS} and json_extract(c.state, '{WAITING_SINCE}') is not null order by since, s.key limit ?2",
+        "s",
+        name="coalesce(s.playbook, s.agent, s.layout)",
+        since=f"json_extract(c.state, '{WAITING_SINCE}') as since",
+        asks=f"json_extract(c.state, '{WAITING_ASKS}')",
+        cwd=f"json_extract(c.state, '{CWD}')",
+        prompt=f"json_extract(c.state, '{PROMPT}')",
+    )
+    return rows_of(WaitingAgent, await store.read(query, (NATIVE, most)))
+
+
+class UnseenFailure(NamedTuple):
+    """A failure that nobody has seen: when the session ended (Unix seconds), and why it failed."""
+
+    key: str
+    session_id: str
+    at: float
+    why: str
+
+
+async def failures_unseen(store: "Reader", since: float, until: float, most: int) -> list[UnseenFailure]:
+    """Those of this stretch of time, the oldest first."""
+    query = select(
+        UnseenFailure,
+        "from sessions where unseen_at >= ? and unseen_at <= ? order by unseen_at, key limit ?",
+        at="unseen_at",
+        why="reason_summary",
+    )
+    return rows_of(UnseenFailure, await store.read(query, (since, until, most)))
 
 
 LATELY: Final = 86_400.0

@@ -1,9 +1,11 @@
 """Notices, with a real daemon and real commands."""
 
+import time
 from pathlib import Path
 
 from tests.daemon.cli.calling import Place
 from tests.daemon.cli.test_chain_approvals import fire, furnished, waits
+from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 from tests.waiting import wait_for
 
 TELL = """
@@ -124,3 +126,33 @@ def test_people_are_told_of_a_quarantined_chain_and_of_a_held_job_once(place: Pl
         wait_for(lambda: len(lines(told)) == 2, "the second notice")
         assert lines(told)[1].startswith("job.held job ")
         assert [each["kind"] for each in listed(place)] == ["job.held", "chain.quarantined"]
+
+
+_AGENT = """
+[[roots]]
+name = "claude"
+path = "claude"
+layout = "claude-code"
+history = "live"
+
+[[notify]]
+on = ["session.completed"]
+command = ["sh", "-c", 'echo "$1 | $2" | tr "\\n" " " >> "$0"', "FILE", "{{ with.text }}", "{{ with.cost }}"]
+"""
+
+
+def test_whoever_is_told_of_an_agents_end_is_told_what_it_cost(place: Place) -> None:
+    settings, told = place.directory / "runward.toml", place.directory / "told"
+    settings.write_text(settings.read_text() + _AGENT.replace("FILE", str(told)))
+    transcript = Transcript(now=time.time() - 60)
+    transcript.prompt("look")
+    transcript.text("Done.")
+    path = place.directory / f"claude/-home/{SESSION}.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(transcript.content())
+    place.daemon_once()
+    usage = place.call("session", "show", SESSION, "--json").object()["usage"]
+    assert isinstance(usage, dict)
+    cost = f"${usage['cost_usd']:.4f}"
+    assert cost != "$0.0000"
+    assert told.read_text().strip().endswith(f"runward why {SESSION} cost: {cost} | {cost}")

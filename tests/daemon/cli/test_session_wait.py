@@ -1,5 +1,10 @@
 """`session wait`: until a session is over and judged, and then its status as the exit code."""
 
+import json
+import os
+import pty
+import subprocess
+
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S, wait_for
@@ -37,3 +42,25 @@ def test_it_waits_for_the_end_and_for_the_verdict(place: Place) -> None:
         out, err = waiting.communicate(timeout=PATIENCE_S)
     assert (waiting.returncode, err) == (1, "")
     assert out == "session long is failed: exited with 4\n"
+
+
+def test_the_terminal_is_told_at_the_end_of_the_wait(recorded: Place) -> None:
+    ends, other = pty.openpty()
+    with open(ends, "rb", buffering=0) as terminal:
+        waiting = subprocess.Popen(
+            recorded.argv("session", "wait", "crashed", "--notify", "--json"),
+            cwd=recorded.directory,
+            env=recorded.environment | {"TERM": "xterm-kitty", "LANG": "C.UTF-8"},
+            stdout=subprocess.PIPE,
+            stderr=other,
+        )
+        os.close(other)
+        out, _ = waiting.communicate(timeout=PATIENCE_S)
+        said = terminal.read(4096)
+    assert (waiting.returncode, json.loads(out)["session_id"]) == (1, "crashed")
+    assert said == b"\x1b]99;;Runward: crashed is failed: exited with 3\x1b\\\a"
+
+
+def test_without_a_terminal_nobody_is_told(recorded: Place) -> None:
+    told = recorded.call("session", "wait", "crashed", "--notify")
+    assert (told.code, told.out, told.err) == (1, "session crashed is failed: exited with 3\n", "")

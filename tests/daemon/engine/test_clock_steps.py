@@ -216,6 +216,9 @@ class NobodyIsThere:
     def recipients(self, kind: str) -> tuple[str, ...]:
         return self.names
 
+    def patience(self) -> dict[str, float]:
+        return {}
+
     def send(self, notice: PendingNotice) -> str | None:
         return "nobody is there"
 

@@ -122,7 +122,9 @@ def test_a_living_process_may_say_that_it_waits_for_a_person(
 ) -> None:
     claude.pid_file(process.pid, status="waiting", waitingFor="permission prompt")
     who = recorded(process.pid)
-    assert Writers().writer("claude-code", str(claude.transcript), "s") == Writer("alive", "waiting", who)
+    assert Writers().writer("claude-code", str(claude.transcript), "s") == Writer(
+        "alive", "waiting", who, asks="permission prompt"
+    )
     kill(process)
     gone = Writers().writer("claude-code", str(claude.transcript), "s")
     assert gone._replace(absence=None) == Writer("gone", None, who)

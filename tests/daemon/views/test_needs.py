@@ -11,7 +11,7 @@ from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.status import lines_of
-from runward.daemon.views.needs import needs
+from runward.daemon.views.needs import ASKED, attention, needs
 
 __all__ = ["place"]
 
@@ -75,6 +75,31 @@ def test_those_who_wait_for_an_answer_come_before_failures_and_these_before_all_
         ("file", "error", "/p.yaml", 1),
         ("notice", "error", None, 1),
     ]
+
+
+class Read(dict[str, JsonValue]):
+    """A status that notes which of its keys are read."""
+
+    def __init__(self, status: Mapping[str, JsonValue]) -> None:
+        super().__init__(status)
+        self.keys_read: set[str] = set()
+
+    def __getitem__(self, key: str) -> JsonValue:
+        self.keys_read.add(key)
+        return super().__getitem__(key)
+
+
+def test_whoever_asks_for_needs_alone_gets_all_that_they_are_made_of(status: Mapping[str, JsonValue]) -> None:
+    read = Read(status)
+    list(needs(read, "/state"))
+    assert read.keys_read == set(ASKED)
+
+
+def test_what_waits_and_what_failed_is_counted_apart(status: Mapping[str, JsonValue]) -> None:
+    found = attention(needs(status, "/state"))
+    assert (found.waiting, found.failed, found.line) == (12, 9, "!12 ✗9")
+    nothing = attention(())
+    assert (nothing.waiting, nothing.failed, nothing.line) == (0, 0, "")
 
 
 def test_people_get_one_line_for_all_approvals_and_one_for_all_failures(

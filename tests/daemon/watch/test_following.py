@@ -18,6 +18,7 @@ from runward.config.root import Root
 from runward.daemon.engine import clock_steps
 from runward.daemon.inbox.spool import put
 from runward.daemon.parts.answering import Bundled, no_bundles
+from runward.daemon.parts.notices import NOBODY, Messenger
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.watch import following, looks
 from runward.daemon.watch.hints import Why
@@ -51,6 +52,7 @@ class Home:
         self.history = history
         self.playbooks: dict[str, str] = {}
         self.bundled: Bundled = no_bundles
+        self.messenger: Messenger = NOBODY
 
     def open(self) -> AbstractAsyncContextManager[Daemon]:
         root = Root("claude", str(self.projects), "claude-code", self.history)
@@ -62,6 +64,7 @@ class Home:
             ruled=self._ruled,
             roots=(root, *self.further),
             bundled=self.bundled,
+            messenger=self.messenger,
         )
 
     def _ruled(self, question: RuledPlaybook) -> Ruled:

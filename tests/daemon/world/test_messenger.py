@@ -150,6 +150,49 @@ def test_nobody_is_mentioned_in_slack(service: Service) -> None:
     assert json.loads(body) == {"text": f"*{NOTICE.title}*\n{said}"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "cost", "said", "variable"),
+    [
+        ("session.failed", "$0.0053", "why\ncost: $0.0053", "$0.0053"),
+        ("session.completed", "?", "why\ncost: ?", "?"),
+        ("session.failed", None, "why", "?"),
+        ("chain.failed", "$1.00", "why", ""),
+        ("session.waiting", "$1.00", "why", ""),
+    ],
+)
+def test_a_notice_of_an_ended_session_says_what_it_cost(
+    tmp_path: Path, kind: str, cost: str | None, said: str, variable: str
+) -> None:
+    told = tmp_path / "told"
+    command = ("sh", "-c", 'printf "%s|%s" "$1" "$2" > "$0"', str(told), "{{ with.text }}", "{{ with.cost }}")
+    recipient = Recipient(("*",), command=command)
+    messenger = SettingsMessenger(lambda: (recipient,), cost=lambda notice: cost)
+    notice = NOTICE._replace(kind=kind, text="why", recipient=recipient.name)
+    assert messenger.send(notice) is None
+    assert told.read_text() == f"{said}|{variable}"
+
+
+def test_the_desktop_reads_no_markup_and_no_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[list[str]] = []
+    monkeypatch.setattr(messenger, "_run", sent.append)
+    notice = NOTICE._replace(text=r"<a href='x'>y</a> \033]9;z")
+    assert send(Recipient(("*",), desktop=True), notice) is None
+    ((*_, separator, title, shown),) = sent
+    assert (separator, title) == ("--", notice.title)
+    assert shown == r"&lt;a href='x'&gt;y&lt;/a&gt; \\033]9;z"
+
+
+def test_whoever_is_named_twice_is_told_after_the_time_that_stands_first() -> None:
+    recipients = (
+        Recipient(("attention.*",), desktop=True, after=60.0),
+        Recipient(("*",), desktop=True),
+        Recipient(("*",), command=("true",)),
+        Recipient(("session.*",), command=("false",)),
+    )
+    told = SettingsMessenger(lambda: recipients)
+    assert told.patience() == {recipients[0].name: 60.0, recipients[2].name: 3600.0}
+
+
 def test_ntfy_gets_the_topic_and_the_title(service: Service) -> None:
     assert send(Recipient(("*",), ntfy=f"{service.address}/topic"), NOTICE) is None
     ((path, _, body),) = service.received
