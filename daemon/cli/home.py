@@ -15,7 +15,6 @@ from runward.daemon.cli.terminal.signs import Terminal, terminal_here
 from runward.daemon.cli.terminal.tables import Column, flowed, table_rows
 from runward.daemon.store import reading
 from runward.daemon.store.tables.approvals import ApprovalRow
-from runward.daemon.views.chain_rows import command_asked
 from runward.daemon.views.home import Home, home_of
 from runward.daemon.views.needs import Need
 from runward.daemon.views.rows import Row
@@ -103,6 +102,8 @@ def _further(need: Need, terminal: Terminal) -> list[str]:
 
 
 def _approval(row: ApprovalRow, terminal: Terminal) -> list[str]:
+    from runward.daemon.views.chain_rows import command_asked  # seldom does anything ask
+
     asked = f"{row.chain}/{row.step_id()} asks for approval ({age(row.asked_at, terminal.now)}): {command_asked(row)}"
     lines = list(flowed(terminal.text(asked), f"{terminal.sign('waiting')} ", "    ", terminal.columns))
     return _with_command(lines[:3], f"runward chain approve {shlex.quote(row.id)}", terminal)

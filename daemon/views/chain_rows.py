@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
 from runward.daemon.store.tables.approvals import ApprovalRow, open_approvals
 from runward.daemon.store.tables.chain_runs import (
     ChainRunRow,
     ChainStepRow,
+    agents_of_runs,
     chain_runs,
     open_chain_runs,
     steps_of_runs,
@@ -24,14 +26,27 @@ _STEP_STATES: Final = {**_STATES, "waiting": "pending", "pending": "pending"}
 
 
 def chain_rows(
-    connection: sqlite3.Connection, since: float | None, most: int | None, now: float
+    connection: sqlite3.Connection, settings: Settings, since: float | None, most: int | None, now: float
 ) -> list[Row]:
-    """All chain runs that are open, and the newest `most` (None: all) of the others."""
+    """All chain runs that are open, and the newest `most` (None: all) of the others, with what their agents used."""
     still = [each for each in open_chain_runs(connection) if since is None or each.created_at >= since]
     known = {each.id for each in still}
     newest = chain_runs(connection, None, None, since, -1 if most is None else most + len(still))
     runs = [*still, *(each for each in newest if each.id not in known)]
-    return rows_of_runs(connection, runs, now)
+    return _with_usage(connection, settings, rows_of_runs(connection, runs, now))
+
+
+def _with_usage(connection: sqlite3.Connection, settings: Settings, rows: list[Row]) -> list[Row]:
+    agents = agents_of_runs(connection, [row.key for row in rows]) if rows else {}
+    if not agents:
+        return rows
+    from runward.daemon.views.usage import used_by  # most steps start no agent
+
+    used = used_by(connection, settings, agents)
+    return [
+        row if (of := used.get(row.key)) is None else row._replace(usage=of.as_json(), cost=of.in_dollars())
+        for row in rows
+    ]
 
 
 def rows_of_runs(connection: sqlite3.Connection, runs: Sequence[ChainRunRow], now: float) -> list[Row]:

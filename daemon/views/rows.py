@@ -101,7 +101,7 @@ def listing(
     if wanted.is_no_step:
         from runward.daemon.views.chain_rows import chain_rows  # with a filter, no chain run is shown
 
-        runs = chain_rows(connection, wanted.since, most, now)
+        runs = chain_rows(connection, settings, wanted.since, most, now)
     rows = [*session_rows_of(connection, settings, sessions, now, is_alone=not wanted.is_unlinked), *runs]
     ended = sorted((row for row in rows if not row.is_open), key=lambda row: (-row.at, row.key))
     is_cut = bool(limit) and len(ended) > limit
@@ -161,7 +161,7 @@ def costs(
         return {}
     from runward.daemon.views.usage import UNKNOWN, used_by  # most runs name no tokens
 
-    used = used_by(connection, settings, keys)
+    used = used_by(connection, settings, {key: key for key in keys})
     return {key: used[key].in_dollars() if key in used else UNKNOWN for key in keys}
 
 

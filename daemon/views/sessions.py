@@ -165,7 +165,7 @@ def _add_usage(connection: sqlite3.Connection, settings: Settings, sessions: lis
         return
     from runward.daemon.views.usage import usage_json, used_by  # runs of other programs name no tokens
 
-    used = used_by(connection, settings, list(told))
+    used = used_by(connection, settings, {key: key for key in told})
     for key, each in told.items():
         each["usage"] = usage_json(each["usage"], used.get(key))
 

@@ -176,15 +176,15 @@ def _priced(spent: Sequence[usage.Spent], prices: Prices) -> list[tuple[usage.Sp
     return priced
 
 
-def used_by(connection: sqlite3.Connection, settings: Settings, keys: Sequence[str]) -> dict[str, Sum]:
-    """What each of these sessions used, by its key. A session whose replies are not counted yet is missing."""
-    spent = usage.spent_by(connection, keys)
+def used_by(connection: sqlite3.Connection, settings: Settings, of: Mapping[str, str]) -> dict[str, Sum]:
+    """What sessions used together: `of` says by their keys to what each belongs. One without counted replies adds nothing."""
+    spent = usage.spent_by(connection, list(of))
     if not spent:
         return {}
     sums: dict[str, _Adding] = {}
     for each, cost in _priced(spent, _prices(settings)):
-        sums.setdefault(each.session_key, _Adding()).add(each, cost)
-    return {key: each.done() for key, each in sums.items()}
+        sums.setdefault(of[each.session_key], _Adding()).add(each, cost)
+    return {name: each.done() for name, each in sums.items()}
 
 
 def used_between(connection: sqlite3.Connection, settings: Settings, since: float, until: float) -> Sum:

@@ -146,6 +146,17 @@ def chain_steps(connection: sqlite3.Connection, run: str) -> list[ChainStepRow]:
     return [*steps_of_runs(connection, [run]).get(run, ())]
 
 
+def agents_of_runs(connection: sqlite3.Connection, runs: Sequence[str]) -> dict[str, str]:
+    """The chain runs, by the keys of the agents' sessions that were started in their steps."""
+    return dict(
+        connection.execute(
+            "select l.linked, s.run from chain_steps s join links l on l.launcher = s.session_key"
+            " where s.run in (select value from json_each(?))",
+            (listed(runs),),
+        )
+    )
+
+
 def steps_of_runs(
     connection: sqlite3.Connection, runs: Sequence[str]
 ) -> Mapping[str, Sequence[ChainStepRow]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.daemon.cli.everyday import SESSION, Everyday
 from tests.daemon.prices.test_prices import by_the_library
 from tests.handlers.layouts import codex_lines
 from tests.handlers.layouts.claude_code_lines import Transcript
@@ -164,3 +165,27 @@ def test_what_is_not_counted_yet_is_named(tmp_path: Path) -> None:
     shown = used.call("usage", *WHOLE)
     assert "1 session is missing: they were read by an older version" in " ".join(shown.out.split())
     assert used.call("usage", *WHOLE, "--json").object()["missing_sessions"] == 1
+
+
+def test_a_chain_run_has_the_tokens_and_the_cost_of_the_agents_that_its_steps_started(
+    everyday: Everyday,
+) -> None:
+    listed = everyday.call("session", "list", "--json").objects()
+    (agent,) = [each for each in listed if each["session_id"] == SESSION.format(0xAA)]
+    (waiting,) = everyday.call("chain", "approvals", "--json").objects()
+    run, usage = str(waiting["chain_run_id"]), agent["usage"]
+    assert isinstance(usage, dict)
+
+    def cells() -> list[str]:
+        shown = everyday.call("session", "list", "--wide", "--columns", "SESSION,TOKENS,COST").out
+        return next(line.split() for line in shown.splitlines() if line.startswith(run))[1:]
+
+    assert cells() == ["-", "-"]
+    link = "insert into links (linked, launcher) select ?, session_key from chain_steps where run = ? and step = 0"
+    everyday.change_store(link, agent["key"], run)
+    try:
+        assert cells() == ["131", "$0.0011"]
+    finally:
+        everyday.change_store("delete from links where linked = ?", agent["key"])
+    spent = usage["input_tokens"], usage["output_tokens"], usage["cost_usd"]
+    assert spent == (111, 20, pytest.approx(0.0011, rel=0.1))
