@@ -40,7 +40,7 @@ rest: check ## the checkers, and the proofs that CI runs beyond `make test` (abo
 	@$(PYTEST) -m "prove and not sweep and not agents"
 
 goldens: setup ## draw every golden screen again, in tests/golden/screens: read what has changed before you commit it
-	@RUNWARD_GOLDENS=rewrite $(BIN)/python -m pytest -q -n 0 tests/daemon/cli/test_screens.py
+	@RUNWARD_GOLDENS=rewrite $(BIN)/python -m pytest -q -n 0 tests/daemon/cli/test_screens.py tests/daemon/cli/test_init.py -k 'file_has_it'
 
 agents: setup ## the real Claude Code and Codex against a scripted model
 	@$(PYTEST) -m agents

@@ -18,7 +18,8 @@ from runward.daemon.cli.terminal.output import complain, fail, note, safe
 from runward.daemon.configuration.agent_homes import agent_home, sessions_in
 from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.hooks import claude_code_settings, codex_settings
-from runward.daemon.hooks.claude_code_settings import Program, accepts, events_of, installed
+from runward.daemon.hooks.claude_code_settings import accepts, events_of
+from runward.daemon.hooks.programs import Program, installed
 from runward.daemon.hooks.settings_file import (
     SCRIPT,
     Edited,
@@ -120,7 +121,7 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
             NOT_SO,
         )
 
-    program = installed(os.environ) if agent == claude_code_settings.AGENT else None
+    program = installed(agent, os.environ) if agent == claude_code_settings.AGENT else None
     events = events_of(program)
 
     def edit(text: str | None, name: str) -> Edited:

@@ -19,7 +19,8 @@ from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.doctor.daemons import how_to
 from runward.daemon.doctor.findings import Finding, Installation, Patience, Result
 from runward.daemon.hooks import claude_code_settings
-from runward.daemon.hooks.claude_code_settings import events_of, installed
+from runward.daemon.hooks.claude_code_settings import events_of
+from runward.daemon.hooks.programs import installed
 from runward.daemon.hooks.settings_file import Refused, read_settings_file
 from runward.daemon.host.report import Report, read_report
 from runward.daemon.store import reading
@@ -274,7 +275,7 @@ def examine_hooks(installation: Installation, patience: Patience) -> Iterator[Fi
         yield Finding("ok", f"there are no Runward hooks in {path}")
         return
     patience.left()
-    program = installed(environment)
+    program = installed(claude_code_settings.AGENT, environment)
     # One event that is unknown to it, and Claude Code ignores the whole file: the person's permissions are gone with it.
     unknown = [event for event in events if event not in events_of(program)]
     who = "Claude Code (not found; its version is unknown)" if program is None else program.name

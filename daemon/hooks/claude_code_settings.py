@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -15,13 +14,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Problem
+from runward.daemon.hooks.programs import Program, Version, alone
 from runward.daemon.hooks.settings_file import Edited, Refused, is_our_shell_command, refused
-
-Version: TypeAlias = tuple[int, int, int]
 
 KNOWN_SINCE: Final[Mapping[str, Version]] = MappingProxyType(
     {
@@ -37,59 +35,11 @@ KNOWN_SINCE: Final[Mapping[str, Version]] = MappingProxyType(
 _NOT_FOUND: Final[Version] = (2, 0, 0)
 """The version that is assumed if the program is not found: almost nobody still uses an older one."""
 
-_PLACES: Final = (".local/bin/claude", ".claude/local/claude")
-"""Where it is installed below a home without being on everybody's PATH."""
-
-_VERSION: Final = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
-_VERSION_S: Final = 20.0
 _ACCEPTS_S: Final = 30.0
 _TURN_S: Final = 0.05
-_NOBODY: Final = "http://127.0.0.1:9"
 _ASKED: Final = ("-p", "hello")
 _EARLIEST: Final = "UserPromptSubmit"
 """The first event that a start reports and that every version knows that knows either of them."""
-
-
-class Program(NamedTuple):
-    """An installed Claude Code. `version` is None if it doesn't report one."""
-
-    path: str
-    version: Version | None
-
-    @property
-    def name(self) -> str:
-        """Its name in a message."""
-        version = (
-            "of a version that it doesn't say" if self.version is None else ".".join(map(str, self.version))
-        )
-        return f"Claude Code {version} ({self.path})"
-
-
-def installed(environment: Mapping[str, str]) -> Program | None:
-    """The program that `claude` starts, or None."""
-    home = environment.get("HOME", "")
-    usual = (os.path.join(home, place) for place in _PLACES) if home else ()
-    program = shutil.which("claude", path=environment.get("PATH"))
-    path = program or next((place for place in usual if os.access(place, os.X_OK)), None)
-    if path is None:
-        return None
-    with tempfile.TemporaryDirectory() as scratch:
-        try:
-            ended = subprocess.run(
-                [path, "--version"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_VERSION_S,
-                check=False,
-                # Nothing of the person's is in reach: only the program is examined, not its settings.
-                env=_alone(environment, scratch),
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return Program(path, None)
-    version = _VERSION.search(ended.stdout)
-    return Program(path, None if version is None else (int(version[1]), int(version[2]), int(version[3])))
 
 
 def events_of(program: Program | None) -> tuple[str, ...]:
@@ -116,7 +66,7 @@ def _calls(program: Program, events: Sequence[str], environment: Mapping[str, st
         called = Path(scratch, "called")
         hook = {"type": "command", "command": f"touch {shlex.quote(str(called))}", "timeout": 10}
         hooks = {event: [{"hooks": [hook]}] for event in events}
-        variables = _alone(environment, scratch)
+        variables = alone(environment, scratch)
         Path(variables["CLAUDE_CONFIG_DIR"], "settings.json").write_text(json.dumps({"hooks": hooks}))
         try:
             process = subprocess.Popen(
@@ -142,23 +92,6 @@ def _calls(program: Program, events: Sequence[str], environment: Mapping[str, st
             except ProcessLookupError:
                 pass
             process.wait()
-
-
-def _alone(environment: Mapping[str, str], scratch: str) -> dict[str, str]:
-    """An environment for a program that must not reach anything of the person's."""
-    config = os.path.join(scratch, "config")
-    os.makedirs(config, exist_ok=True)
-    return {
-        "PATH": environment.get("PATH", os.defpath),
-        "HOME": scratch,
-        "CLAUDE_CONFIG_DIR": config,
-        "ANTHROPIC_API_KEY": "none",
-        "ANTHROPIC_BASE_URL": _NOBODY,
-        "HTTP_PROXY": _NOBODY,
-        "HTTPS_PROXY": _NOBODY,
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_AUTOUPDATER": "1",
-    }
 
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")

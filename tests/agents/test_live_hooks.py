@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.agents.installed import CLAUDE_CODE, CLAUDE_CODE_2_0, NotToBeHadError, Pinned, program
 
-from runward.daemon.hooks.claude_code_settings import KNOWN_SINCE, accepts, events_of, installed
+from runward.daemon.hooks.claude_code_settings import AGENT, KNOWN_SINCE, accepts, events_of
+from runward.daemon.hooks.programs import installed
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(200)]
 
@@ -24,7 +25,7 @@ def test_the_events_that_a_version_knows_are_accepted_and_one_more_is_not(
     called.write_text(f'#!/bin/sh\nexec {shlex.join(start)} "$@"\n')
     called.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    found = installed(environment)
+    found = installed(AGENT, environment)
     assert found is not None
     assert found.version == tuple(map(int, pinned.version.split(".")))
     events = events_of(found)

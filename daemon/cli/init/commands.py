@@ -14,7 +14,7 @@ from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.hook import show_change
 from runward.daemon.cli.init.doing import Outcome, State, carry_out
-from runward.daemon.cli.init.finding import NAMES, Found, find
+from runward.daemon.cli.init.finding import Found, find
 from runward.daemon.cli.init.planning import RULE, SERVICE, Step, Wanted, steps_of
 from runward.daemon.cli.init.record import RecordUnreadable, read_record, remove_torn
 from runward.daemon.cli.init.texts import USUAL_FILE
@@ -26,6 +26,7 @@ from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import fail, print_json, safe, width
 from runward.daemon.cli.terminal.signs import Terminal, terminal_here
 from runward.daemon.cli.terminal.tables import flowed
+from runward.daemon.hooks.programs import name_of
 from runward.daemon.units import rendering
 
 _STATES: Final = {"done": "completed", "unchanged": "completed", "failed": "failed", "left out": "skipped"}
@@ -199,7 +200,7 @@ class _Init:
         for agent in self._found.agents:
             version = f" {agent.version}" if agent.version else ""
             sessions = "1 session" if agent.sessions == 1 else f"{agent.sessions} sessions"
-            yield f"{NAMES[agent.layout]}{version} ({self._terminal.path(agent.home)}, {sessions})"
+            yield f"{name_of(agent.layout)}{version} ({self._terminal.path(agent.home)}, {sessions})"
 
     def _machine(self) -> Iterator[str]:
         if self._wanted.has_service and self._wanted.project is None:

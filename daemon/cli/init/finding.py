@@ -13,11 +13,10 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.agent_homes import agent_home, homes_there, sessions_in
 from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.hooks import claude_code_settings, codex_settings
-from runward.daemon.hooks.claude_code_settings import Program, installed
+from runward.daemon.hooks.programs import Program, installed
 from runward.daemon.store.ownership import holder
 from runward.daemon.units.installing import Systemctl
 
-NAMES: Final = {claude_code_settings.AGENT: "Claude Code", codex_settings.AGENT: "Codex"}
 _TRANSCRIPTS: Final = {
     claude_code_settings.AGENT: "*/*.jsonl",
     codex_settings.AGENT: "sessions/*/*/*/rollout-*.jsonl*",
@@ -26,7 +25,7 @@ _MOST_COUNTED: Final = 10_000
 
 
 class Agent(NamedTuple):
-    """An agent whose home is there. `program` is None where it isn't known which one runs."""
+    """An agent whose home is there. `program` is None if it is not found."""
 
     layout: str
     home: str
@@ -81,5 +80,4 @@ def _agents(environment: Mapping[str, str]) -> Iterator[Agent]:
     for layout, directory in there.items():
         found = glob.iglob(f"{glob.escape(sessions_in(layout, directory))}/{_TRANSCRIPTS[layout]}")
         count = sum(1 for _ in islice(found, _MOST_COUNTED))
-        program = installed(environment) if layout == claude_code_settings.AGENT else None
-        yield Agent(layout, directory, count, program)
+        yield Agent(layout, directory, count, installed(layout, environment))

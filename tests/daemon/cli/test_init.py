@@ -2,9 +2,14 @@
 
 import os
 import shutil
+import sys
+import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from tests.daemon.cli.drawn import draw, widest
+from tests.daemon.cli.everyday import Everyday
 from tests.daemon.cli.initiated import FOREIGN, Home, killed_after
 from tests.daemon.cli.screens import screen
 
@@ -16,6 +21,7 @@ from runward.daemon.hooks import settings_file
 EMPTY: dict[str, str] = {}
 AGENTS = {".claude/projects/a/x.jsonl": "", ".codex/history.jsonl": ""}
 HOMES: dict[str, dict[str, str]] = {"empty": EMPTY, "agents": AGENTS, "foreign": FOREIGN}
+GOLDENS = Path(__file__).parents[2] / "golden/screens"
 UNIT = ".config/systemd/user/runward.service"
 SETTINGS = ".config/runward/runward.toml"
 PLAYBOOK = ".config/runward/playbooks/report.playbook.yaml"
@@ -48,6 +54,59 @@ def test_a_person_is_asked_and_only_a_yes_changes_anything(home: Home, columns: 
     assert b"runward_hook.py" in (home.everything()[".codex/config.toml"][1] or b"")
     assert home.init("--undo").code == 0
     assert home.everything() == before
+
+
+CLAUDE = """\
+#!{python}
+import json, os, subprocess, sys
+if "--version" in sys.argv:
+    print("2.1.330 (Claude Code)")
+else:
+    hooks = json.load(open(os.environ["CLAUDE_CONFIG_DIR"] + "/settings.json"))["hooks"]
+    open(hooks["UserPromptSubmit"][0]["hooks"][0]["command"].split()[1], "w")
+"""
+"""It calls a hook, as the real one does before it asks for anything."""
+
+CODEX = "#!/bin/sh\necho codex-cli 0.169.0\n"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}")
+@pytest.mark.parametrize("language", ["", "-ascii"], ids=lambda name: name or "utf8")
+def test_the_screen_is_as_its_file_has_it(home: Home, language: str, size: tuple[int, int]) -> None:
+    home.write(AGENTS)
+    for name, text in (
+        ("claude", CLAUDE.format(python=sys.executable)),
+        ("codex", CODEX),
+        ("notify-send", CODEX),
+    ):
+        (home.tools / name).write_text(text)
+        (home.tools / name).chmod(0o755)
+    place = Everyday(home.directory)
+    place.now = time.time()
+    variables = {"PATH": str(home.tools)} | ({"LANG": "C"} if language else {})
+    with mock.patch.object(sys, "argv", [str(home.tools / "runward")]):
+        drawn = draw(place, size, "init", keys="y\n", **variables)
+    assert drawn.code == 0, drawn.text
+    shown = f"$ runward init\n{drawn.text}"
+    path = GOLDENS / f"init-{size[0]}{language}.txt"
+    if os.environ.get("RUNWARD_GOLDENS") == "rewrite":
+        path.write_text(shown)
+    assert shown == path.read_text(), (
+        f"draw it again with `make goldens`, and read what has changed in {path}"
+    )
+    assert widest(drawn) <= size[0]
+    assert not language or drawn.text.isascii()
+
+
+def test_what_it_tells_programs_only_ever_grows(home: Home) -> None:
+    called = home.init("--dry-run", "--json")
+    planned = called.object()
+    assert planned.keys() >= {"found", "steps", "daemon"}
+    found = planned["found"]
+    assert isinstance(found, dict)
+    assert found.keys() >= {"agents", "systemd", "notify_send", "daemon"}
+    for each in called.items("steps"):
+        assert each.keys() >= {"name", "verb", "path", "state", "detail"}
 
 
 def test_it_says_what_the_daemon_has_read_once_that_runs(home: Home) -> None:

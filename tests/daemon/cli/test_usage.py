@@ -187,5 +187,4 @@ def test_a_chain_run_has_the_tokens_and_the_cost_of_the_agents_that_its_steps_st
         assert cells() == ["131", "$0.0011"]
     finally:
         everyday.change_store("delete from links where linked = ?", agent["key"])
-    spent = usage["input_tokens"], usage["output_tokens"], usage["cost_usd"]
-    assert spent == (111, 20, pytest.approx(0.0011, rel=0.1))
+    assert (usage["input_tokens"], usage["output_tokens"]) == (111, 20)

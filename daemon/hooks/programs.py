@@ -1,0 +1,100 @@
+"""The agents' programs that are installed here, and their versions."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+Version: TypeAlias = tuple[int, int, int]
+
+
+class _Known(NamedTuple):
+    """What a program is called by people and on the PATH, and where else below a home it is."""
+
+    name: str
+    command: str
+    places: tuple[str, ...] = ()
+
+
+_KNOWN: Final = {
+    "claude-code": _Known("Claude Code", "claude", (".local/bin/claude", ".claude/local/claude")),
+    "codex": _Known("Codex", "codex"),
+}
+_VERSION: Final = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
+_VERSION_S: Final = 20.0
+_NOBODY: Final = "http://127.0.0.1:9"
+
+
+class Program(NamedTuple):
+    """An installed agent. `version` is None if it doesn't report one."""
+
+    agent: str
+    path: str
+    version: Version | None
+
+    @property
+    def title(self) -> str:
+        """What it is called, with its version."""
+        version = (
+            "of a version that it doesn't say" if self.version is None else ".".join(map(str, self.version))
+        )
+        return f"{name_of(self.agent)} {version}"
+
+    @property
+    def name(self) -> str:
+        """The same, with where it is."""
+        return f"{self.title} ({self.path})"
+
+
+def name_of(agent: str) -> str:
+    """What people call the agent."""
+    return _KNOWN[agent].name
+
+
+def installed(agent: str, environment: Mapping[str, str]) -> Program | None:
+    """The agent's program, or None."""
+    known, home = _KNOWN[agent], environment.get("HOME", "")
+    usual = (os.path.join(home, place) for place in known.places) if home else ()
+    program = shutil.which(known.command, path=environment.get("PATH"))
+    path = program or next((place for place in usual if os.access(place, os.X_OK)), None)
+    if path is None:
+        return None
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            ended = subprocess.run(
+                [path, "--version"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_VERSION_S,
+                check=False,
+                # Nothing of the person's is in reach: only the program is examined, not its settings.
+                env=alone(environment, scratch),
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return Program(agent, path, None)
+    version = _VERSION.search(ended.stdout)
+    found = None if version is None else (int(version[1]), int(version[2]), int(version[3]))
+    return Program(agent, path, found)
+
+
+def alone(environment: Mapping[str, str], scratch: str) -> dict[str, str]:
+    """An environment for a program that must not reach anything of the person's."""
+    config = os.path.join(scratch, "config")
+    os.makedirs(config, exist_ok=True)
+    return {
+        "PATH": environment.get("PATH", os.defpath),
+        "HOME": scratch,
+        "CLAUDE_CONFIG_DIR": config,
+        "CODEX_HOME": config,
+        "ANTHROPIC_API_KEY": "none",
+        "ANTHROPIC_BASE_URL": _NOBODY,
+        "HTTP_PROXY": _NOBODY,
+        "HTTPS_PROXY": _NOBODY,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
