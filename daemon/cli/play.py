@@ -15,7 +15,7 @@ from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings, pass_settings
-from runward.daemon.cli.terminal.options import NamedPath, json_option
+from runward.daemon.cli.terminal.options import NamedPath, json_option, junit_option, write_report
 from runward.daemon.cli.terminal.output import (
     Columns,
     coloured,
@@ -231,25 +231,37 @@ def contract() -> None:
     help="The directory that paths are relative to.",
 )
 @json_option("Print the verification as JSON, null without a contract.")
+@junit_option
 @click.pass_context
-def verify(context: click.Context, playbook: str | None, agent: str | None, root: str, as_json: bool) -> None:
+def verify(
+    context: click.Context,
+    playbook: str | None,
+    agent: str | None,
+    root: str,
+    as_json: bool,
+    junit: str | None,
+) -> None:
     """Verify a directory against a contract.
 
     Exit code 0: passed, a warning (optional artifacts are missing) or no contract. 1: a required
     artifact or the directory is missing. 2: the contract is invalid. 3: no such playbook.
+    75: the directory can't be read, or the report can't be written.
 
     \b
     Example:
       runward contract verify --playbook review --root out/
     """
-    from runward.handlers.contracts.verify import verification_as_json
+    from runward.handlers.contracts.verify import rules_as_json, verification_as_json
     from runward.handlers.contracts.verify import verify as hold_against
 
+    name, began = f"contract verify {root}", time.time()
     held = _declared(context, playbook, agent)
     if held is None:
         if as_json:
             print_json(None)
         note("no contract is declared: nothing was verified")
+        if junit is not None:
+            write_report(junit, name, [], began, 0.0)
         return
     facts = _facts(os.path.abspath(root), held)
     verification = hold_against(held, facts, time.time())
@@ -264,6 +276,12 @@ def verify(context: click.Context, playbook: str | None, agent: str | None, root
         from runward.daemon.cli.session.show import panel
 
         click.echo("\n".join(panel(contract_to_json(held), printed, _why(held, facts))))
+    if junit is not None:
+        from runward.daemon.views.checks import checks_of
+
+        rules = rules_as_json(verification)
+        checks = checks_of(contract_to_json(held), printed, rules, _why(held, facts))
+        write_report(junit, name, checks, began, time.time() - began)
     sys.exit(NOT_SO if verification.status == "failed" else GOOD)
 
 

@@ -23,11 +23,14 @@ from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
     from runward.config.contract import Contract
     from runward.daemon.launch.launch import Launched, Order
+    from runward.daemon.launch.verdict import Held
+    from runward.daemon.views.checks import Check
+    from runward.handlers.model.files import Unreadable
 
 
 USAGE = """\
@@ -48,12 +51,15 @@ Options:
   --containment METHOD    auto, none, subreaper, cgroup, scope, pidns
   --log-limit SIZE      the most that each log may take (100MB); 0B: no limit
   --no-verify           skip the verification at the end
+  --junit FILE          write a JUnit report of the contract
+  --ci github           speak to the runner of GitHub Actions (default there)
+  --no-ci               don't
   --config FILE         the settings file
   --help                show this and exit
 
 Exit codes: the command's own; 124 at the timeout; 128+n by signal n; 126 or
 127 if it could not be started; 1 if it exited 0 without a required
-artifact; 2 for wrong usage or an invalid playbook, 3 for one that is not
+artifact; 75 if it exited 0 and a report could not be written; 2 for wrong usage or an invalid playbook, 3 for one that is not
 found, 78 for invalid settings or another user's state directory.
 """
 
@@ -67,15 +73,20 @@ _WITH_VALUE = frozenset(
         "artifacts",
         "containment",
         "log-limit",
+        "junit",
+        "ci",
         "config",
         "color",
     }
 )
-_WITHOUT_VALUE = frozenset({"no-verify", "help", "debug"})
+_WITHOUT_VALUE = frozenset({"no-verify", "no-ci", "help", "debug"})
 _BEFORE_RUN = frozenset({"--config", "--color", "--debug"})
 """Options of every command, which people also write before its name."""
 
 DEFAULT_GRACE_S = 5.0
+
+GITHUB = "github"
+"""The CI system whose runner is spoken to."""
 
 _PLAN = "flow.json"
 _NOT_STARTED = 126
@@ -95,6 +106,16 @@ class Arguments(Value):
 
     options: Mapping[str, str]
     command: tuple[str, ...]
+
+
+class Reports(Value):
+    """Who is told how the run ended: the file of a JUnit report, and the runner of GitHub Actions."""
+
+    junit: str | None
+    is_github: bool
+
+    def __bool__(self) -> bool:
+        return self.junit is not None or self.is_github
 
 
 def words_of_run(arguments: Sequence[str]) -> list[str] | None:
@@ -137,9 +158,14 @@ def main(arguments: Sequence[str]) -> int:
             sys.stdout.write(USAGE)
             return GOOD
         cwd = _working_directory()
+        reports = _reports(parsed.options, os.environ)
         order, config = _order(parsed, cwd), parsed.options.get("config")
         _refuse_another_users_state(order.state)
-        return _launch(order, config, cwd, is_verified="no-verify" not in parsed.options)
+        is_verified = "no-verify" not in parsed.options
+        if not reports.is_github:
+            code, _ = _launch(order, config, cwd, is_verified=is_verified, reports=reports)
+            return code
+        return _launch_in_github(order, config, cwd, is_verified=is_verified, reports=reports)
     except Refusal as refusal:
         _complain(str(refusal))
         return refusal.exit_code
@@ -238,13 +264,63 @@ def _refuse_another_users_state(state: str | None) -> None:
     )
 
 
-def _launch(order: Order, config: str | None, cwd: str, *, is_verified: bool) -> int:
-    from runward.daemon.launch.cgroup import ContainmentUnavailable
-    from runward.daemon.launch.launch import launch
+def _reports(options: Mapping[str, str], environment: Mapping[str, str]) -> Reports:
+    if options.get("ci", GITHUB) != GITHUB:
+        raise Refusal(WRONG_USAGE, f"--ci {options['ci']!r}: write {GITHUB}, the only one that is known")
+    if "ci" in options and "no-ci" in options:
+        raise Refusal(WRONG_USAGE, "--ci and --no-ci exclude each other")
+    is_there = "ci" in options or environment.get("GITHUB_ACTIONS") == "true"
+    return Reports(options.get("junit"), is_there and "no-ci" not in options)
+
+
+def _launch_in_github(
+    order: Order, config: str | None, cwd: str, *, is_verified: bool, reports: Reports
+) -> int:
+    from runward.daemon.cli.github import Runner
+
+    runner = Runner()
+    with runner.deaf_to_others():
+        code, checks = _launch(
+            order, config, cwd, is_verified=is_verified, reports=reports, before_release=runner.stop
+        )
+    runner.annotate(checks)
+    return code
+
+
+def _launch(
+    order: Order,
+    config: str | None,
+    cwd: str,
+    *,
+    is_verified: bool,
+    reports: Reports,
+    before_release: Callable[[bool], None] = lambda is_recorded: None,
+) -> tuple[int, list[Check]]:
+    """Carries it out, and says how it ended; returns the exit code, and the checks for the reports."""
     from runward.daemon.launch.supervision import what_ended_it
 
+    launched = _carry_out(order, before_release)
+    ending = launched.ending
+    for complaint in launched.complaints:
+        _complain(complaint)
+    code, held = ending.launcher_code, None
+    is_good = ending.cause == "exited" and ending.exit_code == 0
+    if is_verified and (is_good or reports):
+        held = _held(order, launched, config, cwd)
+    if is_good:
+        code = GOOD if held is None else _say_what_is_missing(held, launched)
+    # A command that failed has said so itself: a missing artifact would only hide the reason.
+    elif (ended_by := what_ended_it(ending)) is not None:
+        _say(f"{ended_by} Inspect with:\n  runward session show {launched.session_id}")
+    return _report(order, launched, held, code, reports) if reports else (code, [])
+
+
+def _carry_out(order: Order, before_release: Callable[[bool], None]) -> Launched:
+    from runward.daemon.launch.cgroup import ContainmentUnavailable
+    from runward.daemon.launch.launch import launch
+
     try:
-        launched = launch(order, os.environ)
+        return launch(order, os.environ, before_release=before_release)
     except ContainmentUnavailable as error:
         raise Refusal(WRONG_USAGE, str(error)) from None
     except FileExistsError:
@@ -253,23 +329,14 @@ def _launch(order: Order, config: str | None, cwd: str, *, is_verified: bool) ->
         ) from None
     except OSError as error:
         raise Refusal(_NOT_STARTED, f"no run directory can be created in {order.root}: {error}") from None
-    ending = launched.ending
-    for complaint in launched.complaints:
-        _complain(complaint)
-    # A command that failed has said so itself: a missing artifact would only hide the reason.
-    if is_verified and ending.cause == "exited" and ending.exit_code == 0:
-        return _verify(order, launched, config, cwd)
-    ended_by = what_ended_it(ending)
-    if ended_by is not None:
-        _say(f"{ended_by} Inspect with:\n  runward session show {launched.session_id}")
-    return ending.launcher_code
 
 
-def _verify(order: Order, launched: Launched, config: str | None, cwd: str) -> int:
+def _held(order: Order, launched: Launched, config: str | None, cwd: str) -> Held | Unreadable | None:
+    """What became of the run's contract; None if it has none."""
     is_planned = os.path.lexists(os.path.join(launched.path, _PLAN))
     if order.contract is None and not is_planned:
-        return GOOD
-    from runward.daemon.launch.verdict import contract_of, why_not_delivered
+        return None
+    from runward.daemon.launch.verdict import contract_of, held_to
 
     within = launched.path if order.artifacts is None else ""
     contract = contract_of(order.contract)
@@ -278,19 +345,50 @@ def _verify(order: Order, launched: Launched, config: str | None, cwd: str) -> i
             order=order, contract=contract, launched=launched, within=within, config=config, cwd=cwd
         )
     if contract is None:
-        return GOOD
-    summary = why_not_delivered(
+        return None
+    return held_to(
         contract=contract,
         artifacts=launched.artifacts,
         within=within,
         run=launched.path,
         started_at=launched.started_at,
-        session_id=launched.session_id,
     )
+
+
+def _say_what_is_missing(held: Held | Unreadable, launched: Launched) -> int:
+    from runward.daemon.launch.verdict import why_not_delivered
+
+    summary = why_not_delivered(held, launched.artifacts, launched.session_id)
     if summary is None:
         return GOOD
     _say(summary)
     return NOT_SO
+
+
+def _report(
+    order: Order, launched: Launched, held: Held | Unreadable | None, code: int, reports: Reports
+) -> tuple[int, list[Check]]:
+    """Writes the reports. Who asked for one must not take a missing one for a good result."""
+    from runward.daemon.cli.run_report import as_recorded, report_of
+
+    report = report_of(launched, held)
+    if reports.is_github and order.state is not None:
+        report = as_recorded(report, order.state, f"native:{order.root_name}/{launched.session_id}")
+    if reports.junit is not None:
+        from runward.daemon.views.junit import write_junit
+
+        try:
+            write_junit(reports.junit, report.session_id, report.checks, report.started_at, report.took_s)
+        except OSError as error:
+            _complain(f"the report can't be written: {reports.junit}: {error.strerror}")
+            code = code or TRY_AGAIN
+    if reports.is_github:
+        from runward.daemon.cli.github import tell
+
+        for problem in tell(report, os.environ):
+            _complain(problem)
+            code = code or TRY_AGAIN
+    return code, report.checks
 
 
 def _with_legs(

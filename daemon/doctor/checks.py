@@ -29,9 +29,9 @@ PROOF: Final = "proof.txt"
 
 _SETTINGS: Final = 'state_dir = "state"\nplaybooks = ["playbooks"]\nagents = []\n'
 _PLAYBOOK: Final = f"name: {PLAYBOOK}\nartifacts:\n  expected:\n    - {{id: proof, path: {PROOF}}}\n"
-_NOT_HANDED_ON: Final = ("RUNWARD_", "NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_", "TRACEPARENT")
+_NOT_HANDED_ON: Final = ("RUNWARD_", "NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_", "TRACEPARENT", "GITHUB_")
 """What the names of variables begin with that a command there must not have. With `NOTIFY_SOCKET`, its daemon would tell
-systemd that the real one is ready, or stops."""
+systemd that the real one is ready, or stops. With `GITHUB_ACTIONS`, a run would speak to the runner of the doctor's own step."""
 
 _PR_SET_PDEATHSIG: Final = 1
 _ENTRY: Final = (

@@ -4,12 +4,21 @@ The daemon's verdict is the recorded one; this one is for anyone who waits for t
 """
 
 import time
+from typing import NamedTuple
 
 from runward.config.contract import Contract, contract_from_json
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir.artifacts import contract_facts
-from runward.handlers.contracts.verify import failure_summary, verify
-from runward.handlers.model.files import Unreadable
+from runward.handlers.contracts.verify import Verification, failure_summary, verify
+from runward.handlers.model.files import RootFacts, Unreadable
+
+
+class Held(NamedTuple):
+    """A contract, and what became of it: the `facts` of the disk, and their verification."""
+
+    contract: Contract
+    facts: RootFacts
+    verification: Verification
 
 
 def contract_of(snapshot: JsonValue) -> Contract | None:
@@ -21,16 +30,27 @@ def contract_of(snapshot: JsonValue) -> Contract | None:
     return contract
 
 
-def why_not_delivered(
-    contract: Contract, artifacts: str, within: str, run: str, started_at: float, session_id: str
-) -> str | None:
-    """ADR-0029's summary if the directory `artifacts` or a required artifact in it is missing, else None.
+def held_to(
+    contract: Contract, artifacts: str, within: str, run: str, started_at: float
+) -> Held | Unreadable:
+    """The contract compared with the directory `artifacts`.
 
-    `within` is the run directory `run` if the artifacts are in it, else "". What can't be looked at was not delivered.
-    `started_at` is in Unix seconds.
+    `within` is the run directory `run` if the artifacts are in it, else "". `started_at` is in Unix seconds.
     """
     facts = contract_facts(contract, artifacts, within, run, started_at)
-    if isinstance(facts, Unreadable):
-        return f"Run failed: its artifacts can't be verified: {facts.why}"
-    verification = verify(contract, facts, time.time())
-    return failure_summary(verification, artifacts, session_id) if verification.status == "failed" else None
+    return (
+        facts
+        if isinstance(facts, Unreadable)
+        else Held(contract, facts, verify(contract, facts, time.time()))
+    )
+
+
+def why_not_delivered(held: Held | Unreadable, artifacts: str, session_id: str) -> str | None:
+    """ADR-0029's summary if the directory `artifacts` or a required artifact in it is missing, else None.
+
+    What can't be looked at was not delivered.
+    """
+    if isinstance(held, Unreadable):
+        return f"Run failed: its artifacts can't be verified: {held.why}"
+    is_failed = held.verification.status == "failed"
+    return failure_summary(held.verification, artifacts, session_id) if is_failed else None

@@ -311,7 +311,7 @@ def _exit(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
         return
     error, secret = value.get("error"), value.get("secret")
     at = parse_time(value.get("finished_at"))
-    code, summary = _conclusion(
+    code, summary = conclusion(
         str(cause),
         exit_code if isinstance(exit_code, int) else None,
         signal if isinstance(signal, int) else None,
@@ -331,7 +331,7 @@ def _exit(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
     )
 
 
-def _conclusion(
+def conclusion(
     cause: str, exit_code: int | None, signal: int | None, error: str | None
 ) -> tuple[ReasonCode, str]:
     """How `exit.json` is read: reason code and summary."""

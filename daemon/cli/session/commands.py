@@ -29,8 +29,10 @@ from runward.daemon.cli.terminal.options import (
     NamedPath,
     attempt_option,
     json_option,
+    junit_option,
     patience_options,
     watched,
+    write_report,
 )
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
 from runward.daemon.store.tables import sessions
@@ -38,7 +40,13 @@ from runward.daemon.store.tables.artifacts import ArtifactRow, Wanted, artifacts
 from runward.daemon.store.tables.files import KeptFile, kept_files
 from runward.daemon.store.tables.problems import ProblemRow, problems
 from runward.daemon.store.tables.session_lists import is_unseen_failure, unseen_failures
-from runward.daemon.store.tables.sessions import SessionRow, StatusChange, contract_of, verification_of
+from runward.daemon.store.tables.sessions import (
+    SessionRow,
+    StatusChange,
+    contract_of,
+    rules_of,
+    verification_of,
+)
 from runward.daemon.views.sessions import session_as_json, why_not_cancelled
 
 
@@ -64,10 +72,13 @@ session.add_command(list_sessions)
     "--all", "is_whole", is_flag=True, help="On a terminal, show everything: keys, evidence, hashes."
 )
 @json_option()
+@junit_option
 @watched
 @pass_settings
-def show(settings: Settings, identifier: str, is_whole: bool, as_json: bool) -> None:
+def show(settings: Settings, identifier: str, is_whole: bool, as_json: bool, junit: str | None) -> None:
     """Show one session: status, contract, verification and files.
+
+    Exit code 75: the report can't be written.
 
     \b
     Example:
@@ -75,6 +86,8 @@ def show(settings: Settings, identifier: str, is_whole: bool, as_json: bool) -> 
     """
     with store_to_read(settings) as connection:
         row = find_session(connection, settings, identifier)
+        if junit is not None:
+            _write_junit(connection, settings, row, junit)
         if as_json:
             print_json(session_as_json(connection, settings, row, note))
             return
@@ -104,6 +117,25 @@ def show(settings: Settings, identifier: str, is_whole: bool, as_json: bool) -> 
     click.echo(text)
     if is_news and sys.stdout.isatty():  # a pipe may have cut it short, and a program is not a person
         mark_shown(settings, row)
+
+
+def _write_junit(connection: sqlite3.Connection, settings: Settings, row: SessionRow, file: str) -> None:
+    from runward.daemon.views.checks import check_of_end, checks_of
+    from runward.daemon.views.outcomes import not_delivered
+    from runward.handlers.secrets import text_without_secrets
+
+    why = not_delivered(connection, row.key)
+    write_report(
+        file,
+        row.session_id,
+        [
+            check_of_end(row.status, row.reason_code, row.reason_summary),
+            *checks_of(contract_of(row), verification_of(row), [*rules_of(row)], why),
+        ],
+        row.started_at,
+        (row.finished_at or time.time()) - row.started_at,
+        lambda text: text_without_secrets(text, settings.bundle.rules.redact),
+    )
 
 
 class Described(NamedTuple):

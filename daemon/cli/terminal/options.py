@@ -16,13 +16,14 @@ import click
 
 from runward.config.duration import MAX_DURATION_S, DurationError, parse_duration
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.terminal.output import complain, fail, safe
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from runward.daemon.cli.shell.completing import Completer
+    from runward.daemon.views.checks import Check
 
     _Seconds = click.ParamType[float]
 else:
@@ -306,6 +307,31 @@ def leads_nowhere(path: str) -> bool:
     except FileNotFoundError:
         return True
     return False
+
+
+junit_option: Final[_Option] = click.option(
+    "--junit",
+    metavar="FILE",
+    type=NamedPath(dir_okay=False),
+    help="Also write a JUnit report: a test case for each artifact and each rule.",
+)
+
+
+def write_report(
+    file: str,
+    name: str,
+    checks: "Sequence[Check]",
+    started_at: float,
+    took_s: float,
+    clean: Callable[[str], str] = str,
+) -> None:
+    """Write the JUnit report that `junit_option` names. Exits 75 if it can't be written."""
+    from runward.daemon.views.junit import write_junit  # few ask for one
+
+    try:
+        write_junit(file, name, checks, started_at, took_s, clean)
+    except OSError as error:
+        fail(f"the report can't be written: {safe(file)}: {error.strerror}", TRY_AGAIN)
 
 
 _STDIN: Final = "-"
