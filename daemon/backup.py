@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
@@ -23,11 +23,17 @@ from runward.daemon.disk.durable import sync_directory
 from runward.daemon.disk.epoch import read_epoch, write_epoch
 from runward.daemon.launch.ticket import has_ticket
 from runward.daemon.store import journals
+from runward.daemon.store.batch import Batch
 from runward.daemon.store.hash_chain import BrokenChain, ChainedEvent, Head, follow
+from runward.daemon.store.moving import NO_MOVES, Moves, common_move, move_rows
 from runward.daemon.store.reading import STORE, StoreRefused, open_to_read, refuse_old, uri_of
 from runward.daemon.store.schema import difference, migrate, migrations
+from runward.daemon.store.tables.all import MOVED, statements
 from runward.daemon.store.tables.approvals import ApprovalRow, open_approvals
+from runward.daemon.store.tables.events import add_event
 from runward.daemon.store.tables.receipts import LOOKED_FOR
+from runward.daemon.users import name_of
+from runward.handlers.model.requests import RecordMoved
 from runward.handlers.model.schedules import LOST
 
 _EVENTS: Final = (
@@ -227,7 +233,7 @@ class Plan(NamedTuple):
 
     `epoch` is the new one. `kept` is where the current store will be (None: there is none). `starts` are the
     run names, and `jobs` the jobs, of what the backup still had to start and may have begun since. `approvals` are
-    those that wait for a person in the backup.
+    those that wait for a person in the backup. `moves` say where what the backup knows is now.
     """
 
     backup: Path
@@ -238,9 +244,10 @@ class Plan(NamedTuple):
     starts: tuple[str, ...] = ()
     jobs: tuple[HeldAtRestore, ...] = ()
     approvals: tuple[ApprovalRow, ...] = ()
+    moves: Moves = NO_MOVES
 
 
-def plan_restore(state: Path, backup: Path, examined: Examined, now: float) -> Plan:
+def plan_restore(state: Path, backup: Path, examined: Examined, now: float, moves: Moves = NO_MOVES) -> Plan:
     """The plan for restoring `backup`, in which `examined` is, into `state`; the caller holds the state directory's lock.
 
     Raises `OSError`.
@@ -249,46 +256,68 @@ def plan_restore(state: Path, backup: Path, examined: Examined, now: float) -> P
     current = _current(store, examined) if os.path.lexists(store) else None
     kept = None if current is None else _name_for(state, now)
     with unchanging(backup) as connection:
-        return plan_of(connection, state, Plan(backup, examined, current, kept, 0))
+        return plan_of(connection, state, Plan(backup, examined, current, kept, 0, moves=moves))
 
 
 def plan_of(connection: sqlite3.Connection, state: Path, plan: Plan) -> Plan:
     """`plan` with what follows from the backup's content, which `connection` reads, and from the content of `state`."""
     # Higher than any daemon had before: one that still runs, frozen, must not be able to write any more.
     epochs = [plan.examined.epoch, _epoch_beside(state), (plan.current and plan.current.epoch) or 0]
-    starts, jobs = _maybe_begun(connection, state, plan.examined)
+    starts, jobs = _maybe_begun(connection, state, plan.examined, plan.moves)
     approvals = open_approvals(connection)
     return plan._replace(epoch=max(epochs) + 1, starts=starts, jobs=jobs, approvals=tuple(approvals))
 
 
-def examine_for(state: Path, backup: Path) -> Examined:
+def examine_for(state: Path, backup: Path, moves: Moves = NO_MOVES, *, is_as_is: bool = False) -> Examined:
     """What is in `backup`, if it can be restored into `state`. Changes nothing, and needs no lock.
 
-    The state directory must be that of the backup, and its roots with sessions must exist. The daemon makes those that
-    are in its state directory. Raises `Damaged`, `StoreRefused`, `MadeElsewhere` and `OSError`.
+    The state directory must be that of the backup, or where that was moved to, and so must the roots with sessions, which must
+    exist unless `is_as_is`. The daemon makes those that are in its state directory. Raises `Damaged`, `StoreRefused`,
+    `MadeElsewhere` and `OSError`.
     """
     examined_store = examine(backup)
     with unchanging(backup) as connection:
         former = _state_of(connection) if examined_store.version >= _STATE_SINCE else None
         roots = connection.execute(_WITH_SESSIONS).fetchall()
     reasons, fixes = [], []
-    if former is not None and os.path.realpath(former) != os.path.realpath(state):
+    if former is not None and os.path.realpath(moves.path(former)) != os.path.realpath(state):
         reasons.append(f"it is of the state directory {former}, and this one is {state}")
-        fixes.append(f"restore it there (RUNWARD_STATE_DIR={shlex.quote(former)})")
-    missing = [(name, path) for name, path in roots if not path.startswith(f"{state}/") and _is_missing(path)]
+        fixes.append(f"restore it there (RUNWARD_STATE_DIR={shlex.quote(moves.path(former))})")
+    missing = [
+        (name, path)
+        for name, path in ((name, moves.path(path)) for name, path in roots)
+        if not is_as_is and not path.startswith(f"{state}/") and _is_missing(path)
+    ]
     reasons += [f"root {name} ({path}) does not exist" for name, path in missing]
     paths = [shlex.quote(path) for _, path in missing if not path.startswith(f"{former}/")]
     if paths:
         fixes.append(
             "mount or move back what is missing; if its runs are gone for good, an empty directory is enough"
-            f" (mkdir -p {' '.join(paths)})"
+            f" (mkdir -p {' '.join(paths)}), or --as-is"
         )
     if reasons:
+        suggested = _suggested(state, former, [path for _, path in roots], moves)
+        fixes.append(f"if all of it was moved: runward restore {shlex.quote(str(backup))} {suggested}")
         raise MadeElsewhere(
             f"the backup knows its runs by paths that are not those of this place: {'; '.join(reasons)}."
             f" What you can do: {'; '.join(fixes)}"
         )
     return examined_store
+
+
+def _suggested(state: Path, former: str | None, roots: Sequence[str], moves: Moves) -> str:
+    """The options that would move the record, as far as it can be seen where it is now."""
+    pairs = dict(moves.pairs)
+    common = None if former is None else common_move(former, str(state))
+    if former is not None and os.path.realpath(Moves(tuple(pairs.items())).path(former)) != os.path.realpath(
+        state
+    ):
+        pairs |= [(former, str(state)) if common is None else common]
+    for root in roots:
+        now = Moves(tuple(pairs.items())).path(root)
+        if not now.startswith(f"{state}/") and _is_missing(now):
+            pairs[root] = "WHERE_IT_IS_NOW"
+    return " ".join(f"--moved {shlex.quote(f'{old}={new}')}" for old, new in pairs.items())
 
 
 def _state_of(connection: sqlite3.Connection) -> str | None:
@@ -344,6 +373,8 @@ def _put_in_place(made: Path, store: Path, kept: Path | None) -> None:
 def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: float) -> None:
     """Adapt the copy before any daemon works with it."""
     connection.execute("begin immediate")
+    if plan.moves.pairs:
+        _move(connection, plan, now)
     # Not an orderly stop: the journals of what was in progress are compared.
     connection.execute("update daemon set epoch = ?, stopped_cleanly = 0", (plan.epoch,))
     connection.execute(
@@ -369,6 +400,16 @@ def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: flo
     connection.execute("commit")
 
 
+def _move(connection: sqlite3.Connection, plan: Plan, now: float) -> None:
+    """Move the record, which is an event of it. Raises `ValueError`."""
+    move_rows(connection, plan.moves, MOVED)
+    moved = RecordMoved(now, plan.epoch, plan.moves.pairs, name_of(os.geteuid()))
+    batch = Batch(plan.examined.head, plan.epoch, now, now)
+    add_event(batch, moved)
+    for statement in statements(batch):
+        connection.executemany(statement.sql, statement.rows)
+
+
 def have_parts_looked_for(connection: sqlite3.Connection) -> None:
     """Have the next daemon look for the parts of all bundles, except those of pruned attempts, which may be gone."""
     (trigger,) = connection.execute(
@@ -380,7 +421,7 @@ def have_parts_looked_for(connection: sqlite3.Connection) -> None:
 
 
 def _maybe_begun(
-    connection: sqlite3.Connection, state: Path, examined: Examined
+    connection: sqlite3.Connection, state: Path, examined: Examined, moves: Moves
 ) -> tuple[tuple[str, ...], tuple[HeldAtRestore, ...]]:
     """Runs that the backup still had to start, and that may have begun since without leaving a trace for a launcher.
 
@@ -400,7 +441,7 @@ def _maybe_begun(
     failed = tuple(
         name
         for key, name, directory in owed
-        if not has_ticket(state, key) and not os.path.lexists(os.path.join(directory, "run.json"))
+        if not has_ticket(state, key) and not os.path.lexists(os.path.join(moves.path(directory), "run.json"))
     )
     return failed, held
 

@@ -25,6 +25,7 @@ from runward.handlers.model.requests import (
     PlayRunRequested,
     PruneRequested,
     PruneSessions,
+    RecordMoved,
     ReleaseJob,
     RootAcceptRequested,
     ScanRequested,
@@ -212,6 +213,12 @@ def _start(event: PlayRunRequested, play: Play, command: tuple[str, ...]) -> Sta
         metadata=(("asked_by", event.said_by),),
         invocation_id=of_request(event.request),
     )
+
+
+def explain_move(event: RecordMoved, given: Given) -> Effects:
+    """The record was moved with its restore; nothing else follows."""
+    moves = ", ".join(f"{old} is now {new}" for old, new in event.moves)
+    return (Explain(event.lane, "decided", f"the record was restored, as {event.said_by} asked: {moves}"),)
 
 
 def _not_started(event: PlayRunRequested, why: str) -> Effects:

@@ -50,6 +50,7 @@ from runward.handlers.model.requests import (
     JobRetryRequested,
     PlayRunRequested,
     PruneRequested,
+    RecordMoved,
     RootAcceptRequested,
     ScanRequested,
     SessionCancelRequested,
@@ -175,6 +176,7 @@ ROUTES: Final = (
     _route(ScanRequested, "requests/scan", requests.scan_roots),
     _route(PruneRequested, "requests/prune", requests.prune_sessions),
     _route(RootAcceptRequested, "requests/accept", requests.accept_root),
+    _route(RecordMoved, "requests/moved", requests.explain_move),
     _route(
         RunLaunched,
         "sessions/deadline",

@@ -23,6 +23,7 @@ from runward.handlers.times import iso
 
 if TYPE_CHECKING:
     from runward.daemon.backup import Plan
+    from runward.daemon.store.moving import Moves
 
 
 _FIRST_AFTER: Final = 0.2
@@ -105,22 +106,43 @@ def _is_of_the_store(target: Path, store: Path) -> bool:
     return any(os.path.realpath(target) == os.path.realpath(each) for each in own)
 
 
+def _moves(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> "Moves":
+    from runward.daemon.store.moving import Moves, asked
+
+    try:
+        return Moves(tuple(asked(given)))
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, option) from error
+
+
 @click.command()
 @click.argument("file", type=NamedPath(path_type=Path, readable=False))
+@click.option(
+    "--moved",
+    metavar="OLD=NEW",
+    multiple=True,
+    callback=_moves,
+    help="What was below OLD when the backup was made is below NEW now. May be given several times.",
+)
+@click.option("--as-is", is_flag=True, help="Restore it even if directories that it knows don't exist.")
 @click.option("--dry-run", is_flag=True, help="Only check FILE and show what would be done.")
 @json_option()
 @click.pass_context
-def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) -> None:
+def restore(
+    context: click.Context, file: Path, moved: "Moves", as_is: bool, dry_run: bool, as_json: bool
+) -> None:
     """Replace the store with the backup FILE. The old store is kept in the same directory.
 
     The daemon must be stopped. When it starts again, it looks at every run again: runs that were judged after the backup
     are judged again, and no line is written twice.
 
-    The state directory must be that of the backup, and the roots must exist at its paths.
+    The state directory must be that of the backup, and the roots must exist at its paths. --moved restores a record whose
+    directories were moved, also to another machine.
 
     \b
     Example:
       runward restore ~/runward-backup.db --dry-run
+      runward restore ~/runward-backup.db --moved /home/ann=/home/bea
     """
     from runward.daemon.backup import Damaged, MadeElsewhere, examine_for, plan_restore, restore
 
@@ -129,12 +151,12 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
     if not backup.is_file():
         fail(f"{backup} does not exist or is not a file", NOT_FOUND)
     try:
-        examined = examine_for(state, backup)
+        examined = examine_for(state, backup, moved, is_as_is=as_is)
         prepare(state)
         # Held from before the plan to the end: a daemon that started meanwhile would write what the plan doesn't know.
         ownership = hold(state)
         try:
-            plan = plan_restore(state, backup, examined, now)
+            plan = plan_restore(state, backup, examined, now, moved)
             if not dry_run:
                 restore(state, plan, now)
         finally:
@@ -165,6 +187,7 @@ def _value(plan: "Plan", dry_run: bool) -> JsonValue:
         "newer_events": None if plan.current is None else plan.current.newer,
         "kept": None if plan.kept is None else str(plan.kept),
         "epoch": plan.epoch,
+        "moves": [{"old": old, "new": new} for old, new in plan.moves.pairs],
         "starts_given_up": list(plan.starts),
         "jobs_held": [job.id for job in plan.jobs],
         "approvals": [
@@ -189,6 +212,8 @@ def _tell(plan: "Plan", dry_run: bool) -> None:
         click.echo(f"{will}kept: the previous store, as {safe(str(plan.kept))}")
     if plan.current is not None:
         click.echo(_newer(plan.current.newer))
+    for old, new in plan.moves.pairs:
+        click.echo(f"{will}moved: what was below {safe(old)} is below {safe(new)}")
     for name in plan.starts:
         click.echo(
             f"{will}given up: the start of {safe(name)}, which may have begun; request it again if you need it"

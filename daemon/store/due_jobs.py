@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from runward.daemon.store.batch import Job
 from runward.daemon.store.rows import columns, rows_of, value_of
+from runward.daemon.store.tables.jobs import PAYLOAD
 from runward.daemon.store.transaction import Reader, Row, listed
 from runward.handlers.subjects import BACKGROUND, SCHEDULED
 
@@ -34,7 +35,8 @@ _DUE_COLUMNS: Final = columns(
     _DueRow,
     "j",
     seq="j.event",
-    **{name: f"e.{name}" for name in ("type", "version", "payload", "hash", "depth")},
+    payload=PAYLOAD,
+    **{name: f"e.{name}" for name in ("type", "version", "hash", "depth")},
 )
 
 # The words of these conditions are those of the indexes in migration 33: SQLite uses a partial index only then. `indexed by`

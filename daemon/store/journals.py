@@ -16,6 +16,7 @@ from runward.daemon.rundir.journals import Journal, StandingLines
 from runward.daemon.store.packed_document import COLUMNS, unpack
 from runward.daemon.store.rows import rows_of, values_of
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables.jobs import PAYLOAD
 from runward.daemon.store.transaction import Row, Statement, as_bytes, as_int, listed
 from runward.handlers.journal.place import OWN_PLACE
 
@@ -137,9 +138,9 @@ def read_standing_lines(connection: sqlite3.Connection, session: str) -> dict[Jo
 async def under_repair(store: Store) -> dict[Journal, str]:
     """The journals whose repair isn't decided yet, with the keys of their events."""
     rows = await store.read(
-        "select e.payload, e.key from jobs j indexed by jobs_repairing join events e on e.seq = j.event"
+        f"select {PAYLOAD}, e.key from jobs j indexed by jobs_repairing join events e on e.seq = j.event"  # noqa: S608 # our own words
         " where j.state in ('waiting', 'held') and j.handler = 'journal/repair'"
-        " union all select e.payload, e.key from jobs j join events e on e.seq = j.event"
+        f" union all select {PAYLOAD}, e.key from jobs j join events e on e.seq = j.event"
         " where j.state = 'running' and j.handler = 'journal/repair'"
     )
     sessions: dict[Journal, str] = {}

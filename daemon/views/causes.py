@@ -189,6 +189,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "PlayChanged": "the data of the play changed",
     "ArtifactFilesNamed": "artifacts have their content in files",
     "StartFailed": "the run can never begin: {why}",
+    "RecordMoved": "the record was restored at other paths",
     "StartedEarlier": "the run had begun before its request was recorded",
     "TimerSet": _timer_set,
     "TimerRang": "the time of {subject} came",

@@ -106,6 +106,27 @@ class RootAcceptRequested(Request, frozen=True):
         return "root"
 
 
+class RecordMoved(Event, frozen=True):
+    """The record was restored at other paths. `moves` are the old directories with the new ones. What was recorded before
+    has the old paths.
+
+    `epoch` is the one that the restore began.
+    """
+
+    at: float
+    epoch: int
+    moves: tuple[tuple[str, str], ...]
+    said_by: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"record#{self.epoch}/moved"
+
+    @property
+    def lane(self) -> str:
+        return "record"
+
+
 class ReleaseJob(Effect, frozen=True):
     """Put a held job back into its lane, or give it up, which frees the lane."""
 

@@ -105,6 +105,7 @@ def test_a_table_of_the_store_is_written_by_its_owner_alone() -> None:
                 *(write.sql for write in table.writes),
                 *(*table.goes_with_session, *table.goes_with_event, *table.goes_with_chain_run),
                 *table.moved_by_steps,
+                *table.moved,
             )
             if (written := WRITTEN.match(sql))
         }

@@ -17,6 +17,7 @@ from runward.daemon.store.schema import make_empty
 
 PRUNED: Final = (
     "events",
+    "moved_payloads",
     "jobs",
     "journal_lines",
     "adopted_lines",

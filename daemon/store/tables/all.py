@@ -103,6 +103,9 @@ FOLDS: Final[Mapping[type[Effect], tuple[Fold, ...]]] = joined(table.folds for t
 MOVED_BY_STEPS: Final = tuple(sql for table in TABLES for sql in table.moved_by_steps)
 """The times that a step of the wall clock moves."""
 
+MOVED: Final = tuple(sql for table in TABLES for sql in table.moved)
+"""Where files are, when a record is moved."""
+
 GO_WITH_SESSION: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_session)
 GO_WITH_EVENT: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_event)
 GO_WITH_CHAIN_RUN: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_chain_run)

@@ -144,4 +144,5 @@ def table() -> Table:
         appliers={CancelRun: _cancel, EndTree: _end_tree},
         answers={CancellationOf: _orders},
         goes_with_session=("delete from cancellations where session_key = ?",),
+        moved=("update cancellations set directory = moved(directory)",),
     )

@@ -518,4 +518,6 @@ def table() -> Table:
             "update chain_runs set deadline = deadline + ? where status in ('running', 'waiting_approval')",
         ),
         goes_with_chain_run=("delete from chain_steps where run = ?",),
+        # Later steps take the paths of files from what earlier ones left. The definition stays: a run keeps it to its end.
+        moved=("update chain_steps set result = moved_json(result)",),
     )

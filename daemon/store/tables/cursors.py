@@ -205,4 +205,6 @@ def table() -> Table:
     return Table(
         writes=(UPSERT,),
         answers={ProcessesOf: answers_by(processes_of, lambda asked: asked.key, RunProcesses())},
+        # What is remembered of a transcript has what it says itself: where the agent worked.
+        moved=(f"update cursors set state = moved_json(state) where session_key glob '{NATIVE}:*'",),  # noqa: S608 # our own words
     )

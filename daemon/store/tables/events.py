@@ -273,7 +273,11 @@ def table() -> Table:
     """What effects make of it."""
     from runward.handlers.model.effects import Emit
 
-    return Table(writes=(INSERT_EVENT,), appliers={Emit: _emit})
+    return Table(
+        writes=(INSERT_EVENT,),
+        appliers={Emit: _emit},
+        goes_with_event=("delete from moved_payloads where event = ?",),
+    )
 
 
 def decisions() -> Table:

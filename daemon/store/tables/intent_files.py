@@ -146,4 +146,5 @@ INTENT_FILES: Final = Table(
     writes=(OWE, READ, NAME, TOLD),
     appliers={CountIntent: _count},
     answers={ActionsOf: answers_by(_taken, lambda asked: asked.session_key, ActionsTaken())},
+    moved=("update intent_files set directory = moved(directory)",),
 )

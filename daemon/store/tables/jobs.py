@@ -149,6 +149,10 @@ async def standings(store: Reader, numbers: Iterable[int]) -> dict[int, Standing
     return {each.id: each for each in rows_of(Standing, await store.read(query, (listed(numbers),)))}
 
 
+PAYLOAD: Final = "coalesce((select m.payload from moved_payloads m where m.event = e.seq), e.payload)"
+"""What a job reads of its event `e`: the record may have been moved since."""
+
+
 async def _job_states(
     store: Reader, asked: Sequence[JobStateOf], jobs: Sequence[Job]
 ) -> dict[JobStateOf, JobState | None]:
@@ -158,7 +162,7 @@ async def _job_states(
     # Those that are being decided run, whatever their rows say.
     at_work = {job.id for job in jobs}
     rows = await store.read(
-        "select j.id, j.state, e.type, e.version, e.payload from jobs j join events e on e.seq = j.event"
+        f"select j.id, j.state, e.type, e.version, {PAYLOAD} from jobs j join events e on e.seq = j.event"  # noqa: S608 # our own words
         " where j.id in (select value from json_each(?))",
         (listed({each.job for each in asked}),),
     )

@@ -177,4 +177,5 @@ def table() -> Table:
             "delete from journal_lines where id between 256 * ?1 and 256 * ?1 + 255",
             "delete from adopted_lines where id between 256 * ?1 and 256 * ?1 + 255",
         ),
+        moved=("update journal_lines set directory = moved(directory) where directory glob '/*'",),
     )

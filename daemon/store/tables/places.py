@@ -58,7 +58,12 @@ def _accept(batch: Batch, job: Job, effect: AcceptRoot) -> None:
     batch.row(ROOT_IS, (effect.identity, effect.root))
 
 
-ROOTS: Final = Table(writes=(ROOT_IS, GREW_ELSEWHERE), appliers={AcceptRoot: _accept, ScanRoots: no_rows})
+ROOTS: Final = Table(
+    writes=(ROOT_IS, GREW_ELSEWHERE),
+    appliers={AcceptRoot: _accept, ScanRoots: no_rows},
+    # As for a root whose path was changed in the settings: it is another directory.
+    moved=("update roots set path = moved(path), identity = null where moved(path) <> path",),
+)
 
 
 UPSERT_PLACE: Final = Write(

@@ -12,7 +12,7 @@ DELETE: Final = Write("delete from problems where path = ?", exact=False)
 INSERT: Final = Write("insert into problems (path, line, message, mend, since) values (?, ?, ?, ?, ?)")
 
 # The problems of a file are replaced as a whole, so the old ones are deleted first.
-PROBLEMS: Final = Table(writes=(DELETE, INSERT))
+PROBLEMS: Final = Table(writes=(DELETE, INSERT), moved=("update problems set path = moved(path)",))
 
 
 class ProblemRow(NamedTuple):

@@ -267,6 +267,14 @@ def signings() -> Table:
 
 def table() -> Table:
     """The same of receipts."""
-    from runward.handlers.model.bundle import RecordReceipt
+    from runward.handlers.model.bundle import BundleOrder, RecordReceipt
 
-    return Table(writes=(INSERT_RECEIPT,), appliers={RecordReceipt: _record})
+    # Of the order only where it reads and writes: the rest is what the parts were rendered from.
+    where = [BundleOrder._fields.index(name) for name in ("path", "directory")]
+    places = ", ".join(f"'$[{place}]', moved(facts ->> '$[{place}]')" for place in where)
+    move = f"update receipts set directory = moved(directory), facts = json_replace(facts, {places})"  # noqa: S608 # our own words
+    return Table(
+        writes=(INSERT_RECEIPT,),
+        appliers={RecordReceipt: _record},
+        moved=(move,),
+    )

@@ -558,6 +558,7 @@ def table() -> Table:
             "delete from status_history where session_key = ?",
             "delete from attempts where session_key = ?",
         ),
+        moved=("update sessions set path = moved(path), artifacts_path = moved(artifacts_path)",),
         folds=dict.fromkeys(
             (OpenSession, OpenAttempt, EndAttempt, FoldContract, HoldToLaunch, RefuseFold, LinkSession),
             (changes,),

@@ -201,4 +201,5 @@ def table() -> Table:
         writes=(RECORD_PLAY,),
         appliers={RecordPlay: _record},
         goes_with_session=("delete from plays where session_key = ?",),
+        moved=("update shows set path = moved(path)", "update plays set show = moved(show)"),
     )

@@ -238,6 +238,7 @@ def table() -> Table:
         answers={WorkplaceOf: answers_by(workplaces, lambda asked: asked.session_key)},
         appliers={StartRun: _start, GiveUpStart: _give_up, WithdrawStart: _withdraw},
         goes_with_session=("delete from starts where session_key = ?",),
+        moved=("update starts set directory = moved(directory), effect = moved_json(effect)",),
         goes_with_event=("delete from starts where event = ?",),
     )
 
@@ -326,4 +327,5 @@ def worktrees() -> Table:
         writes=(INSERT_WORKTREE,),
         appliers={RemoveWorktree: _remove},
         goes_with_session=("delete from worktrees where session_key = ?",),
+        moved=("update worktrees set repo = moved(repo)",),
     )

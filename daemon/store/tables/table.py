@@ -39,7 +39,8 @@ class Table(NamedTuple):
 
     `writes` run in this order. `goes_with_session`, `goes_with_event` and `goes_with_chain_run` are what pruning
     deletes, by the session's key, the event's number and the chain run's id. If the wall clock was stepped,
-    `moved_by_steps` adds the step in seconds to the times at which waits end.
+    `moved_by_steps` adds the step in seconds to the times at which waits end. If the record is moved to other paths,
+    `moved` rewrites where files are, with SQL's functions `moved` and `moved_json` (`moving.py`).
     """
 
     writes: tuple[Write, ...]
@@ -50,6 +51,7 @@ class Table(NamedTuple):
     goes_with_event: tuple[str, ...] = ()
     goes_with_chain_run: tuple[str, ...] = ()
     moved_by_steps: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
 
 
 def no_rows(batch: Batch, job: Job, effect: object) -> None:
