@@ -178,8 +178,13 @@ def for_people(line: Mapping[str, JsonValue], coloured: Coloured = lambda word, 
 
 def message_of(line: Mapping[str, JsonValue]) -> str:
     """The event, then its keys."""
-    rest = " ".join([f"{key}={plain(each)}" for key, each in line.items() if key not in _FIRST])
+    rest = " ".join([f"{key}={_told(key, each)}" for key, each in line.items() if key not in _FIRST])
     return _safe(f"{line.get('event')}  {rest}".rstrip())
+
+
+def _told(key: str, value: JsonValue) -> str:
+    """A value for people: a length of time in seconds has three digits, whatever the clock gave."""
+    return f"{value:.3f}" if type(value) is float and key.endswith("_s") else plain(value)
 
 
 def plain(value: JsonValue) -> str:

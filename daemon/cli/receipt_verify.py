@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -13,11 +13,12 @@ from runward.config.problem import counted
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell.context import read_settings_of, settings_in_force, store_to_read
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
+from runward.daemon.cli.terminal.signs import terminal_here
 from runward.daemon.disk.state_rights import StateDirectoryUnsafe
 from runward.daemon.rundir.bundle_verifying import verify_bundle
 from runward.daemon.store import reading
 from runward.daemon.store.tables.receipts import bundle_in, bundles_of_id, chain
-from runward.handlers.bundle.verify import Verified
+from runward.handlers.bundle.verify import SignatureState, Verified
 from runward.handlers.journal.place import OWN_PLACE
 
 if TYPE_CHECKING:
@@ -169,19 +170,34 @@ def print_answer(answer: Verified, as_json: bool) -> None:
             field = f"{each.field}: " if each.field else ""
             click.echo(safe(f"{place}: {field}{each.message}"))
     hashes = answer.hashes
-    word = coloured("ok", "valid") if answer.valid else coloured("invalid")
-    form = f" ({answer.form} form)" if answer.form is not None else ""
-    known = (
-        f"{counted(hashes.parts, 'hash', 'hashes')} of the parts and {hashes.recomputed} of values recomputed"
-    )
-    left_out = [
+    errors = sum(each.severity == "error" for each in answer.problems)
+    state, said = ("completed", "valid") if answer.valid else ("failed", "invalid")
+    found = "the receipt matches its files" if answer.valid else counted(errors, "problem", "problems")
+    further = [
         f"{count} {what}"
-        for count, what in ((hashes.redacted, "redacted"), (hashes.cut, "cut"), (hashes.unknown, "unknown"))
+        for count, what in (
+            (hashes.recomputed, "of values"),
+            (hashes.redacted, "redacted"),
+            (hashes.cut, "cut"),
+            (hashes.unknown, "unknown"),
+        )
         if count
     ]
-    compared = "compared with the store" if answer.is_compared else "not known to the store"
-    facts = ", ".join([known, *left_out, compared, f"signature {answer.signature.replace('_', ' ')}"])
-    click.echo(f"{word}{form}: {facts}")
+    facts = [
+        f"{found} ({', '.join([counted(hashes.parts, 'hash', 'hashes'), *further])})",
+        *([] if answer.is_compared else ["not known to the store"]),
+        _SIGNATURES[answer.signature],
+    ]
+    sign = terminal_here().sign(state)
+    click.echo(f"{sign} {coloured('ok' if answer.valid else said, said)}: {', '.join(facts)}")
+
+
+_SIGNATURES: Final[Mapping[SignatureState, str]] = {
+    "valid": "signed",
+    "absent": "not signed",
+    "invalid": "the signature is wrong",
+    "unknown_key": "signed by a key that is not authorized",
+}
 
 
 def print_chain(connection: sqlite3.Connection, as_json: bool) -> int:

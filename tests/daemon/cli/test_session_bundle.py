@@ -110,8 +110,8 @@ def test_a_bundle_in_the_seed_s_form_says_first_that_it_proves_less_and_what(pla
         "seed form: this proves less. Its parts are checked against each other, but anybody may have written or changed"
         " them, and the store doesn't know it"
     )
-    assert last.startswith(
-        "valid (seed form): 0 hashes of the parts and 2 of values recomputed, not known to the store"
+    assert last == (
+        "+ valid: the receipt matches its files (0 hashes, 2 of values), not known to the store, not signed"
     )
     told = place.call("receipt", "verify", "there", "--json").object()
     assert (told["form"], told["proves"], told["compared"]) == ("seed", ["consistent"], False)
@@ -120,10 +120,10 @@ def test_a_bundle_in_the_seed_s_form_says_first_that_it_proves_less_and_what(pla
 def test_what_was_recomputed_is_counted_also_for_a_bundle_without_calls(place: Place) -> None:
     place.add_run("idle", exit_code=0)
     place.daemon_once()
-    said = place.call("receipt", "verify", "idle").out
-    assert said.startswith(
-        "valid (runward form): 3 hashes of the parts and 0 of values recomputed, compared with the store"
-    )
+    said = place.call("receipt", "verify", "idle")
+    assert said.out == "+ valid: the receipt matches its files (3 hashes), not signed\n"
+    there = place.call("receipt", "verify", "idle", LANG="C.UTF-8").out
+    assert there.startswith("✓ valid: ")
 
 
 def test_a_receipt_of_a_run_s_own_counts_for_nothing_where_the_store_has_none(place: Place) -> None:

@@ -372,6 +372,16 @@ def test_an_exception_that_can_not_say_what_it_is_is_a_line_too(
     assert "Unsayable" in json.dumps(line)
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.123456789, "0.123"), (12.0, "12.000"), (3, "3"), (1e22, "10000000000000000000000.000")],
+)
+def test_a_length_of_time_has_three_digits_for_people_and_all_for_programs(value: float, shown: str) -> None:
+    line = render({"event": "x", "level": "info", "took_s": value, "share": 0.123456789})
+    assert for_people(json.loads(line)).endswith(f"x  took_s={shown} share=0.123456789")
+    assert json.loads(line)["took_s"] == value
+
+
 def test_on_a_terminal_a_line_is_for_people_and_elsewhere_json(tmp_path: Path) -> None:
     class OnTerminal(io.StringIO):
         def isatty(self) -> bool:
