@@ -11,8 +11,8 @@ import click
 
 from runward.config.problem import nearest, quoted
 from runward.daemon import __version__
-from runward.daemon.cli.terminal.options import LEADS_NOWHERE, NamedPath, leads_nowhere
-from runward.daemon.cli.terminal.output import safe, wants_colour
+from runward.daemon.cli.terminal.options import LEADS_NOWHERE, NamedPath, leads_nowhere, no_pager_option
+from runward.daemon.cli.terminal.output import print_lines, safe, wants_colour
 
 
 class Group(click.Group):
@@ -47,6 +47,7 @@ _MEANT: Final = {
     "stop": "session cancel",
     "kill": "session cancel",
     "cancel": "session cancel",
+    "cost": "usage",
     "setup": "init",
 }
 """What other programs call it: the name, and ours."""
@@ -205,6 +206,7 @@ def _alone(context: click.Context, *, has_options: bool) -> None:
 @click.command()
 @click.argument("words", metavar="[COMMAND]...", nargs=-1)
 @click.option("--all", "is_whole", is_flag=True, help="On a terminal, list every command, not the groups.")
+@no_pager_option
 @click.pass_context
 def help(context: click.Context, words: tuple[str, ...], is_whole: bool) -> None:  # noqa: A001 # the command's name
     """Show the help of a command, as --help does.
@@ -221,7 +223,7 @@ def help(context: click.Context, words: tuple[str, ...], is_whole: bool) -> None
         assert subcommand is not None, "an unknown name is refused before"
         command, at = subcommand, click.Context(subcommand, info_name=name, parent=at)
     whole = command.whole_help if is_whole and isinstance(command, LateGroup) else command.get_help
-    click.echo(whole(at))
+    print_lines([whole(at)])
 
 
 _SHELLS = ("bash", "zsh", "fish")

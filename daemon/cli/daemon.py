@@ -31,7 +31,7 @@ from runward.daemon.cli.exits import (
 )
 from runward.daemon.cli.shell.asking import ask_daemon, new_request
 from runward.daemon.cli.shell.context import own_settings, pass_settings, read_settings_of
-from runward.daemon.cli.terminal.options import timeout_option
+from runward.daemon.cli.terminal.options import json_option, timeout_option
 from runward.daemon.cli.terminal.output import complain, fail, print_json, safe, to_stderr
 from runward.daemon.configuration.complaints import complaints_about
 from runward.daemon.configuration.settings import (
@@ -290,7 +290,7 @@ _system = click.option(
     "--system", "scope", flag_value="system", help="Use a service of the machine (the default for root)."
 )
 _dry = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_json = json_option()
 
 
 @daemon.command()

@@ -17,14 +17,13 @@ from runward.daemon.cli.terminal.live import progress, write_in_place
 from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import (
     coloured,
-    cut,
     fail,
     print_json,
     room,
     safe,
     terminal_size,
-    wrapped,
 )
+from runward.daemon.cli.terminal.tables import cut_to, flowed
 from runward.daemon.configuration.complaints import complaints_about
 from runward.daemon.configuration.settings import home_of
 from runward.daemon.store.reading import exists
@@ -134,7 +133,7 @@ def _telling(check: "Check") -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    doing = cut(f"{check.name}: {check.doing} ...", terminal_size(sys.stderr).columns - 1)
+    doing = cut_to(f"{check.name}: {check.doing} ...", terminal_size(sys.stderr).columns - 1, "…")
     write_in_place(doing)
     try:
         yield
@@ -147,9 +146,9 @@ def _lines(check: "Check", finding: "Finding") -> Iterator[str]:
     word = coloured(finding.result, finding.result.ljust(_WORD))
     indent = " " * (_WORD + 2)
     columns = room()
-    yield from wrapped(f"{check.name}: {safe(finding.message)}", f"{word}  ", indent, columns)
+    yield from flowed(f"{check.name}: {safe(finding.message)}", f"{word}  ", indent, columns)
     if finding.fix is not None and finding.result != "ok":
-        yield from wrapped(safe(finding.fix), f"{indent}-> ", f"{indent}   ", columns)
+        yield from flowed(safe(finding.fix), f"{indent}-> ", f"{indent}   ", columns)
 
 
 def _summary(failed: int, warnings: int) -> str:

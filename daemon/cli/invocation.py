@@ -11,7 +11,7 @@ from runward.daemon.cli.commands import Group
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import Noun, find_called
-from runward.daemon.cli.terminal.options import filter_option, json_option, limit_option, since_option
+from runward.daemon.cli.terminal.options import filter_option, json_option, limit_option, listed, since_option
 from runward.daemon.cli.terminal.output import (
     Columns,
     coloured,
@@ -43,6 +43,18 @@ def invocation() -> None:
     """
 
 
+_COLUMNS: Final[Columns[InvocationRow]] = {
+    "ID": lambda row: safe(row.id),
+    "SKILL": lambda row: safe(row.skill),
+    "STATUS": lambda row: coloured(row.status),
+    "CHAIN RUN": lambda row: safe(row.chain_run_id or "-"),
+    "STEP": lambda row: "-" if row.step_index is None else str(row.step_index),
+    "TRY": lambda row: "-" if row.attempt is None else str(row.attempt),
+    "SESSION": lambda row: safe((row.session_key or "-").rpartition("/")[2]),
+    "WHEN": lambda row: ago(row.created_at, time.time()),
+}
+
+
 @invocation.command("list")
 @filter_option(
     "--skill", "NAME", completing.playbooks, "those of this playbook or action; `chain`: chain runs"
@@ -51,6 +63,7 @@ def invocation() -> None:
 @filter_option("--chain-run", "ID", completing.chain_runs, "those of this chain run")
 @since_option
 @limit_option
+@listed(_COLUMNS)
 @json_option()
 @pass_settings
 def list_invocations(
@@ -74,18 +87,6 @@ def list_invocations(
         run = None if chain_run is None else find_run(connection, chain_run).id
         rows = invocations(connection, Wanted(skill, status, run, since, limit or -1))
     print_list(rows, _COLUMNS, as_json, value=invocation_summary, nothing="no invocations")
-
-
-_COLUMNS: Final[Columns[InvocationRow]] = {
-    "ID": lambda row: safe(row.id),
-    "SKILL": lambda row: safe(row.skill),
-    "STATUS": lambda row: coloured(row.status),
-    "CHAIN RUN": lambda row: safe(row.chain_run_id or "-"),
-    "STEP": lambda row: "-" if row.step_index is None else str(row.step_index),
-    "TRY": lambda row: "-" if row.attempt is None else str(row.attempt),
-    "SESSION": lambda row: safe((row.session_key or "-").rpartition("/")[2]),
-    "WHEN": lambda row: ago(row.created_at, time.time()),
-}
 
 
 _INVOCATION: Final = Noun(

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Final, NamedTuple
@@ -22,8 +23,8 @@ from runward.daemon.cli.session.finding import find_session
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal import live
-from runward.daemon.cli.terminal.options import Moment, filter_option, json_option
-from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_json_line
+from runward.daemon.cli.terminal.options import Moment, filter_option, json_option, no_pager_option
+from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_json_line, print_lines
 from runward.daemon.disk.state_rights import naming_its_user
 from runward.daemon.log import (
     IDENTIFIER,
@@ -274,6 +275,7 @@ _Line = dict[str, JsonValue]
     metavar="N",
     help="Show only the last N lines (default: all; with -f the last 10).",
 )
+@no_pager_option
 @json_option("Print JSON: a list, or with -f one value a line.")
 @pass_settings
 def log(
@@ -307,12 +309,12 @@ def log(
     if as_json and not follow:
         print_json(list(log.so_far()))
         return
-    for lines in (log.so_far(), log.followed()) if follow else (log.so_far(),):
-        for line in lines:
-            if as_json:
-                print_json_line(line)
-            else:
-                click.echo(for_people(line, coloured))
+    lines = chain(log.so_far(), log.followed()) if follow else log.so_far()
+    if not as_json:
+        print_lines((for_people(line, coloured) for line in lines), is_paged=not follow)
+        return
+    for line in lines:
+        print_json_line(line)
 
 
 class Log:

@@ -14,7 +14,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.asking import ask_daemon, new_request, note_without_daemon
 from runward.daemon.cli.shell.context import pass_settings, settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import Noun, find_called
-from runward.daemon.cli.terminal.options import json_option, limit_option
+from runward.daemon.cli.terminal.options import json_option, limit_option, listed
 from runward.daemon.cli.terminal.output import (
     Columns,
     coloured,
@@ -40,9 +40,22 @@ def notify() -> None:
     """
 
 
+_COLUMNS: Final[Columns[NoticeRow]] = {
+    "NOTICE": lambda row: safe(row.id),
+    "KIND": lambda row: safe(row.kind),
+    "TITLE": lambda row: safe(row.title),
+    "TO": lambda row: safe(row.recipient),
+    "STATE": lambda row: coloured(row.state),
+    "TRIES": lambda row: str(row.tries),
+    "SINCE": lambda row: ago(row.created_at, time.time()),
+    "PROBLEM": lambda row: safe(row.error or "-"),
+}
+
+
 @notify.command("list")
 @click.option("--state", type=click.Choice(STATES), help="Show only those in this state.")
 @limit_option
+@listed(_COLUMNS)
 @json_option()
 @pass_settings
 def list_notices(settings: Settings, state: str | None, limit: int, as_json: bool) -> None:
@@ -57,18 +70,6 @@ def list_notices(settings: Settings, state: str | None, limit: int, as_json: boo
     with store_to_read(settings) as connection:
         listed = notices(connection, state, limit or -1)
     print_list(listed, _COLUMNS, as_json, value=NoticeRow.as_json, nothing="no notices")
-
-
-_COLUMNS: Final[Columns[NoticeRow]] = {
-    "NOTICE": lambda row: safe(row.id),
-    "KIND": lambda row: safe(row.kind),
-    "TITLE": lambda row: safe(row.title),
-    "TO": lambda row: safe(row.recipient),
-    "STATE": lambda row: coloured(row.state),
-    "TRIES": lambda row: str(row.tries),
-    "SINCE": lambda row: ago(row.created_at, time.time()),
-    "PROBLEM": lambda row: safe(row.error or "-"),
-}
 
 
 @notify.command()

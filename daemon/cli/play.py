@@ -15,7 +15,7 @@ from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings, pass_settings
-from runward.daemon.cli.terminal.options import NamedPath, json_option, junit_option, write_report
+from runward.daemon.cli.terminal.options import NamedPath, json_option, junit_option, listed, write_report
 from runward.daemon.cli.terminal.output import (
     Columns,
     coloured,
@@ -46,21 +46,6 @@ def play() -> None:
     """
 
 
-@play.command("list")
-@json_option()
-@pass_settings
-def list_playbooks(settings: Settings, as_json: bool) -> None:
-    """List the playbooks of the settings, with what they expect.
-
-    \b
-    Example:
-      runward play list
-    """
-    playbooks = [(name, declared(settings, name, None)) for name in playbook_names(settings)]
-    nothing = f"no playbooks in {', '.join(settings.playbooks) or 'any directory'}"
-    print_list(playbooks, _COLUMNS, as_json, value=_playbook_as_json, nothing=nothing)
-
-
 _Named: TypeAlias = tuple[str, Declared]
 """A playbook by its name, and what its file declares."""
 
@@ -78,6 +63,22 @@ _COLUMNS: Final[Columns[_Named]] = {
     "COMMAND": lambda row: safe(" ".join((row[1].playbook and row[1].playbook.command) or "-")),
     "STATE": _playbook_state,
 }
+
+
+@play.command("list")
+@listed(_COLUMNS)
+@json_option()
+@pass_settings
+def list_playbooks(settings: Settings, as_json: bool) -> None:
+    """List the playbooks of the settings, with what they expect.
+
+    \b
+    Example:
+      runward play list
+    """
+    playbooks = [(name, declared(settings, name, None)) for name in playbook_names(settings)]
+    nothing = f"no playbooks in {', '.join(settings.playbooks) or 'any directory'}"
+    print_list(playbooks, _COLUMNS, as_json, value=_playbook_as_json, nothing=nothing)
 
 
 def _playbook_as_json(row: _Named) -> JsonValue:

@@ -24,7 +24,7 @@ from runward.daemon.cli.shell.asking import (
 )
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import LAST, refuse_unknown
-from runward.daemon.cli.terminal.options import json_option, patience_options
+from runward.daemon.cli.terminal.options import json_option, listed, patience_options
 from runward.daemon.cli.terminal.output import (
     Columns,
     align,
@@ -68,11 +68,22 @@ def queue(context: click.Context, as_json: bool) -> None:
         context.invoke(list_jobs, state=None, limit=None, as_json=as_json)
 
 
+_COLUMNS: Final[Columns[JobRow]] = {
+    "JOB": lambda job: str(job.id),
+    "STATE": lambda job: coloured(job.state),
+    "HANDLER": lambda job: safe(job.handler),
+    "LANE": lambda job: safe(job.lane),
+    "AGE": lambda job: ago(job.recorded_at, time.time()),
+    "WHY": lambda job: safe(_why(job, time.time())),
+}
+
+
 @queue.command("list")
 @click.option(
     "--state", type=click.Choice(_STATES), help="Show only those in this state (default: all open ones)."
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show at most N.")
+@listed(_COLUMNS)
 @json_option()
 @pass_settings
 def list_jobs(settings: Settings, state: str | None, limit: int | None, as_json: bool) -> None:
@@ -86,16 +97,6 @@ def list_jobs(settings: Settings, state: str | None, limit: int | None, as_json:
         jobs = open_jobs(connection, limit) if state is None else jobs_in_state(connection, state, limit)
     nothing = "the queue is empty" if state is None else f"no jobs are {state}"
     print_list(jobs, _COLUMNS, as_json, value=JobRow.as_json, nothing=nothing)
-
-
-_COLUMNS: Final[Columns[JobRow]] = {
-    "JOB": lambda job: str(job.id),
-    "STATE": lambda job: coloured(job.state),
-    "HANDLER": lambda job: safe(job.handler),
-    "LANE": lambda job: safe(job.lane),
-    "AGE": lambda job: ago(job.recorded_at, time.time()),
-    "WHY": lambda job: safe(_why(job, time.time())),
-}
 
 
 def _why(job: JobRow, now: float) -> str:

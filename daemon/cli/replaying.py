@@ -23,7 +23,6 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.terminal.output import (
     STDOUT,
     coloured,
-    cut,
     fail,
     note,
     print_json,
@@ -32,6 +31,7 @@ from runward.daemon.cli.terminal.output import (
     safe,
     terminal_size,
 )
+from runward.daemon.cli.terminal.tables import cut_to
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.rundir.bundle_parts import lines_on_demand
 from runward.daemon.rundir.bundle_verifying import ReplayFile, opened_part, opened_replay
@@ -193,7 +193,7 @@ def _print(event: ShownEvent | None) -> None:
 def _status(playback: Playback) -> None:
     state = "end" if playback.is_over else "paused" if playback.is_paused else "playing"
     line = f"[{state}, {playback.position} of {playback.count}] {_KEYS}"
-    click.echo(f"{_CLEARED}{cut(line, terminal_size().columns - 1)}", nl=False)
+    click.echo(f"{_CLEARED}{cut_to(line, terminal_size().columns - 1, '…')}", nl=False)
 
 
 def _ask(playback: Playback, question: str) -> None:

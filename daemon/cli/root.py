@@ -10,7 +10,7 @@ from runward.daemon.cli.commands import Group
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.asking import ask_daemon, new_request
 from runward.daemon.cli.shell.context import pass_settings
-from runward.daemon.cli.terminal.options import json_option
+from runward.daemon.cli.terminal.options import json_option, listed
 from runward.daemon.cli.terminal.output import (
     Columns,
     coloured,
@@ -32,7 +32,22 @@ def root() -> None:
     """
 
 
+def _path(root: dict[str, JsonValue]) -> str:
+    problem = f" ({root['problem']})" if root["problem"] else ""
+    return safe(f"{root['path']}{problem}")
+
+
+_COLUMNS: Final[Columns[dict[str, JsonValue]]] = {
+    "ROOT": lambda root: safe(str(root["name"])),
+    "LAYOUT": lambda root: safe(str(root["layout"])),
+    "HISTORY": lambda root: str(root["history"] or "-"),
+    "HEALTH": lambda root: coloured(str(root["health"])),
+    "PATH": _path,
+}
+
+
 @root.command("list")
+@listed(_COLUMNS)
 @json_option()
 @pass_settings
 def list_roots(settings: Settings, as_json: bool) -> None:
@@ -47,20 +62,6 @@ def list_roots(settings: Settings, as_json: bool) -> None:
     roots = roots_as_json(settings)
     nothing = "no roots: add one to the settings"
     print_list(roots, _COLUMNS, as_json, value=lambda root: root, nothing=nothing)
-
-
-def _path(root: dict[str, JsonValue]) -> str:
-    problem = f" ({root['problem']})" if root["problem"] else ""
-    return safe(f"{root['path']}{problem}")
-
-
-_COLUMNS: Final[Columns[dict[str, JsonValue]]] = {
-    "ROOT": lambda root: safe(str(root["name"])),
-    "LAYOUT": lambda root: safe(str(root["layout"])),
-    "HISTORY": lambda root: str(root["history"] or "-"),
-    "HEALTH": lambda root: coloured(str(root["health"])),
-    "PATH": _path,
-}
 
 
 @root.command("accept")

@@ -3,7 +3,7 @@
 import sys
 import time
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,7 +14,7 @@ from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings
-from runward.daemon.cli.terminal.options import Moment, json_option
+from runward.daemon.cli.terminal.options import Moment, json_option, listed
 from runward.daemon.cli.terminal.output import Columns, fail, print_json, print_list, safe
 from runward.daemon.configuration.declared_files import machines_zone
 from runward.daemon.store import reading
@@ -106,7 +106,22 @@ def _marked(at: datetime) -> str:
     return f"   the clock is set {'back' if step > 0 else 'forward'} that day" if step else ""
 
 
+def _next(row: "DeclaredSchedule") -> str:
+    due = row.due(time.time())
+    return "never" if due is None else f"{local(due)}{_marked(_in_zone(due, row.schedule.times))}"
+
+
+_COLUMNS: "Final[Columns[DeclaredSchedule]]" = {
+    "CHAIN": lambda row: safe(row.chain),
+    "SCHEDULE": lambda row: safe(row.schedule.times.text),
+    "ZONE": lambda row: row.schedule.times.zone,
+    "NEXT": _next,
+    "LAST": lambda row: "-" if row.last is None else f"{row.last.result} {ago(row.last.at, time.time())}",
+}
+
+
 @schedule.command("list")
+@listed(_COLUMNS)
 @json_option()
 @pass_settings
 def list_schedules(settings: Settings, as_json: bool) -> None:
@@ -125,17 +140,5 @@ def list_schedules(settings: Settings, as_json: bool) -> None:
     with reading.reading(settings.state_dir) as connection:
         known = triggers.schedules(connection)
         schedules = declared_schedules(connection, chain_files(settings), known)
-    columns: Columns[DeclaredSchedule] = {
-        "CHAIN": lambda row: safe(row.chain),
-        "SCHEDULE": lambda row: safe(row.schedule.times.text),
-        "ZONE": lambda row: row.schedule.times.zone,
-        "NEXT": lambda row: _next(row, now),
-        "LAST": lambda row: "-" if row.last is None else f"{row.last.result} {ago(row.last.at, now)}",
-    }
     nothing = "no chain has a schedule"
-    print_list(schedules, columns, as_json, value=lambda row: schedule_as_json(row, now), nothing=nothing)
-
-
-def _next(row: "DeclaredSchedule", now: float) -> str:
-    due = row.due(now)
-    return "never" if due is None else f"{local(due)}{_marked(_in_zone(due, row.schedule.times))}"
+    print_list(schedules, _COLUMNS, as_json, value=lambda row: schedule_as_json(row, now), nothing=nothing)

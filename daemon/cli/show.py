@@ -12,7 +12,7 @@ from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.terminal.options import json_option
+from runward.daemon.cli.terminal.options import json_option, listed
 from runward.daemon.cli.terminal.output import (
     Columns,
     coloured,
@@ -47,7 +47,19 @@ def show() -> None:
     """
 
 
+_COLUMNS: Final[Columns[ShowRow]] = {
+    "TOPIC": lambda row: safe(row.topic),
+    "PLAYS": lambda row: str(row.plays),
+    "RUNNING": lambda row: str(row.running),
+    "PASSED": lambda row: str(row.passed),
+    "FAILED": lambda row: str(row.failed),
+    "BEGAN": lambda row: ago(row.created_at, time.time()),
+    "PATH": lambda row: safe(row.path),
+}
+
+
 @show.command("list")
+@listed(_COLUMNS)
 @json_option()
 @pass_settings
 def list_shows(settings: Settings, as_json: bool) -> None:
@@ -60,17 +72,6 @@ def list_shows(settings: Settings, as_json: bool) -> None:
     with store_to_read(settings) as connection:
         rows = shows(connection)
     print_list(rows, _COLUMNS, as_json, value=ShowRow.as_json, nothing="no shows")
-
-
-_COLUMNS: Final[Columns[ShowRow]] = {
-    "TOPIC": lambda row: safe(row.topic),
-    "PLAYS": lambda row: str(row.plays),
-    "RUNNING": lambda row: str(row.running),
-    "PASSED": lambda row: str(row.passed),
-    "FAILED": lambda row: str(row.failed),
-    "BEGAN": lambda row: ago(row.created_at, time.time()),
-    "PATH": lambda row: safe(row.path),
-}
 
 
 @show.command("show")

@@ -14,7 +14,8 @@ from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.context import pass_settings
 from runward.daemon.cli.terminal.options import json_option, watched
-from runward.daemon.cli.terminal.output import align, coloured, print_json, room, safe, wrapped
+from runward.daemon.cli.terminal.output import align, coloured, print_json, room, safe
+from runward.daemon.cli.terminal.tables import flowed
 from runward.daemon.store.tables.session_lists import RunningRow
 from runward.daemon.views.needs import Need, agreeing, how_to_start, needs, table, tables
 from runward.daemon.views.sessions import NOT_KNOWN
@@ -24,10 +25,13 @@ from runward.handlers.times import moment_of
 
 
 @click.command()
+@click.option(
+    "--all", "is_whole", is_flag=True, help="On a terminal, show everything: each root, coverage, lag."
+)
 @json_option()
 @watched
 @pass_settings
-def status(settings: Settings, as_json: bool) -> None:
+def status(settings: Settings, is_whole: bool, as_json: bool) -> None:
     """Show whether the daemon is well, what needs you, and what is running, waiting, held and due.
 
     Exit code 0: it is running. 1: it is running but does not respond. 3: it is not running.
@@ -41,7 +45,7 @@ def status(settings: Settings, as_json: bool) -> None:
     if as_json:
         print_json(figures.json)
     else:
-        click.echo("\n".join(_page(settings, figures)))
+        click.echo("\n".join(_page(settings, figures, is_whole=is_whole)))
     sys.exit(code_of(figures.json))
 
 
@@ -52,7 +56,12 @@ def code_of(figures: Mapping[str, JsonValue]) -> int:
     return GOOD if figures["stalled_s"] is None else NOT_SO
 
 
-def _page(settings: Settings, figures: Status) -> list[str]:
+def _page(settings: Settings, figures: Status, *, is_whole: bool) -> list[str]:
+    if sys.stdout.isatty() and not is_whole:
+        from runward.daemon.cli.status_screen import page  # programs do without it
+        from runward.daemon.cli.terminal.signs import terminal_here
+
+        return page(figures, settings.state_dir, terminal_here())
     return lines_of(figures.json, figures.running, settings.state_dir, time.time(), room())
 
 
@@ -77,7 +86,7 @@ def lines_of(
     """The status as lines for a terminal with this many columns."""
     return [
         _headline(status, state, now),
-        *_needs_lines(list(_briefly(status, needs(status, state))), bool(status["running"]), columns),
+        *_needs_lines(list(briefly(status, needs(status, state))), bool(status["running"]), columns),
         *_running(status, running, now),
         *align(list(_facts(status, state, now))),
         *_roots(status),
@@ -96,20 +105,21 @@ def _headline(status: Mapping[str, JsonValue], state: str, now: float) -> str:
     return f"runward{version} is {word}{up}, pid {status['pid'] or 'unknown'}"
 
 
-def _briefly(status: Mapping[str, JsonValue], things: Iterable[Need]) -> Iterator[tuple[str, str | None]]:
-    """The text and the fix of each need; one line for all approvals, and one for all failures."""
+def briefly(status: Mapping[str, JsonValue], things: Iterable[Need]) -> Iterator[tuple[str, str, str | None]]:
+    """The kind, the text and the fix of each need; one line for all approvals, and one for all failures."""
     for kind, group in groupby(things, key=lambda each: each.kind):
         if kind == "approval":
             verb = "waits" if status["approvals"] == 1 else "wait"
             steps = agreeing(status["approvals"], "step", "steps")
-            yield f"{steps} of chains {verb} for a person", "`runward chain approvals`"
+            yield kind, f"{steps} of chains {verb} for a person", "`runward chain approvals`"
         elif kind == "failure":
             yield (
+                kind,
                 _failures(table(status["failures"])),
                 "`runward session show ID` shows one; `runward session seen --all` marks them as seen",
             )
         else:
-            yield from ((each.text, each.fix) for each in group)
+            yield from ((kind, each.text, each.fix) for each in group)
 
 
 def _failures(failures: Mapping[str, JsonValue]) -> str:
@@ -120,19 +130,19 @@ def _failures(failures: Mapping[str, JsonValue]) -> str:
     return f"{counted(count, 'session', 'sessions')} failed in the last 24 hours: {named}{more}"
 
 
-def _needs_lines(briefly: Sequence[tuple[str, str | None]], is_up: bool, columns: int) -> Iterator[str]:
-    if not briefly:
+def _needs_lines(things: Sequence[tuple[str, str, str | None]], is_up: bool, columns: int) -> Iterator[str]:
+    if not things:
         if is_up:
             yield coloured("ok", "all is well")
         yield ""
         return
     yield coloured(
-        "warning", "one thing needs you:" if len(briefly) == 1 else f"{len(briefly)} things need you:"
+        "warning", "one thing needs you:" if len(things) == 1 else f"{len(things)} things need you:"
     )
-    for text, fix in briefly:
-        yield from wrapped(safe(text), "  ! ", "    ", columns)
+    for _, text, fix in things:
+        yield from flowed(safe(text), "  ! ", "    ", columns)
         if fix is not None:
-            yield from wrapped(safe(fix), "    -> ", "       ", columns)
+            yield from flowed(safe(fix), "    -> ", "       ", columns)
     yield ""
 
 

@@ -9,9 +9,9 @@ import click
 from runward.config.settings import Settings
 from runward.daemon.cli.session.filters import session_filters
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.terminal.options import Moment, json_option
-from runward.daemon.cli.terminal.output import columns_there, print_json, safe, wrapped
-from runward.daemon.cli.terminal.tables import Column, table_lines
+from runward.daemon.cli.terminal.options import Moment, json_option, no_pager_option, watched
+from runward.daemon.cli.terminal.output import columns_there, print_json, print_lines, safe
+from runward.daemon.cli.terminal.tables import Column, flowed, table_lines
 from runward.daemon.store.tables.session_lists import Wanted
 from runward.daemon.views.text import midnight
 from runward.daemon.views.usage import KINDS, Asked, UsageTable, usage_of
@@ -33,7 +33,9 @@ _DAY: Final = 86_400.0
 )
 @click.option("--until", type=Moment(), metavar="TIME", help="Count replies before then (default: now).")
 @session_filters
+@no_pager_option
 @json_option()
+@watched
 @pass_settings
 def usage(
     settings: Settings, by: str, since: float, until: float | None, wanted: Wanted, as_json: bool
@@ -54,11 +56,10 @@ def usage(
     if as_json:
         print_json(table.as_json())
         return
-    for line in _lines(table, now, until is None, columns_there()):
-        click.echo(line)
+    print_lines(_lines(table, now, until is None, columns_there()))
 
 
-def _lines(table: UsageTable, now: float, is_until_now: bool, room: int | None) -> list[str]:
+def _lines(table: UsageTable, now: float, is_until_now: bool, room: int) -> list[str]:
     by = table.asked.by
     total = f"Total, {_stretch(table.asked, now, is_until_now)}"
     sums = [*(each for _, each in table.rows), table.total]
@@ -70,9 +71,9 @@ def _lines(table: UsageTable, now: float, is_until_now: bool, room: int | None) 
         _numbers("OUTPUT", [f"{each.output:,}" for each in sums]),
         _numbers("COST", [each.in_dollars() for each in sums]),
     ]
-    lines = table_lines(columns, room or 0, "…", is_wide=room is None)
+    lines = table_lines(columns, room, "…")
     for sentence in _notes(table):
-        lines += [sentence] if room is None else wrapped(sentence, "", "", room)
+        lines += flowed(sentence, "", "", room)
     return lines
 
 

@@ -17,8 +17,8 @@ from runward.daemon.cli.session.finding import find_session, session_called, ses
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import is_daemon_up, pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import LAST, refuse_ambiguous, refuse_unknown
-from runward.daemon.cli.terminal.options import json_option, watched
-from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
+from runward.daemon.cli.terminal.options import json_option, no_pager_option, watched
+from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_lines, safe
 from runward.daemon.store.tables import cursors, events, jobs, session_lists, sessions
 from runward.daemon.store.tables.starts import runs_called, start_called
 from runward.daemon.views import causes
@@ -59,6 +59,7 @@ _TIMERS: Final = ("TimerSet", "TimerRang")
     "-v", "--verbose", is_flag=True, help="Also show timers, and where in the journals each line is."
 )
 @click.option("--all", "is_whole", is_flag=True, help="On a terminal, show everything, not the answer alone.")
+@no_pager_option
 @json_option()
 @watched
 @pass_settings
@@ -84,9 +85,9 @@ def why(settings: Settings, identifier: str, verbose: bool, is_whole: bool, as_j
     elif answer is not None:
         from runward.daemon.cli.answering import lines_of  # programs do without it
 
-        click.echo("\n".join(lines_of(story, answer, lambda text: text_without_secrets(text, redact))))
+        print_lines(lines_of(story, answer, lambda text: text_without_secrets(text, redact)))
     else:
-        click.echo(text_without_secrets("\n".join(whole_lines(story, is_verbose=verbose)), redact))
+        print_lines([text_without_secrets("\n".join(whole_lines(story, is_verbose=verbose)), redact)])
 
 
 def why_json(settings: Settings, identifier: str) -> dict[str, JsonValue]:

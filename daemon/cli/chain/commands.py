@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -19,7 +20,14 @@ from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_US
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.asking import ask_daemon, new_request, note_if_late, once_taken_up
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.terminal.options import NamedPath, content_of, json_option, watched
+from runward.daemon.cli.terminal.options import (
+    NamedPath,
+    content_of,
+    json_option,
+    listed,
+    no_pager_option,
+    watched,
+)
 from runward.daemon.cli.terminal.output import (
     coloured,
     complain,
@@ -27,6 +35,7 @@ from runward.daemon.cli.terminal.output import (
     print_json,
     print_one,
     print_table,
+    print_text,
     safe,
 )
 from runward.daemon.configuration.declared_files import NotFound, chain_names, find_chain
@@ -67,6 +76,7 @@ chain.add_command(chain_run)
 
 @chain.command()
 @click.option("--all", "is_whole", is_flag=True, help="On a terminal, name the files that each covers, too.")
+@no_pager_option
 @json_option()
 @watched
 @pass_settings
@@ -191,7 +201,11 @@ def _refuse_used_name(settings: Settings, name: str) -> None:
             fail(f"the name {name} is used by {used}: rename one of them, or remove {used}", WRONG_USAGE)
 
 
+_HEADS: Final = ("CHAIN", "TRIGGER", "STEPS", "STATE", "LAST RUN")
+
+
 @chain.command("list")
+@listed(_HEADS)
 @json_option()
 @pass_settings
 def list_chains(settings: Settings, as_json: bool) -> None:
@@ -207,10 +221,10 @@ def list_chains(settings: Settings, as_json: bool) -> None:
     if as_json:
         print_json([chain_summary(name, each, known) for name, each in chains])
     elif not chains:
-        click.echo(f"no chains in {', '.join(settings.chains) or 'any directory'}")
+        print_text(f"no chains in {', '.join(settings.chains) or 'any directory'}")
     else:
         rows = [_row(name, each, known) for name, each in chains]
-        print_table(("CHAIN", "TRIGGER", "STEPS", "STATE", "LAST RUN"), rows)
+        print_table(_HEADS, rows)
 
 
 def _row(name: str, parsed: Parsed[Chain], known: KnownChains) -> tuple[str, ...]:

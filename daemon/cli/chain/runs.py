@@ -6,6 +6,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final, Literal
 
@@ -34,19 +35,22 @@ from runward.daemon.cli.shell.finding import (
 )
 from runward.daemon.cli.terminal.options import (
     Moment,
-    columns_option,
     json_option,
     limit_option,
+    listed,
+    no_pager_option,
     watched,
-    wide_option,
 )
 from runward.daemon.cli.terminal.output import (
     Columns,
     align,
     coloured,
     fail,
+    in_pager,
+    is_screen,
     note,
     print_json,
+    print_lines,
     print_list,
     print_one,
     safe,
@@ -80,10 +84,8 @@ from runward.handlers.left_files import ELSEWHERE, as_lines, paths_in, unbound, 
 @click.option("--status", type=click.Choice(CHAIN_RUN_STATUSES), help="Show only those with this status.")
 @click.option("--since", type=Moment(), help="Show only those that were fired since then.")
 @limit_option
-@wide_option
-@columns_option("STATE", "AGE", "TOOK", "RUN", "CHAIN", "STEPS", "WHAT")
+@listed(("STATE", "AGE", "TOOK", "RUN", "CHAIN", "STEPS", "WHAT"))
 @json_option()
-@watched
 @pass_settings
 def runs(
     settings: Settings,
@@ -91,8 +93,6 @@ def runs(
     status: str | None,
     since: float | None,
     limit: int,
-    is_wide: bool,
-    heads: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """List chain runs, the newest first.
@@ -103,11 +103,16 @@ def runs(
     """
     with store_to_read(settings) as connection:
         rows = chain_runs.chain_runs(connection, name, status, since, limit or -1)
-        if rows and not as_json and (sys.stdout.isatty() or is_wide or heads):
-            from runward.daemon.cli.chain.screens import print_runs  # programs do without it
+        columns = None
+        if rows and not as_json and is_screen():
+            from runward.daemon.cli.chain.screens import run_columns  # programs do without it
 
-            print_runs(connection, rows, is_wide=is_wide, heads=heads)
-            return
+            columns = run_columns(connection, rows)
+    if columns is not None:
+        from runward.daemon.cli.terminal.lists import print_screen
+
+        print_screen(columns)
+        return
     print_list(rows, _RUN_COLUMNS, as_json, value=ChainRunRow.as_json, nothing="no chain runs")
 
 
@@ -133,6 +138,7 @@ def chain_run() -> None:
 
 @chain_run.command("show")
 @click.argument("identifier", metavar="ID", shell_complete=completing.chain_runs)
+@no_pager_option
 @json_option()
 @watched
 @pass_settings
@@ -150,7 +156,7 @@ def show_run(settings: Settings, identifier: str, as_json: bool) -> None:
         if as_json:
             print_json(asked_as_json(asked))
         else:
-            echo(asked_lines(asked, is_up=is_daemon_up(settings)))
+            print_lines(asked_lines(asked, is_up=is_daemon_up(settings)))
         return
     with store_to_read(settings) as connection:
         row = find_run(connection, identifier)
@@ -161,7 +167,7 @@ def show_run(settings: Settings, identifier: str, as_json: bool) -> None:
     if as_json:
         print_json(details_as_json(row, steps, invocations, approvals))
     else:
-        echo(lines_of(row, steps, cause, approvals))
+        print_lines(lines_of(row, steps, cause, approvals))
 
 
 @chain_run.command("cancel")
@@ -279,11 +285,6 @@ def request_cancel(settings: Settings, run: str, reason: str, *, before_it_began
     return is_accepted
 
 
-def echo(lines: Sequence[str]) -> None:
-    """Print the lines."""
-    click.echo("\n".join(lines))
-
-
 SHOWN_LINES: Final = 20
 """Files of an approval that the table is followed by."""
 
@@ -293,14 +294,15 @@ def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool, is_whole: boo
     if rows and not as_json and not is_whole and sys.stdout.isatty():
         from runward.daemon.cli.chain.screens import approval_lines
 
-        echo(approval_lines(rows))
+        print_lines(approval_lines(rows))
         for each in rows:
             _note_unbound(json.loads(each.shown))
         return
     nothing = "nothing waits for a person"
-    print_list(rows, _APPROVAL_COLUMNS, as_json, value=ApprovalRow.as_json, nothing=nothing)
-    for each in () if as_json else rows:
-        _print_left(each)
+    with nullcontext() if as_json else in_pager():
+        print_list(rows, _APPROVAL_COLUMNS, as_json, value=ApprovalRow.as_json, nothing=nothing)
+        for each in () if as_json else rows:
+            _print_left(each)
 
 
 _APPROVAL_COLUMNS: Final[Columns[ApprovalRow]] = {

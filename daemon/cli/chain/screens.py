@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 import click
 
 from runward.config.problem import counted
-from runward.daemon.cli.terminal.output import width
+from runward.daemon.cli.terminal.lists import ROOMY
+from runward.daemon.cli.terminal.output import printing, width
 from runward.daemon.cli.terminal.signs import Terminal, terminal_here
-from runward.daemon.cli.terminal.tables import Column, chosen, flowed, table_lines
+from runward.daemon.cli.terminal.tables import Column, flowed, table_lines
 from runward.daemon.store.tables.approvals import ApprovalRow
 from runward.daemon.store.tables.chain_runs import ChainRunRow
 from runward.daemon.views.chain_rows import command_asked, run_rows
@@ -17,9 +18,7 @@ from runward.daemon.views.text import age, took
 from runward.handlers.left_files import as_lines
 
 
-def print_runs(
-    connection: sqlite3.Connection, runs: Sequence[ChainRunRow], *, is_wide: bool, heads: Sequence[str]
-) -> None:
+def run_columns(connection: sqlite3.Connection, runs: Sequence[ChainRunRow]) -> list[Column]:
     """The chain runs, each with the signs of its steps."""
     terminal = terminal_here()
     rows = run_rows(connection, runs, terminal.now)
@@ -32,13 +31,8 @@ def print_runs(
         Column("STEPS", ["".join(map(terminal.sign, each.steps)) for each in rows], 2),
         Column("WHAT", [terminal.text(each.what) for each in rows]),
     ]
-    if not (is_wide or heads or terminal.columns >= _ROOMY):
-        columns = [each for each in columns if each.head != "TOOK"]
-    lines = table_lines(chosen(columns, heads), terminal.columns, terminal.ellipsis, is_wide=is_wide)
-    click.echo("\n".join(lines))
-
-
-_ROOMY = 100
+    is_roomy = terminal.columns >= ROOMY or printing("is_wide") or printing("heads")
+    return columns if is_roomy else [each for each in columns if each.head != "TOOK"]
 
 
 def approval_lines(rows: Sequence[ApprovalRow]) -> list[str]:

@@ -13,7 +13,7 @@ from runward.daemon.cli.exchange.acting import AS, Act, acts, json_of, text_of
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.terminal.options import NamedPath, filter_option, json_option
+from runward.daemon.cli.terminal.options import NamedPath, filter_option, json_option, listed
 from runward.daemon.cli.terminal.output import (
     Columns,
     fail,
@@ -41,27 +41,6 @@ def artifact() -> None:
     """
 
 
-@artifact.command("list")
-@filter_option("--owner", "P", completing.principals, "those of this principal")
-@filter_option("--type", "T", completing.shared_types, "those of this type", "kind")
-@click.option("--deleted", is_flag=True, help="Also show deleted ones.")
-@json_option()
-@pass_settings
-def list_artifacts(
-    settings: Settings, owner: str | None, kind: str | None, deleted: bool, as_json: bool
-) -> None:
-    """List the artifacts.
-
-    \b
-    Example:
-      runward exchange artifact list --type code
-    """
-    with store_to_read(settings) as connection:
-        shared = shared_artifacts(connection, owner, kind, with_deleted=deleted)
-        listed = [(each, listed_artifact(connection, each)) for each in shared]
-    print_list(listed, _COLUMNS, as_json, value=lambda row: row[1], nothing="no artifacts")
-
-
 _Listed: TypeAlias = tuple[SharedArtifact, dict[str, JsonValue]]
 """An artifact, and what programs read of it."""
 
@@ -83,6 +62,28 @@ _COLUMNS: Final[Columns[_Listed]] = {
     "CHANGED": lambda row: ago(row[0].updated_at, time.time()),
     "": _state,
 }
+
+
+@artifact.command("list")
+@filter_option("--owner", "P", completing.principals, "those of this principal")
+@filter_option("--type", "T", completing.shared_types, "those of this type", "kind")
+@click.option("--deleted", is_flag=True, help="Also show deleted ones.")
+@listed(_COLUMNS)
+@json_option()
+@pass_settings
+def list_artifacts(
+    settings: Settings, owner: str | None, kind: str | None, deleted: bool, as_json: bool
+) -> None:
+    """List the artifacts.
+
+    \b
+    Example:
+      runward exchange artifact list --type code
+    """
+    with store_to_read(settings) as connection:
+        shared = shared_artifacts(connection, owner, kind, with_deleted=deleted)
+        listed = [(each, listed_artifact(connection, each)) for each in shared]
+    print_list(listed, _COLUMNS, as_json, value=lambda row: row[1], nothing="no artifacts")
 
 
 @artifact.command()

@@ -25,6 +25,8 @@ from runward.daemon.cli.terminal.options import (
     filter_option,
     json_option,
     limit_option,
+    listed,
+    no_pager_option,
     since_option,
 )
 from runward.daemon.cli.terminal.output import (
@@ -70,14 +72,18 @@ exchange.add_command(mint)
 exchange.add_command(token)
 
 
+_LEDGER: Final = ("WHEN", "FROM", "TO", "AMOUNT", "RESOURCE", "REASON")
+
+
 @exchange.command()
 @filter_option("--principal", "P", completing.principals, "its entries")
 @since_option
 @click.option("--check", is_flag=True, help="Verify all sums. Exit code 1: something does not add up.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+@listed(_LEDGER)
+@json_option()
 @pass_settings
 def ledger(
-    settings: Settings, principal: str | None, since: float | None, check: bool, json_wanted: bool
+    settings: Settings, principal: str | None, since: float | None, check: bool, as_json: bool
 ) -> None:
     """List the entries of the ledger, the oldest first.
 
@@ -91,7 +97,7 @@ def ledger(
         wrong = list(wrong_balances(connection)) if check else []
         circulating = scrip_in_circulation(connection)
     if check:
-        if json_wanted:
+        if as_json:
             print_json({"entries": len(entries), "scrip": circulating, "problems": [*wrong]})
         else:
             for each in wrong:
@@ -99,14 +105,12 @@ def ledger(
             if not wrong:
                 click.echo(f"{len(entries)} entries add up; {circulating} scrip are in circulation")
         sys.exit(NOT_SO if wrong else GOOD)
-    if json_wanted:
+    if as_json:
         print_json(ledger_as_json(entries))
     elif not entries:
         click.echo("no entries")
     else:
-        print_table(
-            ("WHEN", "FROM", "TO", "AMOUNT", "RESOURCE", "REASON"), [_entry(each) for each in entries]
-        )
+        print_table(_LEDGER, [_entry(each) for each in entries])
 
 
 def _entry(row: LedgerRow) -> tuple[str, ...]:
@@ -127,7 +131,8 @@ def _entry(row: LedgerRow) -> tuple[str, ...]:
 @since_option
 @limit_option
 @click.option("-f", "--follow", is_flag=True, help="Print new actions as they come.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON: a list; with -f, one object per line.")
+@no_pager_option
+@json_option("Print JSON: a list; with -f, one object per line.")
 @pass_settings
 def log(
     settings: Settings,
@@ -136,7 +141,7 @@ def log(
     since: float | None,
     limit: int,
     follow: bool,
-    json_wanted: bool,
+    as_json: bool,
 ) -> None:
     """List the actions with reasoning and result, the newest last.
 
@@ -152,11 +157,13 @@ def log(
     """Blanks as wide as each column so far, so that what follows is aligned with it."""
     while True:
         after = taken[-1].seq if taken else after
-        if json_wanted and not follow:
+        if as_json and not follow:
             print_json([action_as_json(row) for row in taken])
-        elif json_wanted:
+        elif as_json:
             for row in taken:
                 print_json_line(action_as_json(row))
+        elif taken and not follow and sys.stdout.isatty():
+            print_table(("WHEN", "WHO", "WHAT", "RESULT", "WHY"), map(_row, taken))
         else:
             rows = [widest, *map(_row, taken)]
             widest = [" " * max(map(width, column)) for column in zip(*rows, strict=True)]
@@ -169,7 +176,7 @@ def log(
         with store_to_read(settings) as connection:
             # The limit is for what was there before. Of what comes now, nothing is left out.
             taken = actions(connection, wanted._replace(after=after, limit=-1))
-    if not taken and not json_wanted and after == 0:
+    if not taken and not as_json and after == 0:
         click.echo("no actions")
 
 

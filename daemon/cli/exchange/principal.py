@@ -22,7 +22,7 @@ from runward.daemon.cli.shell.asking import (
     once_taken_up,
 )
 from runward.daemon.cli.shell.context import pass_settings, settings_in_force, store_to_read
-from runward.daemon.cli.terminal.options import NamedPath, json_option
+from runward.daemon.cli.terminal.options import NamedPath, json_option, listed
 from runward.daemon.cli.terminal.output import (
     Columns,
     fail,
@@ -137,7 +137,19 @@ def create(
     _ask(settings_in_force(context), event, f"created {name}", as_json=as_json)
 
 
+_COLUMNS: Final[Columns[PrincipalRow]] = {
+    "PRINCIPAL": lambda row: safe(row.id),
+    "SCRIP": lambda row: str(row.scrip),
+    "ARTIFACTS": lambda row: str(len(row.artifacts)),
+    "DISK": lambda row: f"{size(row.disk_used)} of {size(row.disk_quota)}",
+    "CPU": lambda row: "no limit" if row.cpu_seconds is None else f"{row.cpu_seconds:g}s",
+    "AGENT": lambda row: "yes" if row.is_agent else "-",
+    "SINCE": lambda row: ago(row.created_at, time.time()),
+}
+
+
 @principal.command("list")
+@listed(_COLUMNS)
 @json_option()
 @pass_settings
 def list_principals(settings: Settings, as_json: bool) -> None:
@@ -151,17 +163,6 @@ def list_principals(settings: Settings, as_json: bool) -> None:
         rows = principals(connection)
         shown = {each.id: shown_principal(connection, each, settings) for each in rows}
     print_list(rows, _COLUMNS, as_json, value=lambda row: shown[row.id], nothing="no principals")
-
-
-_COLUMNS: Final[Columns[PrincipalRow]] = {
-    "PRINCIPAL": lambda row: safe(row.id),
-    "SCRIP": lambda row: str(row.scrip),
-    "ARTIFACTS": lambda row: str(len(row.artifacts)),
-    "DISK": lambda row: f"{size(row.disk_used)} of {size(row.disk_quota)}",
-    "CPU": lambda row: "no limit" if row.cpu_seconds is None else f"{row.cpu_seconds:g}s",
-    "AGENT": lambda row: "yes" if row.is_agent else "-",
-    "SINCE": lambda row: ago(row.created_at, time.time()),
-}
 
 
 @principal.command()
@@ -308,7 +309,15 @@ def create_for(settings: Settings, principal: str, as_json: bool) -> None:
     print_one(as_json, {**_as_json(made), "token": secret}, secret)
 
 
+_TOKEN_COLUMNS: Final[Columns[Token]] = {
+    "ID": lambda token: token.id,
+    "PRINCIPAL": lambda token: safe(token.principal),
+    "CREATED": lambda token: ago(token.created_at, time.time()),
+}
+
+
 @token.command("list")
+@listed(_TOKEN_COLUMNS)
 @json_option()
 @pass_settings
 def list_all(settings: Settings, as_json: bool) -> None:
@@ -319,12 +328,7 @@ def list_all(settings: Settings, as_json: bool) -> None:
       runward exchange token list
     """
     tokens = list_tokens(Path(settings.state_dir))
-    columns: Columns[Token] = {
-        "ID": lambda token: token.id,
-        "PRINCIPAL": lambda token: safe(token.principal),
-        "CREATED": lambda token: ago(token.created_at, time.time()),
-    }
-    print_list(tokens, columns, as_json, value=_as_json, nothing="no tokens")
+    print_list(tokens, _TOKEN_COLUMNS, as_json, value=_as_json, nothing="no tokens")
 
 
 @token.command()

@@ -29,6 +29,7 @@ from runward.daemon.cli.terminal.options import (
     filter_option,
     json_option,
     limit_option,
+    listed,
     opened,
     since_option,
 )
@@ -60,6 +61,24 @@ def artifact() -> None:
     """
 
 
+def passed_text(row: ArtifactRow) -> str:
+    """Whether it passed, in a word."""
+    if row.passed is None:
+        return "-"
+    return coloured("ok", "passed") if row.passed else coloured("failed")
+
+
+_COLUMNS: Final[Columns[ArtifactRow]] = {
+    "ID": lambda row: safe(row.id),
+    "KIND": lambda row: safe(row.kind),
+    "NAME": lambda row: safe(row.name),
+    "PASSED": passed_text,
+    "SESSION": lambda row: safe(row.session_key.rpartition("/")[2]),
+    "WHEN": lambda row: ago(row.updated_at, time.time()),
+    "SUMMARY": lambda row: safe(row.summary or ""),
+}
+
+
 @artifact.command("list")
 @click.option("--kind", shell_complete=completing.outcome_kinds, help="Show only those of this kind.")
 @click.option(
@@ -69,6 +88,7 @@ def artifact() -> None:
 @filter_option("--chain-run", "ID", completing.chain_runs, "those of the steps of this chain run")
 @since_option
 @limit_option
+@listed(_COLUMNS)
 @json_option()
 @pass_settings
 def list_artifacts(
@@ -103,24 +123,6 @@ def list_artifacts(
         value=lambda row: outcomes_as_json(settings, [row])[0],
         nothing="no artifacts",
     )
-
-
-def passed_text(row: ArtifactRow) -> str:
-    """Whether it passed, in a word."""
-    if row.passed is None:
-        return "-"
-    return coloured("ok", "passed") if row.passed else coloured("failed")
-
-
-_COLUMNS: Final[Columns[ArtifactRow]] = {
-    "ID": lambda row: safe(row.id),
-    "KIND": lambda row: safe(row.kind),
-    "NAME": lambda row: safe(row.name),
-    "PASSED": passed_text,
-    "SESSION": lambda row: safe(row.session_key.rpartition("/")[2]),
-    "WHEN": lambda row: ago(row.updated_at, time.time()),
-    "SUMMARY": lambda row: safe(row.summary or ""),
-}
 
 
 @artifact.command()

@@ -30,11 +30,12 @@ from runward.daemon.cli.terminal.options import (
     attempt_option,
     json_option,
     junit_option,
+    no_pager_option,
     patience_options,
     watched,
     write_report,
 )
-from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
+from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, print_lines, safe
 from runward.daemon.store.tables import sessions
 from runward.daemon.store.tables.artifacts import ArtifactRow, Wanted, artifacts
 from runward.daemon.store.tables.files import KeptFile, kept_files
@@ -71,6 +72,7 @@ session.add_command(list_sessions)
 @click.option(
     "--all", "is_whole", is_flag=True, help="On a terminal, show everything: keys, evidence, hashes."
 )
+@no_pager_option
 @json_option()
 @junit_option
 @watched
@@ -114,7 +116,7 @@ def show(settings: Settings, identifier: str, is_whole: bool, as_json: bool, jun
             text = _whole(settings, described)
         # Asked in the same transaction as the status: a resumed session may have another one by now.
         is_news = is_unseen_failure(connection, row.key, time.time())
-    click.echo(text)
+    print_lines([text])
     if is_news and sys.stdout.isatty():  # a pipe may have cut it short, and a program is not a person
         mark_shown(settings, row)
 
@@ -314,6 +316,7 @@ def wait(settings: Settings, identifier: str, timeout: float | None, is_told: bo
     "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines."
 )
 @click.option("--raw", is_flag=True, help="Print the bytes unchanged, including terminal control characters.")
+@no_pager_option
 @json_option("Print each line as a JSON object with its text.")
 @click.pass_context
 def logs(
@@ -353,6 +356,7 @@ def logs(
 @click.option(
     "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines."
 )
+@no_pager_option
 @json_option("Print JSON: a list, or with -f one value a line.")
 @pass_settings
 def tail(settings: Settings, identifier: str, follow: bool, count: int | None, as_json: bool) -> None:

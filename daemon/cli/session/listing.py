@@ -1,6 +1,5 @@
 """`runward session list`."""
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -13,13 +12,12 @@ from runward.daemon.cli.session.finding import how_to_judge
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal.options import (
     Moment,
-    columns_option,
     json_option,
-    watched,
-    wide_option,
+    listed,
 )
 from runward.daemon.cli.terminal.output import (
     coloured,
+    is_screen,
     note,
     print_json,
     print_table,
@@ -67,10 +65,8 @@ _SHOWN: Final = 32
 @click.option(
     "--each", "has_each", is_flag=True, help="Show agents that were started in a launched run, too."
 )
-@wide_option
-@columns_option("STATE", "AGE", "TOOK", "SESSION", "FOR", "DIRECTORY", "TOKENS", "COST", "WHAT")
+@listed(("STATE", "AGE", "TOOK", "SESSION", "FOR", "DIRECTORY", "TOKENS", "COST", "WHAT"))
 @json_option()
-@watched
 @pass_settings
 def list_sessions(
     settings: Settings,
@@ -79,8 +75,6 @@ def list_sessions(
     limit: int,
     has_steps: bool,
     has_each: bool,
-    is_wide: bool,
-    heads: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """List sessions with their status, the newest first.
@@ -96,18 +90,16 @@ def list_sessions(
       runward session list --json --limit 1
     """
     wanted = wanted._replace(since=since)
-    if not as_json and (sys.stdout.isatty() or is_wide or heads):
+    if not as_json and is_screen():
         from runward.daemon.cli.session.table import print_sessions  # programs do without it
 
-        print_sessions(
-            settings, wanted, limit, has_steps=has_steps, has_each=has_each, is_wide=is_wide, heads=heads
-        )
+        print_sessions(settings, wanted, limit, has_steps=has_steps, has_each=has_each)
         return
     with store_to_read(settings) as connection:
         rows, is_cut = newest_sessions(connection, settings, wanted, limit)
-        listed = sessions_as_json(connection, settings, rows) if as_json else None
-    if listed is not None:
-        print_json(listed)
+        shown = sessions_as_json(connection, settings, rows) if as_json else None
+    if shown is not None:
+        print_json(shown)
     elif not rows:
         click.echo("no sessions")
     else:

@@ -8,29 +8,20 @@ import click
 from runward.config.settings import Settings
 from runward.daemon.cli.session.listing import say_that_there_are_more
 from runward.daemon.cli.shell.context import store_to_read
-from runward.daemon.cli.terminal.output import note
+from runward.daemon.cli.terminal.lists import ROOMY, print_screen
+from runward.daemon.cli.terminal.output import note, printing
 from runward.daemon.cli.terminal.signs import Terminal, terminal_here
-from runward.daemon.cli.terminal.tables import Column, chosen, cut_to, table_lines
+from runward.daemon.cli.terminal.tables import Column, cut_to
 from runward.daemon.store.tables.session_lists import Wanted
 from runward.daemon.views.rows import Row, listing
 from runward.daemon.views.sessions import NOT_KNOWN
 from runward.daemon.views.text import age, took
 
-ROOMY: Final = 100
-"""Columns of a terminal from which on a list says more than what matters."""
-
 _LONGEST_DIRECTORY: Final = 14
 
 
 def print_sessions(
-    settings: Settings,
-    wanted: Wanted,
-    limit: int,
-    *,
-    has_steps: bool,
-    has_each: bool,
-    is_wide: bool,
-    heads: Sequence[str],
+    settings: Settings, wanted: Wanted, limit: int, *, has_steps: bool, has_each: bool
 ) -> None:
     """Print the list, and what else to know below it, on stderr."""
     terminal = terminal_here()
@@ -41,10 +32,9 @@ def print_sessions(
     if not listed.rows:
         click.echo("no sessions")
     else:
-        is_roomy = is_wide or bool(heads) or terminal.columns >= ROOMY
-        columns = columns_of(listed.rows, terminal, is_roomy=is_roomy)
-        shown = chosen(columns, heads) if heads or is_wide else that_say_something(columns)
-        click.echo("\n".join(table_lines(shown, terminal.columns, terminal.ellipsis, is_wide=is_wide)))
+        is_chosen = bool(printing("is_wide") or printing("heads"))
+        columns = columns_of(listed.rows, terminal, is_roomy=is_chosen or terminal.columns >= ROOMY)
+        print_screen(columns if is_chosen else that_say_something(columns))
     if any(row.state == "unknown" for row in listed.open):
         note(f"unknown: {NOT_KNOWN}; `runward session show ID` says what to do about it")
     if listed.is_cut:

@@ -25,6 +25,7 @@ from runward.daemon.cli.terminal.output import (
     note,
     print_json,
     print_json_line,
+    print_lines,
     safe,
     safe_line,
 )
@@ -64,14 +65,15 @@ def print_output(
                 sys.stdout.buffer.flush()  # with -f, the next part may come in an hour
             return
         lines = _lines(parts)
-        for line in lines if count is None or follow else deque(lines, maxlen=count):
-            match form:
-                case "raw":
-                    sys.stdout.buffer.write(line + b"\n")
-                case "json":
-                    print_json_line({"text": line.decode("utf-8", "backslashreplace")})
-                case "safe":
-                    click.echo(safe_line(text_of(line)))
+        wanted = lines if count is None or follow else deque(lines, maxlen=count)
+        if form == "safe":
+            print_lines((safe_line(text_of(line)) for line in wanted), is_paged=not follow)
+            return
+        for line in wanted:
+            if form == "raw":
+                sys.stdout.buffer.write(line + b"\n")
+            else:
+                print_json_line({"text": line.decode("utf-8", "backslashreplace")})
     except NotRegular as error:
         fail(str(error), NOT_FOUND)
     except FileNotFoundError:
@@ -182,8 +184,7 @@ def print_journal(state: str, row: SessionRow, follow: bool, count: int | None, 
             for value in _values(lines):
                 print_json_line(value)
             return
-    for line in lines:
-        click.echo(line_text(line))
+    print_lines(map(line_text, lines), is_paged=not follow)
 
 
 def _open(place: str, session_id: str) -> Tail:

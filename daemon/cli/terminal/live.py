@@ -15,7 +15,8 @@ from typing import Final, NoReturn, TextIO
 import click
 
 from runward.daemon.cli.exits import TERMINATED
-from runward.daemon.cli.terminal.output import cut, safe, terminal_size
+from runward.daemon.cli.terminal.output import safe, terminal_size
+from runward.daemon.cli.terminal.tables import cut_to
 from runward.daemon.rundir.growing import Line, Tail
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.views.text import size
@@ -94,7 +95,7 @@ def redraw_output(command: Callable[[], object], every: float, *, is_json: bool)
     redraw(lambda: _printed(command), every)
 
 
-class _Page(io.StringIO):
+class Page(io.StringIO):
     """What is printed for a page, as if to the terminal itself."""
 
     encoding = "utf-8"
@@ -113,7 +114,7 @@ class _Page(io.StringIO):
 
 def _printed(command: Callable[[], object]) -> list[str]:
     """The lines that the command prints, also those for people on stderr; its exit code is for a call without a watch."""
-    page = _Page(sys.stdout)
+    page = Page(sys.stdout)
     with redirect_stdout(page), redirect_stderr(page):
         try:
             command()
@@ -133,7 +134,7 @@ def fitted(lines: Sequence[str], columns: int, rows: int) -> list[str]:
         if len(lines) <= most
         else [*lines[: most - 1], f"… and {len(lines) - most + 1} more lines"]
     )
-    return [cut(line, columns) for line in kept]
+    return [cut_to(line, columns, "…") for line in kept]
 
 
 def _wake(number: int, frame: FrameType | None) -> None:

@@ -5,7 +5,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import wraps
@@ -17,7 +17,7 @@ import click
 from runward.config.duration import MAX_DURATION_S, DurationError, parse_duration
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_USAGE
-from runward.daemon.cli.terminal.output import complain, fail, safe
+from runward.daemon.cli.terminal.output import complain, fail, keep_for_printing, printing, safe
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -139,8 +139,38 @@ _Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def json_option(help: str = "Print JSON.") -> _Option:  # noqa: A002  # as click calls it
-    """Whether the command prints JSON, as `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help=help)
+    """`--json`, and `--jq`, which implies it: whether the command prints JSON, as `as_json`."""
+
+    def declare(command: Callable[..., Any]) -> Callable[..., Any]:
+        with_query = click.option(
+            "--jq",
+            "query",
+            metavar="EXPR",
+            expose_value=False,
+            is_eager=True,  # before --json
+            callback=_read_query,
+            help="Print what this expression of jq makes of the JSON, one result per line.",
+        )(command)
+        return click.option(
+            "--json",
+            "as_json",
+            is_flag=True,
+            callback=lambda context, parameter, value: value or printing("query") is not None,
+            help=help,
+        )(with_query)
+
+    return declare
+
+
+def _read_query(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is None or context.resilient_parsing:
+        return
+    from runward.daemon.cli.terminal.query import Query  # most calls have none
+
+    try:
+        keep_for_printing(context, parameter, Query(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def filter_option(
@@ -157,8 +187,21 @@ def filter_option(
     )
 
 
+no_pager_option: Final[_Option] = click.option(
+    "--no-pager",
+    is_flag=True,
+    expose_value=False,
+    callback=keep_for_printing,
+    help="Print all of it at once, even if it is longer than the screen.",
+)
+
 wide_option: Final[_Option] = click.option(
-    "--wide", "is_wide", is_flag=True, help="Leave out no column, and cut nothing."
+    "--wide",
+    "is_wide",
+    is_flag=True,
+    expose_value=False,
+    callback=keep_for_printing,
+    help="Leave out no column, and cut nothing.",
 )
 
 
@@ -227,9 +270,23 @@ def columns_option(*known: str) -> _Option:
         "heads",
         type=_Heads(known),
         default=(),
+        expose_value=False,
+        callback=keep_for_printing,
         metavar="A,B",
         help=f"Show only these columns, in this order, of {', '.join(known)}.",
     )
+
+
+def listed(columns: Iterable[str]) -> _Option:
+    """The options of a command that prints a table with these columns."""
+    names = tuple(each for each in columns if each)
+
+    def declare(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (watched, no_pager_option, columns_option(*names), wide_option):
+            command = option(command)
+        return command
+
+    return declare
 
 
 since_option: Final[_Option] = click.option(

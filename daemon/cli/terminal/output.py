@@ -5,9 +5,9 @@ Whatever comes from a run is made safe for a terminal first.
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Final, NoReturn, TextIO, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, Final, NoReturn, TextIO, TypeAlias, TypeVar
 from unicodedata import category, combining, east_asian_width
 
 import click
@@ -64,17 +64,45 @@ STDOUT: Final = "<stdout>"
 
 
 def print_json(value: JsonValue) -> None:
-    """One JSON value; indented for a person, on one line for a pipe."""
-    click.echo(json_text(value, indent=2 if sys.stdout.isatty() else None))
+    """One JSON value; indented for a person, on one line for a pipe. With `--jq`: its results."""
+    _print_json(value, indent=2 if sys.stdout.isatty() else None)
 
 
 def print_json_line(value: JsonValue) -> None:
-    """One JSON value of a stream, on a line of its own, written at once."""
-    click.echo(json_text(value))
+    """One JSON value of a stream, on a line of its own, written at once. With `--jq`: its results."""
+    _print_json(value, indent=None)
+
+
+def _print_json(value: JsonValue, indent: int | None) -> None:
+    query = printing("query")
+    for line in (json_text(value, indent=indent),) if query is None else query.lines(value):
+        click.echo(line)
+
+
+_PRINTING: Final = "runward.printing."
+
+
+def keep_for_printing(context: click.Context, parameter: click.Parameter, value: object) -> object:
+    """Keep the value of an option that only says how to print: no command has to pass it on."""
+    assert parameter.name is not None
+    context.meta[f"{_PRINTING}{parameter.name}"] = value
+    return value
+
+
+def printing(name: str) -> Any:  # noqa: ANN401  # each option has a type of its own
+    """The value of such an option; None if it was not given, or the command has none."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(f"{_PRINTING}{name}")
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Rows under their heads, aligned. Nothing is ever cut."""
+    """Rows under their heads, aligned. Only a terminal that is too narrow cuts them."""
+    if is_screen():
+        from runward.daemon.cli.terminal.lists import print_columns  # programs do without it
+
+        cells = list(rows)
+        print_columns({head: [row[number] for row in cells] for number, head in enumerate(heads)})
+        return
     aligned = align([heads, *rows])
     click.secho(aligned[0], bold=True)
     for line in aligned[1:]:
@@ -98,9 +126,43 @@ def print_list(
     if as_json:
         print_json([value(row) for row in rows])
     elif not rows:
-        click.echo(nothing)
+        print_text(nothing)
     else:
         print_table(tuple(columns), [[cell(row) for cell in columns.values()] for row in rows])
+
+
+def is_screen() -> bool:
+    """Whether a table is drawn as a screen: on a terminal, and where its columns were asked for."""
+    return sys.stdout.isatty() or bool(printing("is_wide") or printing("heads"))
+
+
+def print_text(text: str) -> None:
+    """A safe text of one line; a terminal gets it in lines that fit."""
+    if not sys.stdout.isatty():
+        click.echo(text)
+        return
+    from runward.daemon.cli.terminal.tables import flowed  # programs do without it
+
+    for line in flowed(text, "", "", columns_there()):
+        click.echo(line)
+
+
+def print_lines(lines: Iterable[str], *, is_paged: bool = True) -> None:
+    """Print lines as they come; on a terminal in the pager, if they are more than it has room for."""
+    # What is there as a whole is written as a whole.
+    texts = ["\n".join(lines)] if isinstance(lines, list) else lines
+    with in_pager() if is_paged else nullcontext():
+        for text in texts:
+            click.echo(text)
+
+
+def in_pager() -> AbstractContextManager[None]:
+    """What is printed in the block is shown in the pager, if it is more than the terminal has room for."""
+    if not sys.stdout.isatty():
+        return nullcontext()
+    from runward.daemon.cli.terminal.pager import paged  # programs do without it
+
+    return paged()
 
 
 def print_one(as_json: bool, value: JsonValue, text: str) -> None:
@@ -214,23 +276,3 @@ def room() -> int:
     """The columns to write text in: the available ones, within reason."""
     columns = columns_there()
     return columns if columns == _ENDLESS else min(columns, WIDEST)
-
-
-def wrapped(text: str, first: str, rest: str, columns: int) -> Iterator[str]:
-    """The text in lines of so many columns, the first behind `first`, the others behind `rest`. Nothing is lost."""
-    import textwrap
-
-    inside = max(columns - width(rest), NARROWEST)
-    lines = textwrap.wrap(text, inside, break_long_words=False, break_on_hyphens=False)
-    for number, line in enumerate(lines or [""]):
-        yield f"{rest if number else first}{line}"
-
-
-def cut(line: str, columns: int) -> str:
-    """A line that may be coloured, with no more columns than there are; it loses its colours if it has to be cut."""
-    if width(line) <= columns:
-        return line
-    plain = click.unstyle(line)
-    while width(plain) >= columns:
-        plain = plain[:-1]
-    return f"{plain}…"

@@ -39,7 +39,7 @@ def table_lines(columns: Sequence[Column], room: int, ellipsis: str, *, is_wide:
     if not is_wide:
         widths = _within(widths, room)
     heads = [
-        click.style(_cell(each.head, room, ellipsis), bold=True)
+        _cell(click.style(each.head, bold=True), room, ellipsis)
         for each, room in zip(shown, widths, strict=True)
     ]
     rows = zip(

@@ -24,6 +24,7 @@ from typing import Final, Self
 from runward.daemon.cli.exits import INTERRUPTED, READER_GONE, TERMINATED
 from runward.daemon.cli.terminal.keys import LATE_S, Keys
 from runward.daemon.cli.terminal.output import terminal_size, width
+from runward.daemon.cli.terminal.pager import Pager
 
 _TAKE: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
 """The alternate screen, no cursor, no line that breaks by itself, and nothing on it."""
@@ -112,27 +113,16 @@ class WholeScreen:
         self._keys.forget()
         termios.tcflush(self._in, termios.TCIFLUSH)
 
-    def run(self, argv: Sequence[str], content: bytes, environment: Mapping[str, str]) -> None:
-        """Give the terminal to a program, with this content to read, until it ends. Raises `OSError` if it can't be started."""
-        import subprocess  # a page needs none
-
-        # A handler, and not SIG_IGN: the program would inherit that.
-        own = {
-            signal.SIGINT: signal.signal(signal.SIGINT, _do_nothing),
-            # If the program stops, so must this: the shell waits for it, and not for the program.
-            signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_DFL),
-        }
+    def page(self, words: Sequence[str], text: str) -> None:
+        """Give the terminal to a pager, with this text, until it ends. Raises `OSError` if it can't be started."""
+        # If the pager stops, so must this: the shell waits for it, and not for the pager.
+        handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         try:
             self._give_back()
-            with subprocess.Popen(list(argv), stdin=subprocess.PIPE, env=dict(environment)) as program:
-                try:
-                    program.communicate(content)
-                except BaseException:
-                    program.terminate()
-                    raise
+            with Pager(words, self._encoding) as pager:
+                pager.write(text)
         finally:
-            for number, handler in own.items():
-                signal.signal(number, handler)
+            signal.signal(signal.SIGTSTP, handler)
             self._take()
 
     def _stop(self) -> None:
@@ -217,7 +207,3 @@ def whole_screen() -> Iterator[WholeScreen]:
         finally:
             # A signal may have come at the very moment in which the first one began. It comes once.
             screen._give_back()
-
-
-def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """The program that has the terminal decides."""

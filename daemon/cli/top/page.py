@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 import click
 
 from runward.daemon.cli.answering import cause_lines, sentence_lines
-from runward.daemon.cli.session.table import ROOMY, columns_of, that_say_something, what_of
+from runward.daemon.cli.session.table import columns_of, that_say_something, what_of
+from runward.daemon.cli.terminal.lists import ROOMY
 from runward.daemon.cli.terminal.output import coloured, width
 from runward.daemon.cli.terminal.signs import Terminal
 from runward.daemon.cli.terminal.tables import cut_to, flowed, table_lines

@@ -11,7 +11,7 @@ from runward.config.settings import Settings
 from runward.daemon.cli.session.table import what_of
 from runward.daemon.cli.terminal.notices import notice
 from runward.daemon.cli.terminal.output import width
-from runward.daemon.cli.terminal.pager import for_pager, pager_of
+from runward.daemon.cli.terminal.pager import pager_of
 from runward.daemon.cli.terminal.signs import Terminal, terminal_here
 from runward.daemon.cli.terminal.tables import flowed
 from runward.daemon.cli.terminal.whole_screen import WholeScreen, whole_screen
@@ -262,7 +262,7 @@ class Top:
             return
         shown = text if self._has_colour else click.unstyle(text)
         try:
-            self._screen.run(words, f"{shown}\n".encode(errors="backslashreplace"), for_pager(os.environ))
+            self._screen.page(words, f"{shown}\n")
         except OSError as error:
             self._message = f"{words[0]} can't be started: {error.strerror}"
 

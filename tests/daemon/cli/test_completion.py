@@ -128,6 +128,8 @@ _FREE = {
         "--policy",
         "--interface",
     ),
+    "--jq",
+    "--moved",
     *("--access-contract", "--resource", "--disk", "--cpu", "--user", "--method", "--context"),
 }
 """Options whose value is whatever somebody has to say."""

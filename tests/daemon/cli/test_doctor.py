@@ -152,7 +152,7 @@ def test_a_doctor_that_is_killed_leaves_no_daemon_behind(held: tuple[subprocess.
 def test_on_a_terminal_it_says_what_it_does_meanwhile_and_breaks_lines_between_words(recorded: Place) -> None:
     with screen(recorded, 24, 48, "doctor", "--only", "lock") as shown:
         page = shown.until("all is well")
-    assert "lock: a lock is tried against another process …" in page
+    assert "lock: a lock is tried against another process…" in page
     lines = [re.sub(r"\x1b\[[0-9;]*[A-Za-z]|\r", "", line) for line in page.splitlines()]
     assert [line for line in lines if line.startswith(" " * 9)], lines
 

@@ -49,7 +49,9 @@ def test_what_has_no_canonical_form_ends_with_2_at_its_place(place: Place, text:
 
 def test_a_bundle_verifies_until_a_byte_changes(place: Place) -> None:
     directory = _bundle_in(place.directory / "bundle")
-    assert place.call("receipt", "verify", "./bundle").out.startswith("valid (runward form): ")
+    assert place.call("receipt", "verify", "./bundle").out.startswith(
+        "+ valid: the receipt matches its files (3 hashes, "
+    )
     shown = place.call("receipt", "verify", "./bundle", "--json").object()
     assert (shown["valid"], shown["form"], shown["signature"], shown["problems"]) == (
         True,

@@ -31,6 +31,9 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "help": ("--help",),
     "list-steps": ("session", "list", "--steps", "--each"),
     "top": ("top",),
+    "status": ("status",),
+    "roots": ("root", "list"),
+    "chains": ("chain", "list"),
 }
 _KEYS = {"top": "q"}
 """What is typed there."""

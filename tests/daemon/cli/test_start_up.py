@@ -89,7 +89,7 @@ def test_a_contract_is_checked_without_what_only_the_daemon_needs(place: Place) 
         (("session", "show", "silent"), 101),
         (("why", "silent"), 90),
         (("queue",), 54),
-        (("status",), 98),
+        (("status",), 99),
     ],
 )
 def test_a_command_that_reads_imports_few_of_our_modules(

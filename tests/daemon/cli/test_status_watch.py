@@ -10,12 +10,12 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.cli.screens import screen
 
 from runward.daemon.cli.terminal.live import fitted
-from runward.daemon.cli.terminal.output import cut, wrapped
+from runward.daemon.cli.terminal.tables import cut_to
 
 
 def test_it_is_drawn_in_its_place_until_an_interrupt(recorded: Place) -> None:
     with screen(recorded, 40, 100, "status", "--watch", "0.1") as shown:
-        pages = shown.until("runward is ", times=4)
+        pages = shown.until("Runward is ", times=4)
         shown.press(b"\x03")
         assert shown.end() == 130
     height = pages.split("\x1b[J")[0].count("\n")
@@ -31,7 +31,7 @@ def test_a_narrow_and_low_terminal_gets_what_it_can_show(recorded: Place) -> Non
         assert max(len(line) for line in lines) <= 30
         assert lines[-1].endswith("more lines")
         shown.resize(40, 100)
-        assert "\x1b[2J\x1b[H" in shown.until("epoch 1")
+        assert "\x1b[2J\x1b[H" in shown.until("runward doctor")
         os.kill(shown.pid, signal.SIGTERM)
         assert shown.end() == 143
 
@@ -62,21 +62,13 @@ def test_what_does_not_fit_is_cut_and_counted() -> None:
     ("line", "columns", "shown"),
     [
         ("short", 5, "short"),
-        ("too long", 5, "too …"),
-        (click.style("too long", fg="red"), 5, "too …"),
+        ("too long", 5, "too…"),
+        (click.style("too long", fg="red"), 5, "too…"),
         ("漢字漢字", 6, "漢字…"),
     ],
 )
 def test_a_line_is_cut_by_the_columns_that_it_takes(line: str, columns: int, shown: str) -> None:
-    assert cut(line, columns) == shown
-
-
-def test_text_is_broken_between_words_and_a_long_word_never() -> None:
-    assert list(wrapped("one two three-and-a-half-and-so-on-for-ever four", "- ", "  ", 22)) == [
-        "- one two",
-        "  three-and-a-half-and-so-on-for-ever",
-        "  four",
-    ]
+    assert cut_to(line, columns, "…") == shown
 
 
 @pytest.mark.parametrize(
@@ -87,6 +79,9 @@ def test_text_is_broken_between_words_and_a_long_word_never() -> None:
         ("why", "silent"),
         ("chain", "runs"),
         ("chain", "approvals"),
+        ("queue", "list", "--state", "done"),
+        ("root", "list"),
+        ("usage",),
     ],
 )
 def test_other_screens_are_drawn_again_in_their_place(recorded: Place, command: tuple[str, ...]) -> None:

@@ -25,6 +25,7 @@ from runward.daemon.cli.commands import _MEANT, runward
         (("approve",), "no such command 'approve'; did you mean 'chain approve'?"),
         (("approvals",), "no such command 'approvals'; did you mean 'chain approvals'?"),
         (("setup",), "no such command 'setup'; did you mean 'init'?"),
+        (("cost",), "no such command 'cost'; did you mean 'usage'?"),
         (("tail",), "no such command 'tail'; did you mean 'session tail'?"),
         (("export",), "no such command 'export'; did you mean"),
     ],

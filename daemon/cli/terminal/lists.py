@@ -1,0 +1,47 @@
+"""Lists as screens: as wide as the terminal, with the columns that were asked for, in the pager if they are long."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import click
+
+from runward.daemon.cli.terminal.output import print_lines, printing
+from runward.daemon.cli.terminal.signs import Terminal, terminal_here
+from runward.daemon.cli.terminal.tables import Column, chosen, table_lines
+
+ROOMY: Final = 100
+"""Columns of a terminal from which on a list says more than what matters."""
+
+_STATES: Final = ("STATE", "STATUS", "HEALTH", "PASSED")
+"""Heads of columns that are left out last: how something is matters more than what else there is to say of it."""
+
+
+def print_columns(cells: Mapping[str, Sequence[str]]) -> None:
+    """Print a table of safe cells, by their heads. What is left out for want of room is what stands at the right."""
+    terminal, last = terminal_here(), len(cells) - 1
+    columns = [
+        Column(head, [_shown(each, terminal) for each in column], _order(head, number, last))
+        for number, (head, column) in enumerate(cells.items())
+    ]
+    print_screen(columns)
+
+
+def print_screen(columns: Sequence[Column]) -> None:
+    """Print a table as the options of the command say."""
+    terminal = terminal_here()
+    shown = chosen(columns, printing("heads") or ())
+    is_wide = bool(printing("is_wide"))
+    print_lines(table_lines(shown, terminal.columns, terminal.ellipsis, is_wide=is_wide))
+
+
+def _order(head: str, number: int, last: int) -> int:
+    """When a column is left out; the first and the last one never."""
+    return 0 if number in (0, last) else 1 if head in _STATES else number + 1
+
+
+def _shown(cell: str, terminal: Terminal) -> str:
+    """A cell that the terminal can show; only one that has to be changed for that loses its colour."""
+    if terminal.home and cell.startswith(f"{terminal.home}/") and sys.stdout.isatty():
+        return terminal.path(cell)  # a program that asks for columns gets whole paths
+    return cell if terminal.has_utf8 or cell.isascii() else terminal.text(click.unstyle(cell))
