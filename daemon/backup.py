@@ -32,7 +32,9 @@ from runward.daemon.store.tables.all import MOVED, statements
 from runward.daemon.store.tables.approvals import ApprovalRow, open_approvals
 from runward.daemon.store.tables.events import add_event
 from runward.daemon.store.tables.receipts import LOOKED_FOR
+from runward.daemon.store.transaction import stored_text
 from runward.daemon.users import name_of
+from runward.daemon.watch.moved_files import with_files_of_now
 from runward.handlers.model.requests import RecordMoved
 from runward.handlers.model.schedules import LOST
 
@@ -403,11 +405,28 @@ def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: flo
 def _move(connection: sqlite3.Connection, plan: Plan, now: float) -> None:
     """Move the record, which is an event of it. Raises `ValueError`."""
     move_rows(connection, plan.moves, MOVED)
+    _go_on_reading(connection)
     moved = RecordMoved(now, plan.epoch, plan.moves.pairs, name_of(os.geteuid()))
     batch = Batch(plan.examined.head, plan.epoch, now, now)
     add_event(batch, moved)
     for statement in statements(batch):
         connection.executemany(statement.sql, statement.rows)
+
+
+_FOLLOWED: Final = (
+    "select c.key, r.path, cast(c.state as blob) from cursors c join roots r on r.name = c.root"
+    " where c.session_key not glob 'native:*'"
+)
+
+
+def _go_on_reading(connection: sqlite3.Connection) -> None:
+    """Have what was read of transcripts count for the files that are there now."""
+    rows = [
+        (state, key)
+        for key, root, stored in connection.execute(_FOLLOWED)
+        if (state := with_files_of_now(root, stored_text(stored))) is not None
+    ]
+    connection.executemany("update cursors set state = ? where key = ?", rows)
 
 
 def have_parts_looked_for(connection: sqlite3.Connection) -> None:

@@ -64,7 +64,7 @@ _OPEN_PAYLOADS: Final = (
 )
 """What open jobs read instead of their events, which stay."""
 
-_FURTHER: Final = (
+FURTHER: Final = (
     "update daemon set state_dir = moved(state_dir)",
     "update uncompared set directory = moved(directory)",
     (
@@ -92,7 +92,7 @@ def move_rows(connection: sqlite3.Connection, moves: Moves, statements: tuple[st
     for name, _ in triggers:
         connection.execute(f'drop trigger "{name}"')
     try:
-        for sql in (*statements, *_FURTHER):
+        for sql in (*statements, *FURTHER):
             connection.execute(sql)
     except sqlite3.OperationalError:
         if failed:

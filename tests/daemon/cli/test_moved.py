@@ -177,6 +177,11 @@ def test_after_a_move_all_is_known_nothing_is_new_and_what_went_on_ends_once(
     assert code == 0, err
     assert json.loads(out)["moves"] == [{"old": old, "new": str(moved.directory)}]
     used = moved.used()
+    transcripts = sorted((moved.directory / "claude").rglob("*.jsonl"))
+    read_of = (
+        "select state ->> '$[3][0][0][1][1]' from cursors where session_key glob 'claude-code:*' order by key"
+    )
+    assert moved.rows(read_of) == [(each.stat().st_ino,) for each in transcripts]
     moved.daemon_once()
 
     assert moved.rows("select key, session_id, status, attempt from sessions order by key") == sessions
