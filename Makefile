@@ -13,7 +13,7 @@ MINUTES ?= 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo screenshots test prove rest goldens agents sweep again explore soak bench check format clean
+.PHONY: help setup dist deb demo screenshots test prove rest goldens agents sweep again explore soak bench check format clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,13 @@ check: setup ## ruff and mypy
 format: setup ## let ruff format and fix what it can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+dist: setup ## the wheel and the sdist in dist/, the same bytes for the same commit
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build -d dist
+
+deb: dist ## the Debian package in dist/, for the Python in /usr/bin (DEB_PYTHON=...)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python deb/build.py dist
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

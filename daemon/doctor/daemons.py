@@ -6,13 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from runward.config.root import NATIVE
 from runward.daemon import __version__
 from runward.daemon.doctor.findings import Finding, Installation, Patience, end_of, is_there
 from runward.daemon.host.report import Report, read_report
+from runward.daemon.processes.proc import pid_namespace
 from runward.daemon.store.ownership import LOCK, holder, how_to_start_daemon
 from runward.daemon.store.reading import STORE
 from runward.daemon.units.rendering import SYSTEM_STATE, is_lingering
 from runward.daemon.users import as_root, name_of, run_as
+from runward.handlers.model.processes import FIRST_NAMESPACE
 
 BOOTED: Final = Path("/run/systemd/system")
 """Where this is, systemd is the init that runs (sd_booted(3))."""
@@ -216,6 +219,7 @@ def examine_daemon(installation: Installation, patience: Patience) -> Iterator[F
     # The lock keeps out other daemons, but no other program that opens the store.
     for other in _others(state, pid, patience):
         yield _second(other, pid)
+    yield from _of_namespace(installation)
     if pid is None:
         unit = how_to("start", installation, patience)
         alone = how_to_start_daemon(installation.settings.state_dir)
@@ -223,6 +227,18 @@ def examine_daemon(installation: Installation, patience: Patience) -> Iterator[F
         yield Finding("warning", f"no daemon runs over {state}", fix)
         return
     yield _of_running(pid, read_report(state), installation, patience)
+
+
+def _of_namespace(installation: Installation) -> Iterator[Finding]:
+    """Whether a daemon here could see the processes of the sessions that it follows."""
+    followed = sorted({root.layout for root in installation.settings.roots if root.layout != NATIVE})
+    if followed and pid_namespace() not in (None, FIRST_NAMESPACE):
+        yield Finding(
+            "warning",
+            f"this is a PID namespace of its own, as in a container: agents outside of it can't be seen, so sessions"
+            f" ({', '.join(followed)}) whose process is missing stay unknown",
+            "if agents run outside of it, start the container with --pid=host",
+        )
 
 
 def _others(state: Path, pid: int | None, patience: Patience) -> list[Opened]:

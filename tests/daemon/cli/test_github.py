@@ -191,7 +191,10 @@ def test_a_daemon_at_work_gives_verdict_and_receipt(runner: FakeRunner, place: P
         assert step.outputs["receipt-hash"] == shown["receipt_hash"]
 
 
-@given(st.text(), st.text(min_size=1))
+_LIKE_ESCAPES = st.text("%0A23C5D:,=\r\n")
+
+
+@given(st.text() | _LIKE_ESCAPES, st.text(min_size=1) | _LIKE_ESCAPES.filter(bool))
 def test_any_text_in_an_error_arrives_as_it_is_shown(message: str, title: str) -> None:
     line = github.error(title, message)
     assert not set(line) & {"\r", "\n"}

@@ -74,3 +74,10 @@ def test_each_containment_is_tried_on_a_run(tmp_path: Path, temporary: Path) -> 
     assert "subreaper" in found[-1].message
     assert all(each.message.startswith("no ") and each.fix for each in found[:-1])
     assert list(temporary.iterdir()) == []
+
+
+def test_in_a_step_of_github_it_leaves_the_runner_alone(tmp_path: Path, temporary: Path) -> None:
+    (tmp_path / "output").touch()
+    found = walked(tmp_path, GITHUB_ACTIONS="true", GITHUB_OUTPUT=str(tmp_path / "output"))
+    assert found.result == "ok", found
+    assert (tmp_path / "output").read_text() == ""

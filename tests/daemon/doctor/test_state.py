@@ -19,6 +19,7 @@ from runward.daemon.store.schema import migrate
 from runward.daemon.users import name_of
 from runward.daemon.watch import notifications as watch
 from runward.daemon.watch.hints import Coverage
+from runward.handlers.model.processes import FIRST_NAMESPACE
 
 
 @pytest.fixture
@@ -138,6 +139,22 @@ def test_another_process_that_could_write_to_the_store_is_found(state: Path) -> 
     connection.close()
     assert mine[os.getpid()].writes
     assert results(findings(daemons.examine_daemon, examined)) == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "layout", "is_told"),
+    [
+        (FIRST_NAMESPACE, "claude-code", False),
+        (FIRST_NAMESPACE - 1, "claude-code", True),
+        (FIRST_NAMESPACE - 1, "native", False),
+    ],
+)
+def test_a_daemon_in_a_container_that_follows_agents_outside_is_told_of_with_the_fix(
+    state: Path, monkeypatch: pytest.MonkeyPatch, namespace: int, layout: str, is_told: bool
+) -> None:
+    monkeypatch.setattr(daemons, "pid_namespace", lambda: namespace)
+    found = findings(daemons.examine_daemon, installation(state, root(state / "projects", layout)))
+    assert [each.result for each in found if "--pid=host" in str(each.fix)] == ["warning"] * is_told
 
 
 def test_a_lock_without_a_report_is_a_daemon_that_begins(state: Path) -> None:
