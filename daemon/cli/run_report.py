@@ -1,9 +1,6 @@
 """How a launched run ended, for CI systems: from what its launcher knows, which the command can't change."""
 
-import os
-import sqlite3
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -79,7 +76,8 @@ def as_recorded(report: RunReport, state: str, key: str) -> RunReport:
     until = time.monotonic() + PATIENCE_S
     while holder(Path(state)) is not None and time.monotonic() < until:
         try:
-            with closing(reading.open_to_read(os.path.join(state, reading.STORE))) as connection:
+            # In one transaction: a receipt that is made between two questions would be missed by both.
+            with reading.reading(state) as connection:
                 row = sessions.session(connection, key)
                 if row is not None and row.status != "running":
                     report = report._replace(
@@ -90,7 +88,7 @@ def as_recorded(report: RunReport, state: str, key: str) -> RunReport:
                         return report._replace(receipt_hash=bundle.receipt_hash)
                     if receipts.job_state(connection, key, row.attempt) in _NOTHING_FOLLOWS:
                         return report
-        except (reading.StoreUnreadable, sqlite3.Error):
+        except reading.StoreUnreadable:
             return report
         time.sleep(_PERIOD_S)
     return report
