@@ -27,10 +27,11 @@ from runward.daemon.cli.shell.finding import LAST, refuse_unknown
 from runward.daemon.cli.terminal.options import json_option, listed, patience_options
 from runward.daemon.cli.terminal.output import (
     Columns,
-    align,
     coloured,
+    columns_there,
     fail,
     print_json,
+    print_lines,
     print_list,
     safe,
 )
@@ -135,7 +136,9 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
         ("Tries:", str(job.tries)),
         ("Why:", safe(_why(job, now) or "-")),
     ]
-    click.echo("\n".join(align(facts)))
+    from runward.daemon.cli.terminal.tables import flowed_rows  # a list for programs does without it
+
+    print_lines(list(flowed_rows(facts, columns_there())))
 
 
 def _about_held_jobs(future: str) -> Callable[[Callable[..., "Asked"]], Callable[..., None]]:

@@ -43,8 +43,8 @@ from runward.daemon.cli.terminal.options import (
 )
 from runward.daemon.cli.terminal.output import (
     Columns,
-    align,
     coloured,
+    columns_there,
     fail,
     in_pager,
     is_screen,
@@ -55,6 +55,7 @@ from runward.daemon.cli.terminal.output import (
     print_one,
     safe,
 )
+from runward.daemon.cli.terminal.tables import flowed, flowed_rows
 from runward.daemon.store.tables import chain_runs
 from runward.daemon.store.tables.approvals import (
     ApprovalRow,
@@ -211,12 +212,14 @@ def lines_of(
     row: ChainRunRow, steps: Sequence[ChainStepRow], cause: str, approvals: Mapping[int, str]
 ) -> list[str]:
     """A chain run as a person reads it; `cause` is the name of the event that fired it."""
-    lines = [
+    said = [
         f"chain run {safe(row.id)} of {safe(row.chain)}: {coloured(row.status)} ({safe(row.reason_code)})",
         safe(row.reason_summary),
         f"fired by {safe(cause)} at {local(row.created_at)}",
         "",
     ]
+    room = columns_there()
+    lines = [line for text in said for line in flowed(text, "", "  ", room)]
     tries = {each.step: each for each in steps}
     table: list[tuple[str, ...]] = []
     for number, defined in enumerate(defined_steps(row)):
@@ -232,11 +235,12 @@ def lines_of(
                 safe(reason),
             )
         )
-    lines += align(table)
+    lines += flowed_rows(table, room)
     for each in steps:
         if each.status == "waiting_approval" and each.step in approvals:
             approval = safe(approvals[each.step])
-            lines += ["", f"`runward chain approve {approval}` lets it run, `runward chain deny` ends it"]
+            what = f"`runward chain approve {approval}` lets it run, `runward chain deny` ends it"
+            lines += ["", *flowed(what, "", "  ", room)]
     return lines
 
 

@@ -108,6 +108,9 @@ def flowed(text: str, first: str, rest: str, room: int) -> Iterator[str]:
 
     It is broken between words, a path at a `/`, and only a longer word inside it.
     """
+    if width(first) + width(text) <= room:
+        yield f"{first}{text}"  # as it is, with all its blanks
+        return
     lead, line = first, ""
     for word in text.split(" "):
         for number, part in enumerate(_parts(word, max(1, room - max(width(first), width(rest))))):
@@ -118,6 +121,21 @@ def flowed(text: str, first: str, rest: str, room: int) -> Iterator[str]:
             else:
                 line = joined
     yield f"{lead}{line}"
+
+
+def flowed_rows(rows: Sequence[Sequence[str]], room: int) -> Iterator[str]:
+    """The rows with aligned columns, the last of which is broken under itself; where little is left for it, under the row."""
+    widths = [max(map(width, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
+    widest = sum(widths) + len(_GAP) * len(widths)
+    is_narrow = room - widest < _LEAST
+    for row in rows:
+        cells = [cell + " " * (most - width(cell)) for cell, most in zip(row, widths, strict=False)]
+        lead = "".join(f"{cell}{_GAP}" for cell in cells)
+        if is_narrow:
+            lines = flowed(f"{click.unstyle(lead).strip()} {row[-1]}", "", "    ", room)
+        else:
+            lines = flowed(row[-1], lead, " " * widest, room)
+        yield from map(str.rstrip, lines)
 
 
 def _parts(word: str, room: int) -> Iterator[str]:

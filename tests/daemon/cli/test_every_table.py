@@ -19,6 +19,8 @@ TABLES = [
     "usage",
     "usage --by session",
     "exchange log",
+    "chain run show @last",
+    "queue show @last",
     "show show",
     "receipt key",
 ]

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.daemon.cli.terminal.output import safe, width
+from runward.daemon.cli.terminal.output import align, safe, width
 from runward.daemon.cli.terminal.signs import Terminal, shows_utf8
-from runward.daemon.cli.terminal.tables import Column, cut_to, flowed, table_lines
+from runward.daemon.cli.terminal.tables import Column, cut_to, flowed, flowed_rows, table_lines
 from runward.daemon.views.text import age, short_id
 
 _HOSTILE = st.one_of(
@@ -148,3 +148,20 @@ def test_signs_ids_and_paths() -> None:
         "2d",
         "0s",
     ]
+
+
+@given(
+    rows=st.integers(2, 4).flatmap(
+        lambda count: st.lists(st.lists(_HOSTILE, min_size=count, max_size=count), min_size=1, max_size=5)
+    ),
+    room=_ROOM,
+)
+def test_rows_whose_last_column_is_broken_fit_any_width_and_lose_nothing(
+    rows: list[list[str]], room: int
+) -> None:
+    terminal = _terminal()
+    cells = [[terminal.text(cell) for cell in row] for row in rows]
+    lines = list(flowed_rows(cells, room))
+    assert max(map(width, lines)) <= room
+    assert "".join("".join(lines).split()) == "".join("".join(map("".join, cells)).split())
+    assert list(flowed_rows(cells, 1 << 20)) == align(cells), "where there is room, they are aligned"
