@@ -22,7 +22,7 @@ from runward.daemon.engine.queue import Queue
 from runward.daemon.engine.turn_transaction import TurnTransaction
 from runward.daemon.faults import point
 from runward.daemon.launch import record, ticket
-from runward.daemon.parts import notices, runs
+from runward.daemon.parts import notices, runs, waiting
 from runward.daemon.parts.runs import CancelOrders, Starts
 from runward.daemon.processes.ending_runs import EndOrdered
 from runward.daemon.rundir import journal_reading, journals
@@ -350,6 +350,21 @@ def without_recording_what_was_announced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(runs, "kept_with", lambda launch: ())
 
 
+def without_ids_of_waits_that_stay(patch: pytest.MonkeyPatch) -> None:
+    """Each time that an agent is found waiting, its notices have other ids."""
+    numbers = count()
+
+    def another(kind: str, subject: str, recipient: str) -> str:
+        return f"nt_{next(numbers)}"
+
+    patch.setattr(waiting, "notice_id", another)
+
+
+def without_telling_who_waits(patch: pytest.MonkeyPatch) -> None:
+    """No agent has ever waited long enough."""
+    patch.setattr(waiting, "AGENT_WAITS_S", math.inf)
+
+
 LIKELY: Final[dict[Mutation, int]] = {
     without_the_journals_identity_check: 1,
     without_the_stores_epoch: 5,
@@ -373,6 +388,8 @@ LIKELY: Final[dict[Mutation, int]] = {
     without_the_restores_epoch: 3,
     without_looking_where_a_launched_run_lies: 66,
     without_ids_of_notices_that_stay: 8,
+    without_ids_of_waits_that_stay: 25,
+    without_telling_who_waits: 25,
     without_giving_notices_up: 1,
     without_a_pause_between_tries: 1,
     without_marking_what_was_delivered: 1,
@@ -421,6 +438,8 @@ QUICK: Final = (without_taking_jobs_back, without_knowing_copies, without_waitin
                 without_the_last_receipt,
                 without_looking_where_a_launched_run_lies,
                 without_ids_of_notices_that_stay,
+                without_ids_of_waits_that_stay,
+                without_telling_who_waits,
                 without_marking_what_was_delivered,
                 without_a_pause_between_tries,
                 without_trying_to_deliver_again,
