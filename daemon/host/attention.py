@@ -68,8 +68,8 @@ class Attention:
             # Waited for, also by a stop: a later daemon must not find an older one's line written over its own.
             await anyio.to_thread.run_sync(write_attention, self.state, self.settings())
             self._trouble = None
-        except (OSError, reading.StoreUnreadable) as error:
-            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        except Exception as error:  # noqa: BLE001 # whatever is wrong with a convenience, verdicts go on
+            why = (error.strerror if isinstance(error, OSError) else None) or repr(error)
             if why != self._trouble:
                 self.log.warning("attention.not_written", why=why)
             self._trouble = why

@@ -122,6 +122,17 @@ async def test_trouble_is_told_once_and_ends_by_itself(tmp_path: Path) -> None:
     assert _line(tmp_path) == ""
 
 
+async def test_a_mistake_of_ours_stops_no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Kept(tmp_path)
+
+    def mistaken(*_: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(attention, "write_attention", mistaken)
+    await kept.task.step()
+    assert [each["why"] for each in kept.said] == ["ValueError('a bug')"]
+
+
 # What people copy from the page, in the programs that it is for.
 
 
