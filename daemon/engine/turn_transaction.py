@@ -73,6 +73,7 @@ class TurnTransaction:
         self.opened.subtract(job.lane for job in due)
         batch = self.new_batch(self.head, self._is_blocked)
         if earlier is not None:
+            self._block(earlier.results)
             for result in earlier.results:
                 jobs.finish_claimed(batch, result, earlier.claim.token)
                 self._apply(batch, result)
@@ -111,7 +112,9 @@ class TurnTransaction:
                 jobs.claim_due(batch, job, self.token)
             else:
                 jobs.keep_claimed(batch, job, self.token)
-        for result in _told_together(round_.results()):
+        results = _told_together(round_.results())
+        self._block(results)
+        for result in results:
             if result.job.id in due:
                 jobs.finish_due(batch, result)
             else:
@@ -123,9 +126,11 @@ class TurnTransaction:
             self.undecided = round_
         return following
 
+    def _block(self, results: Sequence[JobResult]) -> None:
+        """Count what waits after this round before any of its effects: what another job emits into such a lane comes behind."""
+        self.opened.update(each.job.lane for each in results if each.state in ("waiting", "held"))
+
     def _apply(self, batch: Batch, result: JobResult) -> None:
-        if result.state in ("waiting", "held"):
-            self.opened[result.job.lane] += 1
         tables.apply_result(batch, result)
         self.completed.append(result)
 
