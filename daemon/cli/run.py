@@ -7,7 +7,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from runward.daemon.cli.run_launch import USAGE, main
+from runward.daemon.cli.run_launch import GITHUB, USAGE, main
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.terminal.options import Length
 
@@ -42,6 +42,7 @@ _VALUES: Final = {
     "--agent": completing.agents,
     "--artifacts": completing.directories,
     "--containment": _means,
+    "--ci": lambda context, parameter, incomplete: [CompletionItem(GITHUB)],
     "--timeout": _lengths,
     "--grace": _lengths,
 }

@@ -19,6 +19,10 @@ from tests.waiting import wait_for
 
 from runward.daemon import __version__
 
+pytestmark = pytest.mark.timeout(
+    600
+)  # an index may be slow, and so is what packs for several workers at once
+
 STORY = """\
 set -e
 export RUNWARD_STATE_DIR="$HOME/state"
@@ -85,6 +89,7 @@ def test_the_wheel_works_in_a_fresh_environment(built: Path, tmp_path: Path) -> 
     it_works(tmp_path / "env" / "bin", tmp_path)
 
 
+@pytest.mark.longest
 @pytest.mark.prove
 @pytest.mark.usefixtures("reachable_index")
 def test_the_wheel_brings_all_that_it_needs(built: Path, tmp_path: Path) -> None:
@@ -161,6 +166,7 @@ def unpacked(deb: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.longest
 @pytest.mark.prove
 def test_the_deb_starts_in_a_root_of_its_own(unpacked: Path, tmp_path: Path) -> None:
     if shutil.which("bwrap") is None:
@@ -188,6 +194,7 @@ def test_the_deb_starts_in_a_root_of_its_own(unpacked: Path, tmp_path: Path) -> 
         ended([*sandbox, "/opt/runward/bin/python", "-c", f"import {extra}"])
 
 
+@pytest.mark.longest
 @pytest.mark.prove
 def test_the_deb_has_units_page_and_completions_and_enables_nothing(deb: Path, unpacked: Path) -> None:
     files = {f"/{path.relative_to(unpacked)}" for path in unpacked.rglob("*") if not path.is_dir()}
@@ -219,6 +226,7 @@ def test_the_deb_has_units_page_and_completions_and_enables_nothing(deb: Path, u
     assert " start" not in script.replace("starts", "")
 
 
+@pytest.mark.longest
 @pytest.mark.prove
 @pytest.mark.skipif(os.geteuid() != 0, reason="dpkg installs only as root")
 def test_dpkg_unpacks_and_removes_the_deb(deb: Path, tmp_path: Path) -> None:
@@ -235,6 +243,26 @@ def test_dpkg_unpacks_and_removes_the_deb(deb: Path, tmp_path: Path) -> None:
         if not each.is_relative_to(tmp_path / "var") and not each.is_dir()
     ]
     assert left == []
+
+
+@pytest.mark.longest
+@pytest.mark.prove
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes users")
+def test_after_its_installation_there_is_the_user_of_the_machines_unit(
+    unpacked: Path, tmp_path: Path
+) -> None:
+    if shutil.which("systemd-sysusers") is None:
+        pytest.skip("there is no systemd-sysusers")
+    shutil.copytree(unpacked / "usr/lib/sysusers.d", tmp_path / "usr/lib/sysusers.d")
+    (tmp_path / "etc").mkdir()
+    ended(["sh", ROOT / "deb/postinst", "configure"], {**os.environ, "DPKG_ROOT": str(tmp_path)})
+    users = (tmp_path / "etc/passwd").read_text()
+    assert re.search("^runward:.*:/var/lib/runward:", users, re.MULTILINE)
+    made = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert made <= {"usr/lib/sysusers.d/runward.conf"} | {f"etc/{name}" for name in _ACCOUNTS}
+
+
+_ACCOUNTS = {"passwd", "passwd-", "group", "group-", "shadow", "shadow-", "gshadow", "gshadow-", ".pwd.lock"}
 
 
 IMAGE = "runward-test"

@@ -182,6 +182,10 @@ def test_wrong_words_are_refused(
     assert complaint in step.stderr[0]
 
 
+def test_a_shell_completes_it(place: Place) -> None:
+    assert place.completed("run", "--ci", "") == ["github"]
+
+
 def test_a_daemon_at_work_gives_verdict_and_receipt(runner: FakeRunner, place: Place) -> None:
     with place.daemon():
         step = run(runner, place, "--playbook", "review", "--name", "good", "--", "sh", "-c", DELIVER)
