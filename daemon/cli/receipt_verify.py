@@ -12,7 +12,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import counted
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell.context import read_settings_of, settings_in_force, store_to_read
-from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
+from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, print_text, safe
 from runward.daemon.cli.terminal.signs import terminal_here
 from runward.daemon.disk.state_rights import StateDirectoryUnsafe
 from runward.daemon.rundir.bundle_verifying import verify_bundle
@@ -189,7 +189,7 @@ def print_answer(answer: Verified, as_json: bool) -> None:
         _SIGNATURES[answer.signature],
     ]
     sign = terminal_here().sign(state)
-    click.echo(f"{sign} {coloured('ok' if answer.valid else said, said)}: {', '.join(facts)}")
+    print_text(f"{sign} {coloured('ok' if answer.valid else said, said)}: {', '.join(facts)}")
 
 
 _SIGNATURES: Final[Mapping[SignatureState, str]] = {

@@ -13,7 +13,7 @@ from runward.daemon.cli.terminal.tables import Column, chosen, table_lines
 ROOMY: Final = 100
 """Columns of a terminal from which on a list says more than what matters."""
 
-_STATES: Final = ("STATE", "STATUS", "HEALTH", "PASSED")
+_STATES: Final = ("STATE", "STATUS", "HEALTH", "PASSED", "RESULT")
 """Heads of columns that are left out last: how something is matters more than what else there is to say of it."""
 
 

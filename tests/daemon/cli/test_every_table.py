@@ -21,6 +21,7 @@ TABLES = [
     "exchange log",
     "chain run show @last",
     "queue show @last",
+    "receipt verify night-shift",
     "show show",
     "receipt key",
 ]
