@@ -175,14 +175,16 @@ class Notices(Part):
             quarantined = await in_thread(self.quarantined)
         except OSError:
             quarantined = []  # `status` shows the problem with the directory itself
-        now, recipients = self.steps.steady(), self.messenger.recipients
-        troubles = await notices_of_troubles(self.store, recipients, quarantined, now)
-        waiting = await notices_of_waits(self.store, recipients, self.messenger.patience(), now)
-        troubles += waiting.notices
+        recipients, patience = self.messenger.recipients, self.messenger.patience()
+        # A step of the clock moves what is stored. Until these rows are, none may: they carry the time from before it.
+        async with self.steps.noted() as now:
+            troubles = await notices_of_troubles(self.store, recipients, quarantined, now)
+            waiting = await notices_of_waits(self.store, recipients, patience, now)
+            troubles += waiting.notices
+            new = [each for each in troubles if each.id not in self._recorded]
+            if new:
+                await self.store.run([Statement(INSERT.sql, [inserted(each) for each in new])], "notice")
         self._next_wait = waiting.next_at
-        new = [each for each in troubles if each.id not in self._recorded]
-        if new:
-            await self.store.run([Statement(INSERT.sql, [inserted(each) for each in new])], "notice")
         self._recorded = frozenset(each.id for each in troubles)
 
     async def _deliver(self, due: list[PendingNotice], ahead: float) -> None:
