@@ -7,12 +7,10 @@ start. If that is unknown, it is not started, and a person is notified.
 """
 
 import os
-import shlex
 import shutil
 import sqlite3
-import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
@@ -25,7 +23,7 @@ from runward.daemon.launch.ticket import has_ticket
 from runward.daemon.store import journals
 from runward.daemon.store.batch import Batch
 from runward.daemon.store.hash_chain import BrokenChain, ChainedEvent, Head, follow
-from runward.daemon.store.moving import NO_MOVES, Moves, common_move, move_rows
+from runward.daemon.store.moving import NO_MOVES, Known, Moves, move_rows, why_not_here
 from runward.daemon.store.reading import STORE, StoreRefused, open_to_read, refuse_old, uri_of
 from runward.daemon.store.schema import difference, migrate, migrations
 from runward.daemon.store.tables.all import MOVED, statements
@@ -273,69 +271,24 @@ def plan_of(connection: sqlite3.Connection, state: Path, plan: Plan) -> Plan:
 def examine_for(state: Path, backup: Path, moves: Moves = NO_MOVES, *, is_as_is: bool = False) -> Examined:
     """What is in `backup`, if it can be restored into `state`. Changes nothing, and needs no lock.
 
-    The state directory must be that of the backup, or where that was moved to, and so must the roots with sessions, which must
-    exist unless `is_as_is`. The daemon makes those that are in its state directory. Raises `Damaged`, `StoreRefused`,
-    `MadeElsewhere` and `OSError`.
+    The state directory must be that of the backup, or where that was moved to. The roots with sessions must exist, unless
+    `is_as_is`. Raises `Damaged`, `StoreRefused`, `MadeElsewhere` and `OSError`.
     """
     examined_store = examine(backup)
     with unchanging(backup) as connection:
         former = _state_of(connection) if examined_store.version >= _STATE_SINCE else None
         roots = connection.execute(_WITH_SESSIONS).fetchall()
-    reasons, fixes = [], []
-    if former is not None and os.path.realpath(moves.path(former)) != os.path.realpath(state):
-        reasons.append(f"it is of the state directory {former}, and this one is {state}")
-        fixes.append(f"restore it there (RUNWARD_STATE_DIR={shlex.quote(moves.path(former))})")
-    missing = [
-        (name, path)
-        for name, path in ((name, moves.path(path)) for name, path in roots)
-        if not is_as_is and not path.startswith(f"{state}/") and _is_missing(path)
-    ]
-    reasons += [f"root {name} ({path}) does not exist" for name, path in missing]
-    paths = [shlex.quote(path) for _, path in missing if not path.startswith(f"{former}/")]
-    if paths:
-        fixes.append(
-            "mount or move back what is missing; if its runs are gone for good, an empty directory is enough"
-            f" (mkdir -p {' '.join(paths)}), or --as-is"
-        )
-    if reasons:
-        suggested = _suggested(state, former, [path for _, path in roots], moves)
-        fixes.append(f"if all of it was moved: runward restore {shlex.quote(str(backup))} {suggested}")
-        raise MadeElsewhere(
-            f"the backup knows its runs by paths that are not those of this place: {'; '.join(reasons)}."
-            f" What you can do: {'; '.join(fixes)}"
-        )
+    record = Known(former, () if is_as_is else tuple(roots))
+    why = why_not_here(record, str(state), moves, str(backup))
+    if why is not None:
+        raise MadeElsewhere(why)
     return examined_store
-
-
-def _suggested(state: Path, former: str | None, roots: Sequence[str], moves: Moves) -> str:
-    """The options that would move the record, as far as it can be seen where it is now."""
-    pairs = dict(moves.pairs)
-    common = None if former is None else common_move(former, str(state))
-    if former is not None and os.path.realpath(Moves(tuple(pairs.items())).path(former)) != os.path.realpath(
-        state
-    ):
-        pairs |= [(former, str(state)) if common is None else common]
-    for root in roots:
-        now = Moves(tuple(pairs.items())).path(root)
-        if not now.startswith(f"{state}/") and _is_missing(now):
-            pairs[root] = "WHERE_IT_IS_NOW"
-    return " ".join(f"--moved {shlex.quote(f'{old}={new}')}" for old, new in pairs.items())
 
 
 def _state_of(connection: sqlite3.Connection) -> str | None:
     """The state directory of the daemon that wrote the store last; None if an older program did."""
     (state,) = connection.execute("select state_dir from daemon").fetchone()
     return None if state is None else str(state)
-
-
-def _is_missing(path: str) -> bool:
-    """Whether there is no such directory. One that can't be reached is somebody's."""
-    try:
-        return not stat.S_ISDIR(os.stat(path).st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except PermissionError:
-        return False
 
 
 def restore(state: Path, plan: Plan, now: float) -> None:

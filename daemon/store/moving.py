@@ -4,7 +4,10 @@ Events are facts and stay. Rows that say where files are now are rewritten; each
 """
 
 import json
+import os
+import shlex
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -113,6 +116,71 @@ def _nulls_stay(function: Callable[..., str | bytes], failed: list[ValueError]) 
             raise
 
     return moved
+
+
+class Known(NamedTuple):
+    """What a record knows of its place: the state directory of its daemon, and its roots with sessions (name and path)."""
+
+    state: str | None
+    roots: tuple[tuple[str, str], ...]
+
+
+def why_not_here(known: Known, state: str, moves: Moves, backup: str) -> str | None:
+    """Why a record doesn't fit this state directory and what is on this machine, and what to do; None if it does.
+
+    Roots in the state directory are made by the daemon.
+    """
+    reasons, fixes = [], []
+    if known.state is not None and not _is_same(moves.path(known.state), state):
+        reasons.append(f"it is of the state directory {known.state}, and this one is {state}")
+        fixes.append(f"restore it there (RUNWARD_STATE_DIR={shlex.quote(moves.path(known.state))})")
+    places = [(name, moves.path(path)) for name, path in known.roots]
+    missing = [
+        (name, path) for name, path in places if not path.startswith(f"{state}/") and _is_missing(path)
+    ]
+    reasons += [f"root {name} ({path}) does not exist" for name, path in missing]
+    paths = [shlex.quote(path) for _, path in missing if not path.startswith(f"{known.state}/")]
+    if paths:
+        fixes.append(
+            "mount or move back what is missing; if its runs are gone for good, an empty directory is enough"
+            f" (mkdir -p {' '.join(paths)}), or --as-is"
+        )
+    if not reasons:
+        return None
+    options = " ".join(
+        f"--moved {shlex.quote(f'{old}={new}')}" for old, new in _suggested(known, state, moves).pairs
+    )
+    fixes.append(f"if all of it was moved: runward restore {shlex.quote(backup)} {options}")
+    return (
+        f"the backup knows its runs by paths that are not those of this place: {'; '.join(reasons)}."
+        f" What you can do: {'; '.join(fixes)}"
+    )
+
+
+def _suggested(known: Known, state: str, moves: Moves) -> Moves:
+    """What was moved, as far as it can be seen."""
+    if known.state is not None and not _is_same(moves.path(known.state), state):
+        pair = common_move(known.state, state) or (known.state, state)
+        moves = Moves((*moves.pairs, pair))
+    for _, root in known.roots:
+        now = moves.path(root)
+        if not now.startswith(f"{state}/") and _is_missing(now):
+            moves = Moves((*moves.pairs, (root, "WHERE_IT_IS_NOW")))
+    return moves
+
+
+def _is_same(path: str, other: str) -> bool:
+    return os.path.realpath(path) == os.path.realpath(other)
+
+
+def _is_missing(path: str) -> bool:
+    """Whether there is no such directory. One that can't be reached is somebody's."""
+    try:
+        return not stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except PermissionError:
+        return False
 
 
 def common_move(old: str, new: str) -> tuple[str, str] | None:
