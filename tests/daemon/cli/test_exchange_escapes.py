@@ -20,8 +20,9 @@ LANES: Final = 4
 """Principals who try at the same time, with half as many workers."""
 
 WORKERS: Final = 2
-OF_THE_STORE: Final = 2 + WORKERS
-"""Descriptors of the store: its writer's, its checkpoints', and one for each action at a time. When a connection ends, SQLite
+OF_THE_STORE: Final = 3 + WORKERS
+"""Descriptors of the store: its writer's, its checkpoints', that of the look at what needs a person, and one for each action at a
+time. When a connection ends, SQLite
 keeps its descriptor, because closing it would drop the locks of the others, and gives it to the next connection."""
 SETTINGS: Final = f'\n[exchange]\nexecutor = {{workers = {WORKERS}, timeout = "3s"}}\n'
 MOST_GROWTH: Final = 32 << 20
