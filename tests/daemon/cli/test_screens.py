@@ -57,6 +57,7 @@ def test_a_screen_is_as_its_file_has_it(
         f"draw it again with `make goldens`, and read what has changed in {path}"
     )
     assert widest(drawn) <= size[0]
+    assert len(drawn.lines) <= size[1]
     assert not language or drawn.text.isascii()
 
 
