@@ -1,4 +1,4 @@
-"""Where Claude Code and Codex keep their files, and their sessions among them.
+"""Where agents keep their files, and their sessions among them.
 
 Imports stay cheap, for the launcher's start-up.
 """
@@ -15,19 +15,29 @@ if TYPE_CHECKING:
 PROJECTS: Final = "projects"
 """The directory in Claude Code's home that has its sessions."""
 
-_HOMES: Final = {"claude-code": ("CLAUDE_CONFIG_DIR", ".claude"), "codex": ("CODEX_HOME", ".codex")}
+# The variable that names the home, the usual one in the user's, and where sessions are in it, with the names of their files.
+# Codex moves an archived thread to another directory, so all of its home is watched.
+_HOMES: Final = {
+    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude", PROJECTS, "*/*.jsonl"),
+    "codex": ("CODEX_HOME", ".codex", "", "sessions/*/*/*/rollout-*.jsonl*"),
+    "pi": ("PI_CODING_AGENT_DIR", ".pi/agent", "sessions", "*/*.jsonl"),
+}
 
 
 def agent_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) -> str:
     """The directory that the agent's variable names, else its usual one in `home`; absolute."""
-    variable, usual = _HOMES[agent]
+    variable, usual, _, _ = _HOMES[agent]
     return os.path.join(cwd, environment.get(variable) or f"{home}/{usual}")
 
 
 def sessions_in(agent: str, directory: str) -> str:
     """Where the agent's sessions are in its home."""
-    # All of Codex's home, because it moves an archived thread to another directory there.
-    return os.path.join(directory, PROJECTS) if agent == "claude-code" else directory
+    return os.path.join(directory, _HOMES[agent][2]).rstrip("/")
+
+
+def session_files(agent: str) -> str:
+    """A glob for the files of sessions there."""
+    return _HOMES[agent][3]
 
 
 def homes_there(environment: Mapping[str, str], home: str, cwd: str) -> dict[str, str]:

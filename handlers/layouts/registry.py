@@ -17,6 +17,7 @@ from runward.handlers.layouts import (
     ctcp,
     lionagi,
     native,
+    pi,
     show,
 )
 from runward.handlers.layouts.call_readers import CallLayout
@@ -33,6 +34,11 @@ LAYOUTS: Final = Layouts(
             no_sessions=("agent-",),
         ),
         LogLayout(module=codex, usual_place=re.compile(r"/rollout-[^/]+\.jsonl$"), names_process=True),
+        LogLayout(
+            module=pi.LOG,
+            usual_place=re.compile(r"/--[^/]*--/[^/]+_[0-9a-f-]{36}\.jsonl$"),
+            names_process=False,
+        ),
     ),
     directories=(
         DirectoryLayout(module=ctcp, goes_by_id=False),

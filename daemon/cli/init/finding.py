@@ -10,17 +10,12 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.configuration.agent_homes import agent_home, homes_there, sessions_in
+from runward.daemon.configuration.agent_homes import agent_home, homes_there, session_files, sessions_in
 from runward.daemon.configuration.settings import home_of, working_directory
-from runward.daemon.hooks import claude_code_settings, codex_settings
 from runward.daemon.hooks.programs import Program, installed
 from runward.daemon.store.ownership import holder
 from runward.daemon.units.installing import Systemctl
 
-_TRANSCRIPTS: Final = {
-    claude_code_settings.AGENT: "*/*.jsonl",
-    codex_settings.AGENT: "sessions/*/*/*/rollout-*.jsonl*",
-}
 _MOST_COUNTED: Final = 10_000
 
 
@@ -78,6 +73,6 @@ def _agents(environment: Mapping[str, str]) -> Iterator[Agent]:
         for layout in homes_there(environment, home, cwd)
     }
     for layout, directory in there.items():
-        found = glob.iglob(f"{glob.escape(sessions_in(layout, directory))}/{_TRANSCRIPTS[layout]}")
+        found = glob.iglob(f"{glob.escape(sessions_in(layout, directory))}/{session_files(layout)}")
         count = sum(1 for _ in islice(found, _MOST_COUNTED))
         yield Agent(layout, directory, count, installed(layout, environment))

@@ -47,6 +47,10 @@ class Service(NamedTuple):
     was_active: bool
 
 
+_HOOKED: Final = (claude_code_settings.AGENT, codex_settings.AGENT)
+"""The agents that have hooks."""
+
+
 class Step(NamedTuple):
     """One thing to do. `text` is what the file is to hold; None: the file stays as it is.
 
@@ -100,7 +104,7 @@ def steps_of(settings: Settings, config: str | None, found: Found, wanted: Wante
         steps.append(_new_file(RULE, path, text, (SETTINGS, PLAYBOOK)))
         return steps
     if wanted.has_hooks:
-        steps += (_hook(agent, settings.state_dir) for agent in found.agents)
+        steps += (_hook(each, settings.state_dir) for each in found.agents if each.layout in _HOOKED)
     if wanted.has_service and found.silence is None:
         steps += _service(settings, installing.settings_to_name(file), found)
     return steps

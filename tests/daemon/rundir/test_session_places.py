@@ -16,7 +16,7 @@ from runward.handlers.layouts.places import LEVELS, Shape, shape_of
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.model.files import Unreadable
 
-CLAUDE, CODEX = (shape_of(each) for each in LAYOUTS.logs)
+CLAUDE, CODEX = (shape_of(LAYOUTS.named(each)) for each in ("claude-code", "codex"))
 DIRECTORY = shape_of(layouts().directories[0])
 
 

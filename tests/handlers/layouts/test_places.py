@@ -113,7 +113,7 @@ def test_of_a_session_of_files_those_are_told_that_tell_of_it() -> None:
 
 
 def test_what_lies_in_a_sessions_own_directory_is_not_looked_through() -> None:
-    (claude, codex) = (log_shape(each) for each in LAYOUTS.logs)
+    claude, codex, *_ = (log_shape(each) for each in LAYOUTS.logs)
     assert not claude.is_entered("subagents")
     assert codex.is_entered("subagents")
     assert not claude.is_entered(".git")

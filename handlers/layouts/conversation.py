@@ -1,0 +1,488 @@
+"""What the logs of most agents say, in a few words. A layout translates its records into them; the rest follows from here.
+
+That is the state of a session, what its replies used, its calls, the texts of its conversation, and its last message. The
+last reply decides how a turn ended, unless a later record says how.
+
+A layout's records are decoded into a type with the fields that it needs, which skips the others. Fields of any type are
+`object`, and what may be large is `msgspec.Raw`: it is only read by who needs it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from runward.config.json_value import JsonValue
+from runward.handlers.calls import Called, Place, Unusable, answered
+from runward.handlers.calls import Told as CallTold
+from runward.handlers.layouts.call_readers import LONGEST_ID, CallLayout, PlacedLine, WithoutDocuments
+from runward.handlers.layouts.foreign_values import LONGEST_TEXT, text_value, value_in
+from runward.handlers.layouts.transcript import (
+    Close,
+    Counts,
+    KeepsState,
+    LogLine,
+    Resumed,
+    Said,
+    Told,
+    Usage,
+    clip_prompt,
+)
+from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
+from runward.handlers.model.sessions import Complaint, Document
+from runward.handlers.usage.counting import STANDARD, Counted, add, counted
+
+MOST_TOKENS: Final = 2**48
+"""The largest believable number of tokens."""
+
+_MOST_HEAD_LINES: Final = 8
+_IDS_KEPT: Final = 64
+"""Ids of records that are remembered: a record that is written twice counts once."""
+
+
+class Begun(NamedTuple):
+    """The session says who it is. The first one counts; `parent` is the session that it was forked from or works for."""
+
+    id: str | None
+    cwd: str | None = None
+    version: str | None = None
+    parent: str | None = None
+    is_subagent: bool = False
+    headless: bool | None = None
+
+
+class Uses(NamedTuple):
+    """The model that is asked from now on."""
+
+    model: str | None
+
+
+class Asked(NamedTuple):
+    """A prompt: a turn begins, or goes on."""
+
+    text: str
+
+
+class Spent(NamedTuple):
+    """What a reply used. `nanousd` is the cost that the agent reports, in billionths of a dollar."""
+
+    fresh_input: int
+    cache_read: int
+    cache_write: int
+    output: int
+    nanousd: int | None = None
+
+
+class Call(NamedTuple):
+    """A call of a tool. `params` are the bytes of its parameters, or a text that should be JSON."""
+
+    id: str
+    tool: str
+    params: msgspec.Raw
+
+
+class Replied(NamedTuple):
+    """The model replied. Without a `close` the turn goes on: tools are called, for example."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    close: Close | None = None
+    model: str | None = None
+    spent: Spent | None = None
+
+
+class Returned(NamedTuple):
+    """A call came back."""
+
+    id: str
+    content: msgspec.Raw
+    failed: bool = False
+    exit_code: int | None = None
+
+
+class Ended(NamedTuple):
+    """The turn is over, whatever the last reply was."""
+
+    close: Close
+
+
+class Erred(NamedTuple):
+    """An error that the agent tries to get over."""
+
+
+class Notes(NamedTuple):
+    """What the tool itself tells the model."""
+
+    text: str
+
+
+Word: TypeAlias = Begun | Uses | Asked | Replied | Returned | Ended | Erred | Notes
+Record = TypeVar("Record")
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What is known about a session so far: the scanner's state. Only a copy of it is ever changed.
+
+    `named` is the id in the file's name, `copied_until` when a fork was made, `ids` are those of the last records. `attempt` counts the headless stretches, `began_at` is when the last one began.
+    """
+
+    version: Literal[1] = 1
+    named: str | None = None
+    begun: Begun = field(default_factory=lambda: Begun(None))
+    copied_until: float | None = None
+    model: str | None = None
+    prompt: str | None = None
+    turn: Literal["none", "open", "closed"] = "none"
+    close: Close | None = None
+    attempt: int = 1
+    began_at: float | None = None
+    moved_at: float | None = None
+    turns: int = 0
+    events: int = 0
+    calls: int = 0
+    errors: int = 0
+    replies: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    ids: list[str] = field(default_factory=list)
+    unreadable: int = 0
+    complaints: tuple[Complaint, ...] = ()
+    counted: list[Counted] = field(default_factory=list)
+
+    def copy(self) -> "Conversation":
+        """A copy that may be changed."""
+        return replace(self, ids=self.ids.copy(), counted=self.counted.copy())
+
+    def is_repeated(self, record: str | None) -> bool:
+        """Whether a record with this id was one of the last ones; it is from now on."""
+        if record is None or not 0 < len(record) <= LONGEST_ID:
+            return False
+        if record in self.ids:
+            return True
+        self.ids.append(record)
+        del self.ids[:-_IDS_KEPT]
+        return False
+
+    def take(self, word: Word, at: float | None, resumed: list[Resumed]) -> None:
+        """Take in a word. A further attempt that it begins goes to `resumed`."""
+        match word:
+            case Begun():
+                if self.begun.id is None:
+                    self.begun = word
+                    self.copied_until = at if word.parent is not None and not word.is_subagent else None
+            case Uses():
+                self.model = word.model or self.model
+            case Asked():
+                self._ask(at, resumed)
+                if self.prompt is None and word.text:
+                    self.prompt = clip_prompt(word.text)
+            case Replied():
+                self._reply(word, at)
+            case Returned():
+                self.errors += word.failed
+            case Ended():
+                self._begin_lost()
+                self.turn, self.close = "closed", word.close._replace(at=at)
+                self.errors += word.close.status == "failed"
+            case Erred():
+                self.errors += 1
+            case Notes():
+                pass
+
+    def _ask(self, at: float | None, resumed: list[Resumed]) -> None:
+        if self.turn == "closed" and self.close is not None and self.begun.headless:
+            self.attempt += 1
+            before, self.began_at = self.began_at, at
+            resumed.append(Resumed(self.attempt, self.close, at, self.turns, before))
+        if self.turn != "open":
+            self.turns += 1
+        self.turn, self.close = "open", None
+
+    def _begin_lost(self) -> None:
+        """Something of a turn was found: so it had begun, even if its prompt was lost."""
+        if self.turn == "none":
+            self.turns += 1
+
+    def _reply(self, reply: Replied, at: float | None) -> None:
+        self._begin_lost()
+        self.model = reply.model or self.model
+        self.calls += len(reply.calls)
+        if reply.spent is not None:
+            self._spend(reply.spent, at)
+        if reply.close is None:
+            self.turn, self.close = "open", None
+        else:
+            self.turn, self.close = "closed", reply.close._replace(at=at)
+            self.errors += reply.close.status == "failed"
+
+    def _spend(self, spent: Spent, at: float | None) -> None:
+        fresh, read, write, output = (min(max(0, each), MOST_TOKENS) for each in spent[:4])
+        if not (fresh or read or write or output):
+            return
+        self.replies += 1
+        self.input_tokens = min(self.input_tokens + fresh + read + write, MOST_TOKENS)
+        self.output_tokens = min(self.output_tokens + output, MOST_TOKENS)
+        one = counted(
+            at,
+            self.model,
+            STANDARD,
+            fresh_input=fresh,
+            cache_read=read,
+            cache_write_5m=write,
+            output=output,
+            reported_nanousd=spent.nanousd,
+        )
+        add(self.counted, one)
+
+
+class Layout(NamedTuple, Generic[Record]):
+    """How a tool's records are read: what each says, when, and its id if it has one.
+
+    `id_in` takes the session's id from the name of its file or directory; `is_first` tells whether a record near the
+    beginning of a log shows that it is one of this layout.
+    """
+
+    name: str
+    decoder: msgspec.json.Decoder[Record]
+    words: Callable[[Record], Iterable[Word]]
+    at: Callable[[Record], float | None]
+    id_of: Callable[[Record], str | None]
+    id_in: Callable[[str], str | None]
+    is_first: Callable[[Record], bool]
+
+
+class ConversationScanner(KeepsState[Conversation], Generic[Record]):
+    """Follows a session; see `TranscriptScanner`."""
+
+    __slots__ = ("_layout",)
+
+    def __init__(self, layout: Layout[Record]) -> None:
+        super().__init__(Conversation)
+        self._layout = layout
+
+    def start(self, name: str) -> Conversation:
+        """The id is taken from the file's name if it is there, so that a torn first line loses no identity."""
+        return Conversation(named=self._layout.id_in(name))
+
+    def feed(
+        self, state: Conversation, file: str, lines: Sequence[LogLine]
+    ) -> tuple[Conversation, tuple[Resumed, ...]]:
+        """Take in further lines."""
+        # The caller may feed the same state again, in other portions. So it stays as it is.
+        found = state.copy()
+        unreadable = Unreadable(state.unreadable, state.complaints)
+        resumed: list[Resumed] = []
+        layout = self._layout
+        for line in lines:
+            for record in read(layout, file, line, unreadable):
+                if record is None:
+                    found.events += 1
+                    continue
+                if found.is_repeated(layout.id_of(record)):
+                    continue
+                found.events += 1
+                at = layout.at(record)
+                # What a fork copied belongs to its origin: those records are older than the fork.
+                if found.copied_until is not None and at is not None and at < found.copied_until:
+                    continue
+                if at is not None:
+                    found.began_at = at if found.began_at is None else found.began_at
+                    found.moved_at = at
+                for word in layout.words(record):
+                    found.take(word, at, resumed)
+        found.unreadable, found.complaints = unreadable.count, tuple(unreadable.complaints)
+        return found, tuple(resumed)
+
+    def see(self, state: Conversation, documents: Sequence[Document]) -> Conversation:
+        """A log has no further documents."""
+        return state
+
+    def tell(self, state: Conversation) -> Told:
+        """What was taken in amounts to."""
+        begun = state.begun
+        return Told(
+            session_id=begun.id or state.named,
+            parent_session_id=begun.parent,
+            is_subagent=begun.is_subagent,
+            attempt=state.attempt if state.events else 0,
+            turn=state.turn,
+            close=state.close,
+            headless=begun.headless,
+            started_at=state.began_at,
+            moved_at=state.moved_at,
+            model=state.model,
+            version=begun.version,
+            cwd=begun.cwd,
+            prompt=state.prompt,
+            counts=Counts(state.events, state.calls, state.errors),
+            usage=Usage(state.input_tokens, state.output_tokens) if state.replies else None,
+            unreadable=state.unreadable,
+            complaints=state.complaints,
+            turns=state.turns,
+            counted=tuple(state.counted),
+        )
+
+    def taken(self, state: Conversation) -> Conversation:
+        """The session without the sums."""
+        return replace(state, counted=[])
+
+
+def read(layout: Layout[Record], file: str, line: LogLine, unreadable: Unreadable) -> Iterator[Record | None]:
+    """The records in a line: usually one. None stands for one whose fields are of other types: it says nothing."""
+    decoder = layout.decoder
+    if not line.is_cut:
+        try:
+            yield decoder.decode(line.content)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return
+    for value in records(file, [line], unreadable):
+        if isinstance(value, dict):
+            try:
+                yield decoder.decode(msgspec.json.encode(value))
+            except (ValueError, RecursionError):
+                yield None
+
+
+class ConversationCalls(WithoutDocuments, Generic[Record]):
+    """Reads the calls of one session."""
+
+    def __init__(self, layout: Layout[Record]) -> None:
+        self._layout = layout
+        self._seen = Conversation()
+
+    def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[CallTold]:
+        """What further lines say."""
+        layout = self._layout
+        for line in lines:
+            unreadable = Unreadable(0, ())
+            for record in read(layout, source, LogLine(line.number, line.content), unreadable):
+                if record is None or self._seen.is_repeated(layout.id_of(record)):
+                    continue
+                at, until = layout.at(record), self._seen.copied_until
+                if until is not None and at is not None and at < until:
+                    continue
+                for word in layout.words(record):
+                    if isinstance(word, Begun):
+                        self._seen.take(word, at, [])
+                    yield from self._told(line.place(source), at, word)
+            if unreadable.count:
+                yield Unusable(line.place(source), unreadable.complaints[0].message)
+
+    def _told(self, place: Place, at: float | None, word: Word) -> Iterator[CallTold]:
+        if isinstance(word, Returned):
+            content, problem = value_in(word.content)
+            yield answered(
+                place,
+                at,
+                word.id,
+                content,
+                failed=word.failed or bool(word.exit_code),
+                exit_code=word.exit_code,
+                problem=problem,
+            )
+        elif isinstance(word, Replied):
+            spent = None if word.spent is None else sum(word.spent[:4])
+            for number, call in enumerate(word.calls):
+                params, problem = value_in(call.params)
+                if isinstance(params, str) and problem is None:
+                    params, problem = text_value(params)
+                tokens = spent if number == 0 else None
+                yield Called(place, at, call.id, call.tool, params, tokens=tokens, problem=problem)
+
+
+class ConversationLog(Generic[Record]):
+    """All that a layout of logs provides: see `LogModule`."""
+
+    def __init__(self, layout: Layout[Record]) -> None:
+        self.LAYOUT = layout.name
+        self.SCANNER = ConversationScanner(layout)
+        self.CALLS = CallLayout(lambda name: ConversationCalls(layout))
+        self._layout = layout
+
+    def recognises_log(self, name: str, head: bytes) -> bool:
+        """Whether a log that begins so (with whole lines or not) is one: a record decides, not the name."""
+        lines = head.split(b"\n", _MOST_HEAD_LINES)
+        whole = [LogLine(number, line) for number, line in enumerate(lines[:-1], 1)]
+        last = LogLine(len(lines), lines[-1], is_cut=True)
+        return any(
+            record is not None and self._layout.is_first(record)
+            for line in (*whole, last)
+            for record in read(self._layout, name, line, Unreadable(0, ()))
+        )
+
+    def final_message(self, newest_first: Iterable[bytes]) -> str | None:
+        """The text of the last reply. None if something else came after it, or it ended badly."""
+        for line in newest_first:
+            for word in reversed(self._words(line)):
+                if isinstance(word, Replied) and (word.close is None or word.close.status == "completed"):
+                    return None if word.calls else word.text or None
+                if isinstance(word, Asked | Replied | Returned) or (
+                    isinstance(word, Ended) and word.close.status != "completed"
+                ):
+                    return None
+        return None
+
+    def message_in(self, line: bytes) -> Said | None:
+        """The text that a line adds to the conversation. None if it adds none, or can't be read."""
+        for record in read(self._layout, "", LogLine(1, line), Unreadable(0, ())):
+            for word in self._layout.words(record) if record is not None else ():
+                if isinstance(word, Asked | Replied | Notes) and word.text:
+                    role: Literal["user", "assistant", "system"] = (
+                        "user"
+                        if isinstance(word, Asked)
+                        else "assistant"
+                        if isinstance(word, Replied)
+                        else "system"
+                    )
+                    return Said(self._layout.at(cast("Record", record)), role, word.text)
+        return None
+
+    def _words(self, line: bytes) -> list[Word]:
+        return [
+            word
+            for record in read(self._layout, "", LogLine(1, line), Unreadable(0, ()))
+            if record is not None
+            for word in self._layout.words(record)
+        ]
+
+
+def parts_of(raw: msgspec.Raw, decoder: msgspec.json.Decoder[list[Any]]) -> list[Any] | str:
+    """The parts of a message's content, or its text if it is one. Nothing for anything else."""
+    if not len(raw):
+        return []
+    try:
+        return decoder.decode(raw)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        value = decode(memoryview(raw))
+    except ValueError:
+        return []
+    return value if isinstance(value, str) else []
+
+
+def short(value: object) -> str | None:
+    """A short text, or None."""
+    return value if isinstance(value, str) and 0 < len(value) <= LONGEST_TEXT else None
+
+
+def number(value: object) -> int:
+    """A whole number that counts something; 0 for anything else."""
+    return value if type(value) is int and value > 0 else 0
+
+
+def nanousd(value: object) -> int | None:
+    """A cost in dollars, in billionths of one; None for anything else."""
+    if type(value) not in (int, float):
+        return None
+    cost = cast("float", value)
+    return round(cost * 1e9) if 0 <= cost < 1e6 else None
+
+
+def joined(parts: Iterable[JsonValue]) -> str:
+    """The texts of a message's parts."""
+    return "\n".join(each for each in parts if isinstance(each, str))
