@@ -15,19 +15,22 @@ if TYPE_CHECKING:
 PROJECTS: Final = "projects"
 """The directory in Claude Code's home that has its sessions."""
 
-# The variable that names the home, the usual one in the user's, and where sessions are in it, with the names of their files.
+# The variables that name the home (the first one that is set does), the usual one in the user's, where sessions are in it, and
+# a glob for their files.
 # Codex moves an archived thread to another directory, so all of its home is watched.
 _HOMES: Final = {
-    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude", PROJECTS, "*/*.jsonl"),
-    "codex": ("CODEX_HOME", ".codex", "", "sessions/*/*/*/rollout-*.jsonl*"),
-    "pi": ("PI_CODING_AGENT_DIR", ".pi/agent", "sessions", "*/*.jsonl"),
+    "claude-code": (("CLAUDE_CONFIG_DIR",), ".claude", PROJECTS, "*/*.jsonl"),
+    "codex": (("CODEX_HOME",), ".codex", "", "sessions/*/*/*/rollout-*.jsonl*"),
+    "qwen": (("QWEN_RUNTIME_DIR", "QWEN_HOME"), ".qwen", PROJECTS, "*/chats/*.jsonl"),
+    "pi": (("PI_CODING_AGENT_DIR",), ".pi/agent", "sessions", "*/*.jsonl"),
 }
 
 
 def agent_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) -> str:
     """The directory that the agent's variable names, else its usual one in `home`; absolute."""
-    variable, usual, _, _ = _HOMES[agent]
-    return os.path.join(cwd, environment.get(variable) or f"{home}/{usual}")
+    variables, usual, _, _ = _HOMES[agent]
+    named = next((environment[each] for each in variables if environment.get(each)), None)
+    return os.path.join(cwd, named or f"{home}/{usual}")
 
 
 def sessions_in(agent: str, directory: str) -> str:

@@ -23,6 +23,7 @@ _KNOWN: Final = {
     "claude-code": _Known("Claude Code", "claude", (".local/bin/claude", ".claude/local/claude")),
     "codex": _Known("Codex", "codex"),
     "pi": _Known("Pi", "pi"),
+    "qwen": _Known("Qwen Code", "qwen"),
 }
 _VERSION: Final = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
 _VERSION_S: Final = 20.0

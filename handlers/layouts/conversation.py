@@ -13,7 +13,6 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar,
 
 import msgspec
 
-from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Place, Unusable, answered
 from runward.handlers.calls import Told as CallTold
 from runward.handlers.layouts.call_readers import LONGEST_ID, CallLayout, PlacedLine, WithoutDocuments
@@ -483,6 +482,6 @@ def nanousd(value: object) -> int | None:
     return round(cost * 1e9) if 0 <= cost < 1e6 else None
 
 
-def joined(parts: Iterable[JsonValue]) -> str:
+def joined(parts: Iterable[object]) -> str:
     """The texts of a message's parts."""
     return "\n".join(each for each in parts if isinstance(each, str))

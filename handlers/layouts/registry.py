@@ -18,6 +18,7 @@ from runward.handlers.layouts import (
     lionagi,
     native,
     pi,
+    qwen,
     show,
 )
 from runward.handlers.layouts.call_readers import CallLayout
@@ -37,6 +38,11 @@ LAYOUTS: Final = Layouts(
         LogLayout(
             module=pi.LOG,
             usual_place=re.compile(r"/--[^/]*--/[^/]+_[0-9a-f-]{36}\.jsonl$"),
+            names_process=False,
+        ),
+        LogLayout(
+            module=qwen.LOG,
+            usual_place=re.compile(r"/chats/[0-9a-f-]{36}\.jsonl$"),
             names_process=False,
         ),
     ),

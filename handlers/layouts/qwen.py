@@ -1,0 +1,184 @@
+"""Qwen Code's chats: `~/.qwen/projects/<cwd>/chats/<session>.jsonl`, one file per session, to which a resume appends.
+
+Records are chained as Claude Code's are, but their messages have Gemini's `parts`. A reply that calls no function ends the
+turn. What the model's API refused is only in the telemetry among the records; Qwen tries again, and a reply that follows
+counts instead. A tool that was cancelled ends the turn, too. The files name no process, and don't say who uses them.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, TypedDict
+
+import msgspec
+
+from runward.handlers.foreign_json import parse_time
+from runward.handlers.layouts.conversation import (
+    Asked,
+    Begun,
+    Call,
+    ConversationLog,
+    Ended,
+    Layout,
+    Replied,
+    Returned,
+    Spent,
+    Word,
+    joined,
+    number,
+    parts_of,
+    short,
+)
+from runward.handlers.layouts.transcript import closed
+
+LAYOUT: Final = "qwen"
+
+_NAME: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl", re.ASCII)
+_LONGEST_SUMMARY: Final = 200
+_API_ERROR: Final = "qwen-code.api_error"
+_CANCELLED: Final = "cancelled"
+
+
+class _Message(TypedDict, total=False):
+    parts: msgspec.Raw
+
+
+class _Usage(TypedDict, total=False):
+    promptTokenCount: object
+    candidatesTokenCount: object
+    cachedContentTokenCount: object
+
+
+_Event = TypedDict("_Event", {"event.name": object, "error_message": object}, total=False)
+
+
+class _Payload(TypedDict, total=False):
+    uiEvent: _Event
+
+
+class _Result(TypedDict, total=False):
+    callId: object
+    status: object
+
+
+class _Record(TypedDict, total=False):
+    uuid: object
+    sessionId: object
+    timestamp: object
+    type: object
+    provenance: object
+    cwd: object
+    version: object
+    model: object
+    message: _Message
+    usageMetadata: _Usage
+    systemPayload: _Payload
+    toolCallResult: _Result
+
+
+class _Function(TypedDict, total=False):
+    id: object
+    name: object
+    args: msgspec.Raw
+    response: msgspec.Raw
+
+
+class _Part(TypedDict, total=False):
+    text: object
+    thought: object
+    functionCall: _Function
+    functionResponse: _Function
+
+
+_PARTS: Final = msgspec.json.Decoder(list[_Part])
+
+
+def _words(record: _Record) -> Iterator[Word]:
+    yield Begun(short(record.get("sessionId")), short(record.get("cwd")), short(record.get("version")))
+    match record.get("type"):
+        case "user":
+            yield Asked(_text(record))
+        case "assistant":
+            yield _replied(record)
+        case "tool_result":
+            yield from _returned(record)
+        case "system":
+            event = record.get("systemPayload", {}).get("uiEvent", {})
+            if event.get("event.name") == _API_ERROR:
+                why = event.get("error_message")
+                said = f": {why[:_LONGEST_SUMMARY]}" if isinstance(why, str) and why else ""
+                yield Ended(closed("run.failed.api_error", f"the model's API failed{said}"))
+
+
+def _replied(record: _Record) -> Replied:
+    functions = [each["functionCall"] for each in _parts(record) if each.get("functionCall")]
+    calls = tuple(
+        Call(call, short(each.get("name")) or "?", each.get("args", msgspec.Raw()))
+        for each in functions
+        if (call := short(each.get("id"))) is not None
+    )
+    close = None if functions else closed("run.completed.ok", "the turn is complete")
+    return Replied(
+        _text(record), calls, close, short(record.get("model")), _spent(record.get("usageMetadata"))
+    )
+
+
+def _returned(record: _Record) -> Iterator[Word]:
+    status = record.get("toolCallResult", {}).get("status")
+    for part in _parts(record):
+        function = part.get("functionResponse", {})
+        call = short(function.get("id"))
+        if call is not None:
+            yield Returned(call, function.get("response", msgspec.Raw()), status not in (None, "success"))
+    if status == _CANCELLED:
+        yield Ended(closed("run.aborted.user", "a tool was cancelled"))
+
+
+def _spent(usage: _Usage | None) -> Spent | None:
+    if not usage:
+        return None
+    # The prompt's count has the cached part in it.
+    cached = number(usage.get("cachedContentTokenCount"))
+    fresh = max(0, number(usage.get("promptTokenCount")) - cached)
+    return Spent(fresh, cached, 0, number(usage.get("candidatesTokenCount")))
+
+
+def _text(record: _Record) -> str:
+    return joined(each.get("text") for each in _parts(record) if each.get("thought") is not True)
+
+
+def _parts(record: _Record) -> list[_Part]:
+    parts = parts_of(record.get("message", {}).get("parts", msgspec.Raw()), _PARTS)
+    return parts if isinstance(parts, list) else []
+
+
+def _session_in(path: str) -> str | None:
+    found = _NAME.fullmatch(path.rpartition("/")[2])
+    return None if found is None else found[1]
+
+
+def _at(record: _Record) -> float | None:
+    stamp = record.get("timestamp")
+    return parse_time(stamp) if isinstance(stamp, str) else None
+
+
+def _is_first(record: _Record) -> bool:
+    # Claude Code's records have the same chain, but no `parts`, and no provenance.
+    return (
+        short(record.get("uuid")) is not None
+        and short(record.get("sessionId")) is not None
+        and isinstance(record.get("provenance"), str)
+        and len(record.get("message", {}).get("parts", msgspec.Raw())) > 0
+    )
+
+
+LOG: Final = ConversationLog(
+    Layout(
+        name=LAYOUT,
+        decoder=msgspec.json.Decoder(_Record),
+        words=_words,
+        at=_at,
+        id_of=lambda record: short(record.get("uuid")),
+        id_in=_session_in,
+        is_first=_is_first,
+    )
+)

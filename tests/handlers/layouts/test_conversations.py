@@ -1,0 +1,221 @@
+"""Agents whose logs are translated into words: whatever happened is told, whatever portions a log is read in.
+
+A new agent needs its `Log`, which writes what the agent writes, and a line in `AGENTS`; what only it does has tests of its own.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.handlers.layouts import pi_lines, qwen_lines
+from tests.handlers.layouts.pi_lines import BEGAN, written
+from tests.handlers.layouts.placed import told as calls_told
+
+from runward.config.json_value import JsonValue
+from runward.handlers.calls import Called, Returned
+from runward.handlers.layouts import pi, qwen
+from runward.handlers.layouts.conversation import Conversation, ConversationLog
+from runward.handlers.layouts.transcript import LogLine, Said, Told
+
+
+class Agent(NamedTuple):
+    """An agent's layout, its lines, and where its recordings are: the files, and what SIGINT in a tool leaves."""
+
+    layout: ConversationLog[Any]
+    lines: ModuleType
+    recordings: str
+    interrupted: str | None
+
+    def fed(self, lines: Sequence[bytes], state: Conversation | None = None, name: str = "") -> Conversation:
+        name = name or self.lines.NAME
+        scanner = self.layout.SCANNER
+        numbered = [LogLine(number, line) for number, line in enumerate(lines, 1)]
+        return scanner.feed(scanner.start(name) if state is None else state, name, numbered)[0]
+
+    def told(self, lines: Sequence[bytes], name: str = "") -> Told:
+        return self.layout.SCANNER.tell(self.fed(lines, name=name))
+
+    def calls(self, lines: Sequence[bytes]) -> list[Any]:
+        return calls_told(self.layout.LAYOUT, self.lines.NAME, lines)
+
+
+AGENTS: Final = {
+    "pi": Agent(pi.LOG, pi_lines, "pi/{}/.pi/agent/sessions", None),
+    "qwen": Agent(qwen.LOG, qwen_lines, "qwen-code/{}/.qwen/projects", "run.aborted.user"),
+}
+EACH = pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
+
+SITUATIONS: Final[dict[str, tuple[Callable[[Any], Any], str, str | None, tuple[int, int], tuple[int, int] | None]]] = {
+    "ok": (lambda log: log.prompt().say(), "closed", "run.completed.ok", (0, 0), (100, 10)),
+    "a tool": (lambda log: log.prompt().call().result().say(), "closed", "run.completed.ok", (1, 0), (200, 20)),
+    "a tool that failed": (lambda log: log.prompt().call().result(failed=True).say(), "closed", "run.completed.ok", (1, 1), (200, 20)),
+    "an API error": (lambda log: log.prompt().fail(), "closed", "run.failed.api_error", (0, 1), None),
+    "tried again": (lambda log: log.prompt().fail("529").fail("529").say(), "closed", "run.completed.ok", (0, 2), (100, 10)),
+    "tried again in vain": (lambda log: log.prompt().fail("529").fail("529"), "closed", "run.failed.api_error", (0, 2), None),
+    "killed in a request": (lambda log: log.prompt(), "open", None, (0, 0), None),
+    "killed in a tool": (lambda log: log.prompt().call(), "open", None, (1, 0), (100, 10)),
+    "killed after a tool": (lambda log: log.prompt().call().result(), "open", None, (1, 0), (100, 10)),
+    "a further prompt": (lambda log: log.prompt().say().prompt(), "open", None, (0, 0), (100, 10)),
+    "nothing asked": (lambda log: log, "none", None, (0, 0), None),
+}  # fmt: skip
+"""What happened; then the turn, how it ended, calls and errors, and tokens."""
+
+
+def made(agent: Agent, name: str) -> list[bytes]:
+    lines: list[bytes] = SITUATIONS[name][0](agent.lines.Log()).lines()
+    return lines
+
+
+@EACH
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_what_happened_is_told(agent: Agent, name: str) -> None:
+    _, turn, reason, (calls, errors), usage = SITUATIONS[name]
+    found = agent.told(made(agent, name))
+    assert (found.turn, None if found.close is None else found.close.reason_code) == (turn, reason)
+    assert (found.counts.tool_calls, found.counts.errors) == (calls, errors)
+    assert (None if found.usage is None else tuple(found.usage)) == usage
+    assert (found.unreadable, found.headless) == (0, None)
+
+
+@EACH
+def test_who_where_and_what_is_told(agent: Agent) -> None:
+    lines = made(agent, "ok")
+    found = agent.told(lines)
+    assert found.session_id == agent.lines.SESSION
+    assert (found.cwd, found.model, found.prompt) == ("/home/dev/app", "mock-model", "make a file")
+    assert (found.started_at, found.moved_at) == (BEGAN, BEGAN + len(lines) - 1)
+    (sums,) = found.counted
+    assert (sums.hour, sums.model, sums.replies) == (int(BEGAN // 3600), "mock-model", 1)
+    assert (sums.fresh_input, sums.cache_read, sums.output) == (60, 40, 10)
+    scanner = agent.layout.SCANNER
+    assert scanner.tell(scanner.taken(agent.fed(lines))).counted == ()
+
+
+@EACH
+def test_an_id_is_known_by_the_files_name_if_the_first_line_is_torn(agent: Agent) -> None:
+    lines = made(agent, "ok")
+    assert agent.told([lines[0][:20], *lines[1:]]).session_id == agent.lines.SESSION
+
+
+@EACH
+def test_calls_and_their_results(agent: Agent) -> None:
+    lines = agent.lines.Log().prompt().call(command="ls").result(failed=True).say().lines()
+    called, returned = agent.calls(lines)
+    assert isinstance(called, Called)
+    assert (called.id, called.tool, called.params, called.tokens) == (
+        "call_1",
+        "bash",
+        {"command": "ls"},
+        110,
+    )
+    assert isinstance(returned, Returned)
+    assert (returned.id, returned.success, "fine" in str(returned.error)) == ("call_1", False, True)
+
+
+@EACH
+def test_texts_and_the_last_one(agent: Agent) -> None:
+    log = agent.lines.Log().prompt("hello").say("Bye.")
+    texts = [said for line in log.lines() if (said := agent.layout.message_in(line)) is not None]
+    end = BEGAN + len(log.records) - 1
+    assert [each for each in texts if each.role != "system"] == [
+        Said(end - 1, "user", "hello"),
+        Said(end, "assistant", "Bye."),
+    ]
+    final = agent.layout.final_message
+    assert final(reversed(log.lines())) == "Bye."
+    for name in ("a further prompt", "killed in a tool", "an API error"):
+        assert final(reversed(made(agent, name))) is None, name
+
+
+@EACH
+def test_a_log_is_recognised_by_its_records_and_by_no_other_agents(agent: Agent) -> None:
+    for other in AGENTS.values():
+        head = b"\n".join(made(other, "ok"))
+        assert agent.layout.recognises_log("x.jsonl", head) == (other is agent)
+    assert not agent.layout.recognises_log(agent.lines.NAME, b'{"type":"session"}\n{"type":"user"}\n')
+
+
+@EACH
+@given(name=st.sampled_from(sorted(SITUATIONS)), cuts=st.lists(st.integers(0, 12), max_size=3))
+def test_in_any_portions_it_is_told_the_same(agent: Agent, name: str, cuts: list[int]) -> None:
+    lines, scanner = made(agent, name), agent.layout.SCANNER
+    places = [0, *sorted(min(each, len(lines)) for each in cuts), len(lines)]
+    state = scanner.start(agent.lines.NAME)
+    for begin, end in pairwise(places):
+        state = scanner.load(scanner.dump(agent.fed(lines[begin:end], state)))
+    assert state == agent.fed(lines)
+
+
+@EACH
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_a_log_that_is_cut_anywhere_never_completes_an_unfinished_turn(agent: Agent, name: str) -> None:
+    whole = b"".join(line + b"\n" for line in made(agent, name))
+    ends = [place for place, byte in enumerate(whole) if byte == 10]
+    for cut in sorted({*ends, *(end + 1 for end in ends), *range(0, len(whole), max(1, len(whole) // 200))}):
+        # A line counts once its newline is there.
+        seen = whole[:cut].split(b"\n")[:-1]
+        close = agent.told(seen).close
+        if close is not None and close.status == "completed":
+            assert b"Done." in seen[-1], (name, cut)
+
+
+@EACH
+def test_a_line_that_is_written_twice_counts_once(agent: Agent) -> None:
+    lines = made(agent, "a tool")
+    assert agent.told([each for line in lines for each in (line, line)]) == agent.told(lines)
+
+
+OTHER: st.SearchStrategy[JsonValue] = st.sampled_from(
+    [None, 7, -1.5, True, "x" * 5000, [], {}, ["a"], {"a": {}}, float(2**70)]
+)
+
+
+def places_in(value: JsonValue) -> list[dict[str, JsonValue]]:
+    """Every object in a record, itself first."""
+    found = [value] if isinstance(value, dict) else []
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [*found, *(each for part in inner for each in places_in(part))]
+
+
+@EACH
+@given(data=st.data())
+def test_fields_of_any_type_raise_nothing(agent: Agent, data: st.DataObject) -> None:
+    records: list[dict[str, JsonValue]] = SITUATIONS["a tool that failed"][0](agent.lines.Log()).records
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.sampled_from([each for record in records for each in places_in(record) if each]))
+        place[data.draw(st.sampled_from(sorted(place)))] = data.draw(OTHER)
+    lines = written(records)
+    scanner = agent.layout.SCANNER
+    scanner.load(scanner.dump(agent.fed(lines)))
+    agent.calls(lines)
+    agent.layout.final_message(reversed(lines))
+    for line in lines:
+        agent.layout.message_in(line)
+
+
+RECORDED: Final = {
+    "ok": ("run.completed.ok", 0, (100, 10)),
+    "tool": ("run.completed.ok", 1, (200, 20)),
+    "err400": ("run.failed.api_error", 0, None),
+    "int_tool": ("", 1, (100, 10)),
+}
+
+
+@EACH
+@pytest.mark.parametrize("name", RECORDED)
+def test_recordings_of_the_real_program_are_told_rightly(agent: Agent, material: Path, name: str) -> None:
+    (path,) = (material / "samples" / agent.recordings.format(name)).rglob("*.jsonl")
+    found = agent.told(path.read_bytes().splitlines(), path.name)
+    reason, calls, usage = RECORDED[name]
+    wanted = agent.interrupted if name == "int_tool" else reason
+    assert (None if found.close is None else found.close.reason_code) == wanted
+    assert (found.counts.tool_calls, None if found.usage is None else tuple(found.usage)) == (calls, usage)
+    assert found.unreadable == 0
+    assert found.session_id is not None
+    assert found.session_id in path.name
+    assert agent.layout.recognises_log(path.name, path.read_bytes()[:4096])
