@@ -65,7 +65,6 @@ class _Record(TypedDict, total=False):
     sessionId: object
     timestamp: object
     type: object
-    provenance: object
     cwd: object
     version: object
     model: object
@@ -162,11 +161,10 @@ def _at(record: _Record) -> float | None:
 
 
 def _is_first(record: _Record) -> bool:
-    # Claude Code's records have the same chain, but no `parts`, and no provenance.
+    # Claude Code's records have the same chain, but no `parts`.
     return (
         short(record.get("uuid")) is not None
         and short(record.get("sessionId")) is not None
-        and isinstance(record.get("provenance"), str)
         and len(record.get("message", {}).get("parts", msgspec.Raw())) > 0
     )
 

@@ -789,7 +789,7 @@ def test_a_chat_of_qwen_code_is_no_transcript_of_claude_code_however_long(count:
     assert not recognises_log(NAME, lines.encode() * count)
 
 
-def test_recorded_chats_of_qwen_code_are_nobodys(material: Path) -> None:
+def test_recorded_chats_of_qwen_code_are_qwens_alone(material: Path) -> None:
     chats = [
         *(material / "samples/qwen-code").rglob("chats/*.jsonl"),
         material / "samples/reports/qwen-chat.jsonl",
@@ -797,7 +797,7 @@ def test_recorded_chats_of_qwen_code_are_nobodys(material: Path) -> None:
     assert len(chats) > 4
     for path in chats:
         head = path.read_bytes()[: 256 * 1024]
-        assert [each.name for each in LAYOUTS.logs if each.recognises(path.name, head)] == [], path
+        assert [each.name for each in LAYOUTS.logs if each.recognises(path.name, head)] == ["qwen"], path
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "[1]", '{"version":1}', '{"version":2}', "null"])
