@@ -4,7 +4,6 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import click
 
@@ -15,8 +14,7 @@ from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.terminal.output import complain, fail, note, safe
-from runward.daemon.configuration.agent_homes import agent_home, sessions_in
-from runward.daemon.configuration.settings import home_of, working_directory
+from runward.daemon.configuration.agent_homes import sessions_in
 from runward.daemon.hooks import claude_code_settings, codex_settings
 from runward.daemon.hooks.claude_code_settings import accepts, events_of
 from runward.daemon.hooks.programs import Program, installed
@@ -29,8 +27,7 @@ from runward.daemon.hooks.settings_file import (
     shell_command,
     words_of,
 )
-
-AGENTS: Final = (claude_code_settings.AGENT, codex_settings.AGENT)
+from runward.daemon.hooks.standing import AGENTS, settings_path
 
 
 @click.group(cls=Group)
@@ -151,7 +148,7 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
     click.echo(
         f'but no root has the layout "{agent}", so its sessions are not followed; add to runward.toml:\n'
     )
-    sessions = sessions_in(agent, os.path.dirname(settings_path(agent)))
+    sessions = sessions_in(agent, os.path.dirname(settings_path(agent, os.environ)))
     click.echo(f'[[roots]]\npath = "{safe(sessions)}"\nlayout = "{agent}"')
 
 
@@ -200,7 +197,7 @@ def _carry_out(
 
     `check` gets a function that restores the file.
     """
-    path = settings_path(agent)
+    path = settings_path(agent, os.environ)
     try:
         file = read_settings_file(path)
         text = edit(file.text, path).text
@@ -227,12 +224,6 @@ def _undo(file: SettingsFile, text: str | None) -> None:
         fix = "remove Runward's hooks with `runward hook uninstall`"
         raise Refused(Problem(file.path, None, None, "was changed while it was checked", fix))
     now.replace(file.text)
-
-
-def settings_path(agent: str) -> str:
-    """Where the agent keeps its settings: in the directory that its variable names, else in its usual one."""
-    name = {claude_code_settings.AGENT: "settings.json", codex_settings.AGENT: "config.toml"}[agent]
-    return os.path.join(agent_home(agent, os.environ, home_of(os.environ), working_directory()), name)
 
 
 def show_change(file: SettingsFile, text: str | None) -> None:

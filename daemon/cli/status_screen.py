@@ -112,6 +112,11 @@ def _facts(figures: Status, state: str, terminal: Terminal) -> Iterator[tuple[st
         "settings",
         f"{named}, in force since {clock(in_force, now)}" if in_force is not None else named,
     )
+    hooks = table(status["hooks"])
+    if hooks:
+        missing = next((agent for agent, standing in hooks.items() if standing == "not installed"), None)
+        install = "" if missing is None else f" (`runward hook install {missing}`)"
+        yield "hooks", f"{'; '.join(f'{agent}: {standing}' for agent, standing in hooks.items())}{install}"
     kept = status["retention_s"]
     length = duration(float(kept)) if isinstance(kept, int | float) else "ever"
     yield "state", f"{terminal.path(state)}, kept for {length}"

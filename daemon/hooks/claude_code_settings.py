@@ -219,6 +219,11 @@ def events_in(text: str, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(each.name) for each in _ours(text, name)))
 
 
+def has_ours(text: str, name: str) -> bool:
+    """Whether any event has a command of Runward's. Raises `Refused`."""
+    return bool(_ours(text, name))
+
+
 def _towards(text: str, name: str, command: str, events: Sequence[str], style: _Style) -> str | None:
     """The text one step closer to the goal; None if nothing is left to do."""
     seen: set[str | None] = set()

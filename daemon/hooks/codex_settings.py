@@ -67,6 +67,12 @@ def uninstall(text: str | None, name: str) -> Edited:
     return Edited(_without_key(text, notify))
 
 
+def has_ours(text: str, name: str) -> bool:
+    """Whether `notify` calls our program. Raises `Refused`."""
+    _, notify = _read(text, name)
+    return notify is not None and notify.own > 0
+
+
 def _with(text: str, name: str, notify: _Notify | None, words: Sequence[str]) -> str:
     if notify is None:
         at = len(_BOM) if text.startswith(_BOM) else 0

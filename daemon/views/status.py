@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed, Severity
 from runward.config.settings import Settings
+from runward.daemon.configuration.agent_homes import homes_there
 from runward.daemon.configuration.complaints import complaints_about, reading_of_names
 from runward.daemon.configuration.declared_files import chain_names
-from runward.daemon.configuration.settings import changed_files
+from runward.daemon.configuration.settings import changed_files, home_of, working_directory
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
 from runward.daemon.store import reading
 from runward.daemon.store.ownership import holder
@@ -106,6 +107,15 @@ def status_in(
     return Status(status, session_lists.running(connection, MOST_RUNNING), used)
 
 
+def _hooks() -> JsonValue:
+    """Whether each agent that is here has Runward's hook."""
+    if not homes_there(os.environ, home_of(os.environ), working_directory()):
+        return {}
+    from runward.daemon.hooks.standing import hooks_here  # what edits settings is imported, too
+
+    return dict(hooks_here(os.environ))
+
+
 def needs_in(connection: sqlite3.Connection, settings: Settings, now: float) -> Iterator[Need]:
     """What needs a person, as a brief status has it, without the rest of it."""
     parts = _parts(connection, _daemon_of(settings), now, None, is_brief=True)
@@ -170,6 +180,7 @@ def _parts(
             "awaited_p50_s": report.get("awaited_lag_p50_s"),
             "awaited_p99_s": report.get("awaited_lag_p99_s"),
         },
+        "hooks": lambda: {} if is_brief else _hooks(),
         "fences_refused": lambda: report.get("fences_refused"),
         "held_by_reason": lambda: dict(jobs.held_by_reason(connection)),
         "degraded": lambda: report.get("degraded", []),

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 from runward.config.path_rule import names_in
 from runward.config.playbook import read_playbook
 from runward.config.settings import Settings
-from runward.daemon.cli.hook import settings_path
 from runward.daemon.cli.init import texts
 from runward.daemon.cli.init.finding import Agent, Found
 from runward.daemon.cli.init.record import Change, Directory, Entry, Unit, hash_of, missing_directories
@@ -21,6 +20,7 @@ from runward.daemon.hooks.settings_file import (
     shell_command,
     words_of,
 )
+from runward.daemon.hooks.standing import AGENTS, settings_path
 from runward.daemon.units import installing, rendering
 from runward.daemon.units.installing import UNIT, Systemctl, is_untouched, sealed
 
@@ -45,10 +45,6 @@ class Service(NamedTuple):
     calls: tuple[tuple[str, ...], ...]
     was_enabled: bool
     was_active: bool
-
-
-_HOOKED: Final = (claude_code_settings.AGENT, codex_settings.AGENT)
-"""The agents that have hooks."""
 
 
 class Step(NamedTuple):
@@ -104,7 +100,7 @@ def steps_of(settings: Settings, config: str | None, found: Found, wanted: Wante
         steps.append(_new_file(RULE, path, text, (SETTINGS, PLAYBOOK)))
         return steps
     if wanted.has_hooks:
-        steps += (_hook(each, settings.state_dir) for each in found.agents if each.layout in _HOOKED)
+        steps += (_hook(each, settings.state_dir) for each in found.agents if each.layout in AGENTS)
     if wanted.has_service and found.silence is None:
         steps += _service(settings, installing.settings_to_name(file), found)
     return steps
@@ -152,7 +148,7 @@ def _asks_for(step: Step, deliver: str) -> bool:
 
 
 def _hook(agent: Agent, state: str) -> Step:
-    path = settings_path(agent.layout)
+    path = settings_path(agent.layout, os.environ)
     step = Step(agent.layout, "change", path, agent=agent)
     words = words_of(agent.layout, state)
     # A newline in such a path would end the command in the agent's settings, and begin another one.

@@ -8,6 +8,8 @@ import time
 
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.daemon.cli.drawn import draw
+from tests.daemon.cli.everyday import Everyday
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
@@ -41,6 +43,7 @@ _KEYS = [
     "requests",
     "coverage",
     "lag",
+    "hooks",
     "fences_refused",
     "held_by_reason",
     "degraded",
@@ -341,3 +344,20 @@ def test_where_the_machines_daemon_works_over_its_own_directory_status_says_so(
         f" `RUNWARD_STATE_DIR={machines} runward status` shows it\n"
     )
     assert own.code == 0
+
+
+def test_it_says_which_agents_that_are_here_have_the_hook(place: Place) -> None:
+    assert place.call("status", "--json").object()["hooks"] == {}
+    for home in (".claude", ".codex"):
+        (place.directory / home).mkdir()
+    assert place.call("hook", "install", "codex").code == 0
+    told = place.call("status", "--json").object()
+    assert told["hooks"] == {"claude-code": "not installed", "codex": "installed"}
+    (place.directory / ".claude/settings.json").write_text("{")
+    broken = place.call("status", "--json").object()["hooks"]
+    assert isinstance(broken, dict)
+    assert "not" in str(broken["claude-code"])
+    assert broken["codex"] == "installed"
+    person = Everyday(place.directory)
+    person.now = time.time()
+    assert "codex: installed" in " ".join(draw(person, (80, 24), "status").text.split())

@@ -109,7 +109,10 @@ async def test_failures_are_named_with_what_is_missing_and_the_menu_counts_them(
     assert '>Attention <span class="count">2</span></a>' in (await studio.get("/sessions")).text
 
 
-async def test_the_page_as_json_is_what_the_commands_print(filled: Studio) -> None:
+async def test_the_page_as_json_is_what_the_commands_print(
+    filled: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", filled.place.environment["HOME"])  # where the agents are
     found = json.loads((await filled.get("/?format=json")).text)
     assert found == {
         "status": filled.place.call("status", "--json").json(),

@@ -70,7 +70,10 @@ async def test_a_daemon_that_runs_shows_its_health(place: Place, studio: Studio)
     assert "nothing is degraded" in page
 
 
-async def test_the_page_as_json_is_what_the_commands_print(troubled: Place, studio: Studio) -> None:
+async def test_the_page_as_json_is_what_the_commands_print(
+    troubled: Place, studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", troubled.environment["HOME"])  # where the agents are
     call = troubled.call
     assert json.loads((await studio.get("/daemon?format=json")).text) == {
         "status": call("status", "--json").json(),
