@@ -383,7 +383,7 @@ LIKELY: Final[dict[Mutation, int]] = {
     without_telling_again: 2,
     without_the_journals_epoch: 4,
     without_history: 5,
-    without_grace: 1,
+    without_grace: 126,
     without_adopting_lines: 27,
     without_the_restores_epoch: 3,
     without_looking_where_a_launched_run_lies: 66,
