@@ -50,6 +50,13 @@ _WITH_PLAYBOOKS: Final = Figure(
     _ONE_LOOK,
     _BESIDE_PYTHON,
 )
+_METRICS: Final = Figure(
+    "burst-metrics",
+    "burst of 1,000 with a file of metrics",
+    "x without",
+    Goal("at least", 0.97),
+    "the process that writes the file starts while the burst is judged",
+)
 # What was committed when the store was looked at cannot have been committed later; clocks are read a little apart.
 _CLOCK_SLACK_S = 0.001
 
@@ -115,14 +122,26 @@ def _in_one_look(conditions: Conditions) -> list[Measured]:
     ]
 
 
-def _known_sample(disk: Path, count: int, samples: _Samples) -> None:
+def _known_sample(disk: Path, count: int, samples: _Samples, *, has_metrics: bool = False) -> None:
     with scratch(disk) as place:
         make(str(place.runs), range(count))
         samples.creation_us.append(place.creation_us(place.runs))
-        with daemon(place) as running:
+        settings = f'[metrics]\ntextfile = "{place.directory}/runward.prom"\n' if has_metrics else ""
+        with daemon(place, settings) as running:
             running.wait_running(count)
             _measure(running, count, lambda: fixture("finish", place.runs, count), samples)
         _check(place, running, count, samples)
+
+
+def _with_metrics(conditions: Conditions) -> list[Measured]:
+    """The same burst by daemons that have a file of metrics written, and by others. Both say what needs a person."""
+    with_file, without = _Samples(), _Samples()
+    count = conditions.size(1_000, 100)
+    for _ in range(2 * conditions.repeats):
+        _known_sample(conditions.disk, count, without)
+        _known_sample(conditions.disk, count, with_file, has_metrics=True)
+    problems = [*with_file.problems, *without.problems]
+    return [of_ratio(_METRICS, with_file.daemon, without.daemon, with_file.beside(), problems)]
 
 
 def _one_look_sample(disk: Path, count: int, samples: _Samples, playbook: str | None) -> None:
@@ -173,6 +192,12 @@ MEASUREMENTS: Final = (
             partial(_known_before, burst=burst),
         )
         for burst in (_THOUSAND, _LARGE)
+    ),
+    Measurement(
+        "burst-metrics",
+        "verdicts a second by daemons that have a file of metrics written, against others",
+        (_METRICS,),
+        _with_metrics,
     ),
     Measurement(
         "burst-in-one-look",
