@@ -340,7 +340,8 @@ class Launcher:
             yield self._pause()
             self._room()
             if order.worktree is not None:
-                self._universe.worktrees.make(order.name)
+                has_run = self._launchers.released[order.key] > 0
+                self._universe.worktrees.make(order.name, has_run=has_run)
                 yield self._pause()
             is_recorded = yield from self._announce(claim.directory)
             claim.ticket.mark(is_recorded=is_recorded)

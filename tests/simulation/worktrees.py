@@ -31,10 +31,14 @@ class Worktrees:
         self._made: Counter[str] = Counter()
         self._standing: set[str] = set()
 
-    def make(self, name: str) -> None:
-        """A launcher has git make one, for the run of this name. Raises `OSError`."""
+    def make(self, name: str, *, has_run: bool) -> None:
+        """A launcher has git make one, for the run of this name. `has_run`: its command was let go before. Raises `OSError`."""
         if not self._universe.chaos.calm and self._dice.random() < 0.1:
             raise OSError(5, "git can't")
+        if name in self._standing and not has_run:
+            # An earlier launcher died before it let the command go, and the root with its directory was taken away since.
+            self._universe.tally.reached["a worktree that was there"] += 1
+            raise OSError(17, "it already exists")  # what git says
         self._made[name] += 1
         if self._made[name] > 1:
             raise Broken(f"the worktree of {name} is made twice")
