@@ -22,6 +22,7 @@ class _Known(NamedTuple):
 _KNOWN: Final = {
     "claude-code": _Known("Claude Code", "claude", (".local/bin/claude", ".claude/local/claude")),
     "codex": _Known("Codex", "codex"),
+    "copilot": _Known("GitHub Copilot", "copilot"),
     "pi": _Known("Pi", "pi"),
     "qwen": _Known("Qwen Code", "qwen"),
 }

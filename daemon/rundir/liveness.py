@@ -19,7 +19,7 @@ from runward.daemon.processes.proc import (
 )
 from runward.daemon.processes.whereabouts import NotThere, number_of
 from runward.daemon.rundir.opening import NotRegular, open_in_run
-from runward.handlers.layouts import claude_code, codex
+from runward.handlers.layouts import claude_code, codex, copilot
 from runward.handlers.layouts.claude_code import PidFile, read_pid_file
 from runward.handlers.layouts.codex_records import lock_of
 from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, ProcessState, RecordedProcess
@@ -57,6 +57,9 @@ class Writers:
         home = home_directory(path)
         return NOBODY_KNOWS if home is None else codex_writer(home, session_id)
 
+    def _of_copilot(self, path: str, session_id: str) -> Writer:
+        return copilot_writer(path)
+
 
 def says_so(process: RecordedProcess, layout: str, path: str) -> bool:
     """Whether the process itself shows that it takes part in the session.
@@ -72,6 +75,7 @@ def says_so(process: RecordedProcess, layout: str, path: str) -> bool:
 _ASK: Final[Mapping[str, Callable[[Writers, str, str], Writer]]] = {
     claude_code.LAYOUT: Writers._of_claude_code,
     codex.LAYOUT: Writers._of_codex,
+    copilot.LAYOUT: Writers._of_copilot,
 }
 
 
@@ -316,3 +320,40 @@ def _is_free(descriptor: int) -> bool:
         return False
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     return True
+
+
+# Copilot's `inuse.<pid>.hold` in the directory of a session is flock'ed by the process with that number while it works there. The
+# file is removed at a clean end, and stays behind after SIGKILL. The lock is only looked up, never taken: so that it is free is
+# not certain, because the kernel lists files of some file systems under another device. The process must be missing, too.
+def copilot_writer(directory: str) -> Writer:
+    """Who works in a session's directory; `unknown` if it has no such file, or if that can't be read."""
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name for _, entry in zip(range(_MOST_FILES), entries, strict=False)]
+        numbers = {name: int(found[1]) for name in names if (found := copilot.HELD.fullmatch(name))}
+        for name in numbers:
+            holders = _holders(directory, name)
+            if holders:
+                return Writer("alive", process=_process(holders[0]))
+    except (OSError, NotRegular):
+        return NOBODY_KNOWS
+    if not numbers or any(os.path.exists(f"/proc/{number}") for number in numbers.values()):
+        return NOBODY_KNOWS
+    boot = current_boot_id()
+    elsewhere = [number_of(number, None) for number in numbers.values()]
+    absence = Absence(
+        tuple(RecordedProcess(number, NO_TICKS, boot) for number in numbers.values()),
+        is_in_first_namespace=pid_namespace() == FIRST_NAMESPACE,
+        is_local=is_local(directory),
+        is_nowhere=all(isinstance(each, NotThere) and each.is_certain for each in elsewhere),
+    )
+    return Writer("gone", absence=absence)
+
+
+def _holders(directory: str, name: str) -> list[int]:
+    descriptor = open_in_run(directory, name)
+    try:
+        status = os.fstat(descriptor)
+        return flock_holders(status.st_dev, status.st_ino)
+    finally:
+        os.close(descriptor)

@@ -20,6 +20,7 @@ from runward.handlers.layouts.foreign_values import LONGEST_TEXT, text_value, va
 from runward.handlers.layouts.transcript import (
     Close,
     Counts,
+    Heads,
     KeepsState,
     LogLine,
     Resumed,
@@ -106,6 +107,17 @@ class Ended(NamedTuple):
     close: Close
 
 
+class Used(NamedTuple):
+    """What the next reply used, where a record of its own says so."""
+
+    model: str | None
+    spent: Spent
+
+
+class Delegated(NamedTuple):
+    """A sub-agent began to work for the session."""
+
+
 class Erred(NamedTuple):
     """An error that the agent tries to get over."""
 
@@ -116,7 +128,7 @@ class Notes(NamedTuple):
     text: str
 
 
-Word: TypeAlias = Begun | Uses | Asked | Replied | Returned | Ended | Erred | Notes
+Word: TypeAlias = Begun | Uses | Asked | Replied | Returned | Ended | Used | Delegated | Erred | Notes
 Record = TypeVar("Record")
 
 
@@ -142,6 +154,7 @@ class Conversation:
     events: int = 0
     calls: int = 0
     errors: int = 0
+    subagents: int = 0
     replies: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -185,6 +198,11 @@ class Conversation:
                 self._begin_lost()
                 self.turn, self.close = "closed", word.close._replace(at=at)
                 self.errors += word.close.status == "failed"
+            case Used():
+                self.model = word.model or self.model
+                self._spend(word.spent, at)
+            case Delegated():
+                self.subagents += 1
             case Erred():
                 self.errors += 1
             case Notes():
@@ -315,7 +333,7 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
             version=begun.version,
             cwd=begun.cwd,
             prompt=state.prompt,
-            counts=Counts(state.events, state.calls, state.errors),
+            counts=Counts(state.events, state.calls, state.errors, state.subagents),
             usage=Usage(state.input_tokens, state.output_tokens) if state.replies else None,
             unreadable=state.unreadable,
             complaints=state.complaints,
@@ -352,6 +370,7 @@ class ConversationCalls(WithoutDocuments, Generic[Record]):
     def __init__(self, layout: Layout[Record]) -> None:
         self._layout = layout
         self._seen = Conversation()
+        self._used: int | None = None
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[CallTold]:
         """What further lines say."""
@@ -383,8 +402,10 @@ class ConversationCalls(WithoutDocuments, Generic[Record]):
                 exit_code=word.exit_code,
                 problem=problem,
             )
+        elif isinstance(word, Used):
+            self._used = sum(word.spent[:4])
         elif isinstance(word, Replied):
-            spent = None if word.spent is None else sum(word.spent[:4])
+            spent, self._used = self._used if word.spent is None else sum(word.spent[:4]), None
             for number, call in enumerate(word.calls):
                 params, problem = value_in(call.params)
                 if isinstance(params, str) and problem is None:
@@ -393,25 +414,48 @@ class ConversationCalls(WithoutDocuments, Generic[Record]):
                 yield Called(place, at, call.id, call.tool, params, tokens=tokens, problem=problem)
 
 
-class ConversationLog(Generic[Record]):
-    """All that a layout of logs provides: see `LogModule`."""
+class _Provided(Generic[Record]):
+    """What layouts of logs and of directories provide."""
 
     def __init__(self, layout: Layout[Record]) -> None:
         self.LAYOUT = layout.name
         self.SCANNER = ConversationScanner(layout)
-        self.CALLS = CallLayout(lambda name: ConversationCalls(layout))
         self._layout = layout
+
+    def _words(self, line: bytes) -> list[Word]:
+        return [
+            word
+            for record in read(self._layout, "", LogLine(1, line), Unreadable(0, ()))
+            if record is not None
+            for word in self._layout.words(record)
+        ]
+
+
+class ConversationDirectory(_Provided[Record]):
+    """All that a layout of directories with one log provides: see `DirectoryModule`."""
+
+    DOCUMENTS: tuple[str, ...] = ()
+
+    def __init__(self, layout: Layout[Record], log: str) -> None:
+        super().__init__(layout)
+        self.MARKERS = self.LOGS = (log,)
+        self.CALLS = CallLayout(lambda name: ConversationCalls(layout), logs=(log,))
+
+    def recognises_directory(self, names: frozenset[str], heads: Heads) -> bool:
+        """Whether the log begins as one of this layout."""
+        return any(_is_of(self._layout, each, heads.get(each, b"")) for each in self.LOGS)
+
+
+class ConversationLog(_Provided[Record]):
+    """All that a layout of logs provides: see `LogModule`."""
+
+    def __init__(self, layout: Layout[Record]) -> None:
+        super().__init__(layout)
+        self.CALLS = CallLayout(lambda name: ConversationCalls(layout))
 
     def recognises_log(self, name: str, head: bytes) -> bool:
         """Whether a log that begins so (with whole lines or not) is one: a record decides, not the name."""
-        lines = head.split(b"\n", _MOST_HEAD_LINES)
-        whole = [LogLine(number, line) for number, line in enumerate(lines[:-1], 1)]
-        last = LogLine(len(lines), lines[-1], is_cut=True)
-        return any(
-            record is not None and self._layout.is_first(record)
-            for line in (*whole, last)
-            for record in read(self._layout, name, line, Unreadable(0, ()))
-        )
+        return _is_of(self._layout, name, head)
 
     def final_message(self, newest_first: Iterable[bytes]) -> str | None:
         """The text of the last reply. None if something else came after it, or it ended badly."""
@@ -440,13 +484,16 @@ class ConversationLog(Generic[Record]):
                     return Said(self._layout.at(cast("Record", record)), role, word.text)
         return None
 
-    def _words(self, line: bytes) -> list[Word]:
-        return [
-            word
-            for record in read(self._layout, "", LogLine(1, line), Unreadable(0, ()))
-            if record is not None
-            for word in self._layout.words(record)
-        ]
+
+def _is_of(layout: Layout[Record], name: str, head: bytes) -> bool:
+    lines = head.split(b"\n", _MOST_HEAD_LINES)
+    whole = [LogLine(number, line) for number, line in enumerate(lines[:-1], 1)]
+    last = LogLine(len(lines), lines[-1], is_cut=True)
+    return any(
+        record is not None and layout.is_first(record)
+        for line in (*whole, last)
+        for record in read(layout, name, line, Unreadable(0, ()))
+    )
 
 
 def parts_of(raw: msgspec.Raw, decoder: msgspec.json.Decoder[list[Any]]) -> list[Any] | str:

@@ -14,6 +14,7 @@ from runward.handlers.layouts import (
     call_readers,
     claude_code,
     codex,
+    copilot,
     ctcp,
     lionagi,
     native,
@@ -50,6 +51,7 @@ LAYOUTS: Final = Layouts(
         DirectoryLayout(module=ctcp, goes_by_id=False),
         DirectoryLayout(module=adjutant, goes_by_id=False),
         DirectoryLayout(module=lionagi, goes_by_id=True, logs_come_and_go=True, artifacts="artifacts"),
+        DirectoryLayout(module=copilot.DIRECTORY, goes_by_id=True, names_process=True),
         DirectoryLayout(module=show, goes_by_id=False, outcomes=((show.VERDICT, show.gate_verdict),)),
     ),
 )

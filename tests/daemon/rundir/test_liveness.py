@@ -356,6 +356,45 @@ def test_a_lock_that_is_a_link_or_a_pipe_says_nothing(tmp_path: Path, lock: Path
     assert liveness.codex_writer(str(tmp_path), THREAD).liveness == "unknown"
 
 
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    """A directory of Copilot's."""
+    path = tmp_path / "session-state/e0b2836c-d3cf-4193-8da5-bc187366a4cc"
+    path.mkdir(parents=True)
+    (path / "events.jsonl").touch()
+    return path
+
+
+def test_copilots_hold_says_that_its_writer_lives_and_missing_that_it_is_gone(session: Path) -> None:
+    def writer() -> Writer:
+        return Writers().writer("copilot", str(session), session.name)
+
+    assert writer() == liveness.NOBODY_KNOWS
+    lock = session / "inuse.1.hold"
+    lock.touch()
+    with held(lock) as holder:
+        lock = lock.rename(session / f"inuse.{holder.pid}.hold")
+        process = recorded(holder.pid)
+        assert writer() == Writer("alive", process=process)
+    absence = writer().absence
+    assert absence is not None
+    assert absence.named == (RecordedProcess(process.pid, NO_TICKS, process.boot_id),)
+    lock.unlink()
+    assert writer() == liveness.NOBODY_KNOWS, "it ended well, or never began"
+
+
+def test_a_free_hold_of_copilot_proves_nothing_while_any_process_has_its_number(
+    session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(fcntl, "flock", lambda descriptor, how: taken.append(how))
+    (session / f"inuse.{os.getpid()}.hold").touch()
+    for name in ("inuse.1.lock", "inuse.x.hold", "inuse.01.hold"):
+        (session / name).touch()
+    assert Writers().writer("copilot", str(session), session.name) == liveness.NOBODY_KNOWS
+    assert taken == [], "it is only looked up"
+
+
 def test_other_layouts_name_no_process(tmp_path: Path) -> None:
     assert Writers().writer("ctcp", str(tmp_path / "run"), "s").liveness == "unknown"
 

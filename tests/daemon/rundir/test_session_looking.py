@@ -581,8 +581,7 @@ def test_the_real_layouts_are_told_in_portions_what_they_are_told_at_once(
     (tmp_path / f"lionagi/branches/{lionagi_lines.OWN}.json").write_text(json.dumps(own))
     buffer = tmp_path / f"lionagi/stream/{lionagi_lines.OWN}.buffer.jsonl"
     buffer.write_bytes(b"\n".join(lionagi_lines.stream()) + b"\n")
-    claude, codex, *_ = LAYOUTS.logs
-    ctcp, _, lionagi, _ = LAYOUTS.directories
+    claude, codex, ctcp, lionagi = map(LAYOUTS.named, ("claude-code", "codex", "ctcp", "lionagi"))
     told = [
         told_in_portions(tmp_path, f"{session}.jsonl", claude, most_bytes),
         told_in_portions(tmp_path, codex_lines.NAME, codex, most_bytes),

@@ -4,6 +4,7 @@ A new agent needs its `Log`, which writes what the agent writes, and a line in `
 """
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -12,21 +13,21 @@ from typing import Any, Final, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.handlers.layouts import pi_lines, qwen_lines
+from tests.handlers.layouts import copilot_lines, pi_lines, qwen_lines
 from tests.handlers.layouts.pi_lines import BEGAN, written
 from tests.handlers.layouts.placed import told as calls_told
 
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Returned
-from runward.handlers.layouts import pi, qwen
-from runward.handlers.layouts.conversation import Conversation, ConversationLog
+from runward.handlers.layouts import copilot, pi, qwen
+from runward.handlers.layouts.conversation import Conversation, ConversationDirectory, ConversationLog
 from runward.handlers.layouts.transcript import LogLine, Said, Told
 
 
 class Agent(NamedTuple):
     """An agent's layout, its lines, and where its recordings are: the files, and what SIGINT in a tool leaves."""
 
-    layout: ConversationLog[Any]
+    layout: ConversationLog[Any] | ConversationDirectory[Any]
     lines: ModuleType
     recordings: str
     interrupted: str | None
@@ -40,14 +41,24 @@ class Agent(NamedTuple):
     def told(self, lines: Sequence[bytes], name: str = "") -> Told:
         return self.layout.SCANNER.tell(self.fed(lines, name=name))
 
+    def recognises(self, name: str, head: bytes) -> bool:
+        if isinstance(self.layout, ConversationLog):
+            return self.layout.recognises_log(name, head)
+        (log,) = self.layout.LOGS
+        return self.layout.recognises_directory(frozenset([log]), {log: head})
+
     def calls(self, lines: Sequence[bytes]) -> list[Any]:
         return calls_told(self.layout.LAYOUT, self.lines.NAME, lines)
 
 
 AGENTS: Final = {
+    "copilot": Agent(
+        copilot.DIRECTORY, copilot_lines, "copilot-cli/{}/.copilot/session-state", "run.aborted.user"
+    ),
     "pi": Agent(pi.LOG, pi_lines, "pi/{}/.pi/agent/sessions", None),
     "qwen": Agent(qwen.LOG, qwen_lines, "qwen-code/{}/.qwen/projects", "run.aborted.user"),
 }
+_LOGS: Final = {name: each for name, each in AGENTS.items() if isinstance(each.layout, ConversationLog)}
 EACH = pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
 
 SITUATIONS: Final[dict[str, tuple[Callable[[Any], Any], str, str | None, tuple[int, int], tuple[int, int] | None]]] = {
@@ -117,8 +128,9 @@ def test_calls_and_their_results(agent: Agent) -> None:
     assert (returned.id, returned.success, "fine" in str(returned.error)) == ("call_1", False, True)
 
 
-@EACH
+@pytest.mark.parametrize("agent", _LOGS.values(), ids=_LOGS)
 def test_texts_and_the_last_one(agent: Agent) -> None:
+    assert isinstance(agent.layout, ConversationLog)
     log = agent.lines.Log().prompt("hello").say("Bye.")
     texts = [said for line in log.lines() if (said := agent.layout.message_in(line)) is not None]
     end = BEGAN + len(log.records) - 1
@@ -135,9 +147,8 @@ def test_texts_and_the_last_one(agent: Agent) -> None:
 @EACH
 def test_a_log_is_recognised_by_its_records_and_by_no_other_agents(agent: Agent) -> None:
     for other in AGENTS.values():
-        head = b"\n".join(made(other, "ok"))
-        assert agent.layout.recognises_log("x.jsonl", head) == (other is agent)
-    assert not agent.layout.recognises_log(agent.lines.NAME, b'{"type":"session"}\n{"type":"user"}\n')
+        assert agent.recognises("x.jsonl", b"\n".join(made(other, "ok"))) == (other is agent)
+    assert not agent.recognises(agent.lines.NAME, b'{"type":"session"}\n{"type":"user"}\n')
 
 
 @EACH
@@ -188,14 +199,15 @@ def test_fields_of_any_type_raise_nothing(agent: Agent, data: st.DataObject) -> 
     records: list[dict[str, JsonValue]] = SITUATIONS["a tool that failed"][0](agent.lines.Log()).records
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.sampled_from([each for record in records for each in places_in(record) if each]))
-        place[data.draw(st.sampled_from(sorted(place)))] = data.draw(OTHER)
+        place[data.draw(st.sampled_from(sorted(place)))] = deepcopy(data.draw(OTHER))
     lines = written(records)
     scanner = agent.layout.SCANNER
     scanner.load(scanner.dump(agent.fed(lines)))
     agent.calls(lines)
-    agent.layout.final_message(reversed(lines))
-    for line in lines:
-        agent.layout.message_in(line)
+    if isinstance(agent.layout, ConversationLog):
+        agent.layout.final_message(reversed(lines))
+        for line in lines:
+            agent.layout.message_in(line)
 
 
 RECORDED: Final = {
@@ -210,12 +222,13 @@ RECORDED: Final = {
 @pytest.mark.parametrize("name", RECORDED)
 def test_recordings_of_the_real_program_are_told_rightly(agent: Agent, material: Path, name: str) -> None:
     (path,) = (material / "samples" / agent.recordings.format(name)).rglob("*.jsonl")
-    found = agent.told(path.read_bytes().splitlines(), path.name)
+    place = path.parent.name if path.name == copilot.LOG else path.name
+    found = agent.told(path.read_bytes().splitlines(), place)
     reason, calls, usage = RECORDED[name]
     wanted = agent.interrupted if name == "int_tool" else reason
     assert (None if found.close is None else found.close.reason_code) == wanted
     assert (found.counts.tool_calls, None if found.usage is None else tuple(found.usage)) == (calls, usage)
     assert found.unreadable == 0
     assert found.session_id is not None
-    assert found.session_id in path.name
-    assert agent.layout.recognises_log(path.name, path.read_bytes()[:4096])
+    assert found.session_id in place
+    assert agent.recognises(path.name, path.read_bytes()[:4096])

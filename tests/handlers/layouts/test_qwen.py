@@ -3,6 +3,8 @@
 from tests.handlers.layouts.qwen_lines import Log
 from tests.handlers.layouts.test_conversations import AGENTS
 
+from runward.handlers.layouts.qwen import LOG
+
 QWEN = AGENTS["qwen"]
 
 
@@ -17,6 +19,6 @@ def test_a_cancelled_tool_ends_the_turn_until_something_follows() -> None:
 
 def test_a_thought_is_no_message() -> None:
     (line,) = Log().say("Bye.").lines()
-    said = QWEN.layout.message_in(line)
+    said = LOG.message_in(line)
     assert said is not None
     assert said.text == "Bye."

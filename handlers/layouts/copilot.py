@@ -1,0 +1,178 @@
+"""GitHub Copilot CLI's sessions: `~/.copilot/session-state/<id>/events.jsonl`, to which a resume appends.
+
+`assistant.turn_start` and `turn_end` enclose one call of the model. The turn is over after a reply that requests no tool, by an
+error, or by an abort; `session.shutdown` says nothing about that. Records with an `agentId` are a sub-agent's. While the
+program lives, it holds the lock of `inuse.<pid>.hold` beside the log.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, TypedDict
+
+import msgspec
+
+from runward.handlers.foreign_json import parse_time
+from runward.handlers.layouts.conversation import (
+    Asked,
+    Begun,
+    Call,
+    ConversationDirectory,
+    Delegated,
+    Ended,
+    Layout,
+    Notes,
+    Replied,
+    Returned,
+    Spent,
+    Used,
+    Uses,
+    Word,
+    number,
+    short,
+)
+from runward.handlers.layouts.foreign_values import whole_in
+from runward.handlers.layouts.transcript import closed
+
+LAYOUT: Final = "copilot"
+LOG: Final = "events.jsonl"
+HELD: Final = re.compile(r"inuse\.([1-9][0-9]{0,9})\.hold", re.ASCII)
+"""The file whose lock the process with this number holds."""
+
+_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_LONGEST_SUMMARY: Final = 200
+
+
+class _Context(TypedDict, total=False):
+    cwd: object
+
+
+class _Usage(TypedDict, total=False):
+    model: object
+    inputTokens: object
+    outputTokens: object
+    cacheReadTokens: object
+    cacheWriteTokens: object
+
+
+class _Request(TypedDict, total=False):
+    toolCallId: object
+    name: object
+    arguments: msgspec.Raw
+
+
+class _Shell(TypedDict, total=False):
+    exitCode: object
+
+
+class _Data(TypedDict, total=False):
+    sessionId: object
+    copilotVersion: object
+    selectedModel: object
+    context: _Context
+    content: object
+    model: object
+    toolRequests: list[_Request]
+    usage: _Usage
+    toolCallId: object
+    success: object
+    result: msgspec.Raw
+    error: msgspec.Raw
+    shellExecution: _Shell
+    message: object
+
+
+class _Record(TypedDict, total=False):
+    type: object
+    id: object
+    timestamp: object
+    agentId: object
+    data: _Data
+
+
+def _words(record: _Record) -> Iterator[Word]:
+    data, kind = record.get("data", {}), record.get("type")
+    if kind == "subagent.started":
+        yield Delegated()
+    if record.get("agentId") is not None:
+        return  # what a sub-agent does is not the session's own
+    match kind:
+        case "session.start" | "session.resume":
+            cwd, version = short(data.get("context", {}).get("cwd")), short(data.get("copilotVersion"))
+            yield Begun(short(data.get("sessionId")), cwd, version)
+            yield Uses(short(data.get("selectedModel")))
+        case "user.message":
+            yield Asked(_text(data))
+        case "system.message":
+            yield Notes(_text(data))
+        case "session.usage_record":
+            usage = data.get("usage", {})
+            yield Used(short(usage.get("model")), _spent(usage))
+        case "assistant.message":
+            yield _replied(data)
+        case "tool.execution_complete":
+            call = short(data.get("toolCallId"))
+            if call is not None:
+                failed = data.get("success") is False
+                content = data.get("result") or data.get("error") or msgspec.Raw()
+                code = data.get("shellExecution", {}).get("exitCode")
+                yield Returned(call, content, failed, whole_in(code) if isinstance(code, int) else None)
+        case "session.error":
+            why = data.get("message")
+            said = f": {why[:_LONGEST_SUMMARY]}" if isinstance(why, str) and why else ""
+            yield Ended(closed("run.failed.api_error", f"the model's API failed{said}"))
+        case "abort":
+            yield Ended(closed("run.aborted.user", "the turn was interrupted"))
+
+
+def _replied(data: _Data) -> Replied:
+    requests = data.get("toolRequests", [])
+    calls = tuple(
+        Call(call, short(each.get("name")) or "?", each.get("arguments", msgspec.Raw()))
+        for each in requests
+        if (call := short(each.get("toolCallId"))) is not None
+    )
+    close = None if requests else closed("run.completed.ok", "the turn is complete")
+    return Replied(_text(data), calls, close, short(data.get("model")))
+
+
+def _spent(usage: _Usage) -> Spent:
+    # The input's count has in it what was read from the cache, and what was written to it.
+    read, write = number(usage.get("cacheReadTokens")), number(usage.get("cacheWriteTokens"))
+    fresh = max(0, number(usage.get("inputTokens")) - read - write)
+    return Spent(fresh, read, write, number(usage.get("outputTokens")))
+
+
+def _text(data: _Data) -> str:
+    content = data.get("content")
+    return content if isinstance(content, str) else ""
+
+
+def _session_in(path: str) -> str | None:
+    name = path.rstrip("/").rpartition("/")[2]
+    return name if _ID.fullmatch(name) else None
+
+
+def _at(record: _Record) -> float | None:
+    stamp = record.get("timestamp")
+    return parse_time(stamp) if isinstance(stamp, str) else None
+
+
+def _is_first(record: _Record) -> bool:
+    return (
+        record.get("type") == "session.start"
+        and short(record.get("data", {}).get("copilotVersion")) is not None
+    )
+
+
+DIRECTORY: Final = ConversationDirectory(
+    Layout(
+        name=LAYOUT,
+        decoder=msgspec.json.Decoder(_Record),
+        words=_words,
+        at=_at,
+        id_of=lambda record: short(record.get("id")),
+        id_in=_session_in,
+        is_first=_is_first,
+    ),
+    LOG,
+)
