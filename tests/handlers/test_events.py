@@ -40,6 +40,7 @@ from runward.handlers.model.requests import (
     JobRetryRequested,
     PlayRunRequested,
     PruneRequested,
+    RecordMoved,
     RootAcceptRequested,
     ScanRequested,
     SessionCancelRequested,
@@ -133,6 +134,7 @@ EXAMPLES: list[Event] = [
     ),
     StartFailed("cr_0/0/1", "native:runs/cr_0-0-1", 1.0, "its run directory can't be made"),
     StartedEarlier("cr_0/0/1", "native:runs/cr_0-0-1", 1.0),
+    RecordMoved(1.0, 7, (("/home/ann", "/home/bea"),), "ann"),
     RunLaunched("k", "l", 1.0, "5e", (7, 70, "b"), (8, 80, "b"), {"expected": []}, 60.0, 5.0),
 ]
 plain = st.recursive(

@@ -69,6 +69,15 @@ RECORDINGS: dict[str, tuple[str, str, str, str, str, tuple[int, int, int], tuple
         (10, 0, 1),
         None,
     ),
+    "reports/qwen-chat.jsonl": (
+        "019f0000-0000-7000-8000-00000000000a",
+        "completed",
+        "run.completed.ok",
+        "2026-08-17T12:30:00.000Z",
+        "2026-08-17T12:30:09.000Z",
+        (2, 0, 0),
+        None,
+    ),
     "ctcp-run-pass": (
         "run-pass",
         "completed",
@@ -114,7 +123,9 @@ def found(place: Place, path: Path) -> dict[str, JsonValue]:
 def test_a_recording_is_judged_by_its_lines(place: Place, samples: Path, name: str) -> None:
     session_id, state, reason, started, finished, counts, usage = RECORDINGS[name]
     session = found(place, samples / name)
-    assert session["layout"] == {"ctcp-run-pass": "ctcp"}.get(name, name.partition("/")[0])
+    assert session["layout"] == {"ctcp-run-pass": "ctcp", "reports/qwen-chat.jsonl": "qwen"}.get(
+        name, name.partition("/")[0]
+    )
     assert (session["session_id"], session["state"], session["reason_code"]) == (session_id, state, reason)
     assert (session["evidence"], session["attempt"], session["activity"]) == ("declared", 1, None)
     assert (session["started_at"], session["finished_at"]) == (started, finished)
