@@ -12,7 +12,17 @@ from runward.config.table import DEFAULT, Placed, Table
 NATIVE: Final = "native"
 """The layout of the runs that Runward launches."""
 
-FOREIGN_LAYOUTS: Final = ("ctcp", "adjutant", "lionagi", "show", "claude-code", "codex", "pi", "qwen", "copilot")
+FOREIGN_LAYOUTS: Final = (
+    "ctcp",
+    "adjutant",
+    "lionagi",
+    "show",
+    "claude-code",
+    "codex",
+    "pi",
+    "qwen",
+    "copilot",
+)
 """The layouts of other tools: the values for a rule of `[[contracts]]`."""
 
 AUTO: Final = "auto"

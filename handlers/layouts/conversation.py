@@ -118,17 +118,13 @@ class Delegated(NamedTuple):
     """A sub-agent began to work for the session."""
 
 
-class Erred(NamedTuple):
-    """An error that the agent tries to get over."""
-
-
 class Notes(NamedTuple):
     """What the tool itself tells the model."""
 
     text: str
 
 
-Word: TypeAlias = Begun | Uses | Asked | Replied | Returned | Ended | Used | Delegated | Erred | Notes
+Word: TypeAlias = Begun | Uses | Asked | Replied | Returned | Ended | Used | Delegated | Notes
 Record = TypeVar("Record")
 
 
@@ -203,8 +199,6 @@ class Conversation:
                 self._spend(word.spent, at)
             case Delegated():
                 self.subagents += 1
-            case Erred():
-                self.errors += 1
             case Notes():
                 pass
 
