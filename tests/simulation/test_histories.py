@@ -22,7 +22,7 @@ FEW: Final = 6
 COMPARED: Final = (1, 2)
 """Those of them that the comparison of bytes plays: the laws are checked in whatever is played."""
 
-PARTS: Final = 4
+PARTS: Final = 2
 """Tests that play CI's share side by side: one after the other takes six minutes of processor time."""
 
 ONE: Final = os.environ.get("RUNWARD_SEED")
