@@ -80,6 +80,8 @@ class Attention:
 def write_attention(state: Path, settings: Settings) -> None:
     """Replace the files whose content is no longer true. Raises `OSError` and `StoreUnreadable`."""
     with reading.reading(str(state)) as connection:
+        # It looks at few rows, again and again: the usual cache would stay in the heap of its thread.
+        connection.execute("pragma cache_size = -256")
         found = attention(needs_in(connection, settings, time.time()))
     directory = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -204,7 +204,7 @@ def sample(place: Place, daemon: Process, may_be_watched: Callable[[], int]) -> 
         watches,
         max(0, watches - may_be_watched()),
         len(_processes(daemon.pid, place.directory)),
-        _cgroups(daemon.pid),
+        _cgroups(place, daemon.pid),
     )
 
 
@@ -227,12 +227,21 @@ def _processes(daemon: int, place: Path) -> set[int]:
     return found - {daemon}
 
 
-def _cgroups(daemon: int) -> int:
-    """How many cgroups of runs there are below the daemon's own; 0 without cgroup v2."""
+def _cgroups(place: Place, daemon: int) -> int:
+    """How many cgroups of this daemon's runs there are below its own; 0 without cgroup v2.
+
+    Other daemons of the machine may have the same cgroup, for example those of other tests.
+    """
     try:
-        return sum(1 for each in os.listdir(cgroup_of(daemon)) if each.startswith(PREFIX))
+        there = [each for each in os.listdir(cgroup_of(daemon)) if each.startswith(PREFIX)]
     except (ContainmentUnavailable, OSError):
         return 0
+    ours = {str(run)[:_NAMED] for (run,) in place.rows("select session_id from sessions")} if there else set()
+    return sum(each.removeprefix(PREFIX).rpartition("-")[0] in ours for each in there)
+
+
+_NAMED: Final = 50
+"""Characters of a run's name that the name of its cgroup has."""
 
 
 def _watches(process: Path) -> Iterator[int]:
