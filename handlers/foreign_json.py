@@ -97,7 +97,7 @@ def _depth(value: JsonValue) -> int:
     return deepest
 
 
-def parse_time(value: JsonValue) -> float | None:
+def parse_time(value: object) -> float | None:
     """ISO 8601 with a zone as Unix seconds; None for anything else, and before 1970 or after 9999."""
     if not isinstance(value, str) or len(value) > 64:
         return None

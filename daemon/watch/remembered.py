@@ -12,6 +12,7 @@ from runward.daemon.store.remembered_fields import (
     WAITING_ASKS,
     WAITING_SINCE,
 )
+from runward.handlers.layouts.foreign_values import LONGEST_PATH
 from runward.handlers.layouts.transcript import Told
 from runward.handlers.model.sessions import Complaint
 from runward.handlers.model.stored import Stored, as_json
@@ -20,7 +21,6 @@ from runward.handlers.sessions.follow import NEVER_FOLLOWED, Followed
 from runward.handlers.sessions.over import Activity
 
 LONGEST_PROMPT: Final = 200
-_LONGEST_PATH: Final = 4096
 _LONGEST_NAME: Final = 128
 
 
@@ -42,7 +42,7 @@ def about(report: Told) -> About:
     """What a session's files say about it."""
     usage = report.usage
     return About(
-        None if report.cwd is None else report.cwd[:_LONGEST_PATH],
+        None if report.cwd is None else report.cwd[:LONGEST_PATH],
         None if report.prompt is None else _shortened(report.prompt),
         None if report.model is None else report.model[:_LONGEST_NAME],
         None if usage is None else usage.input_tokens,

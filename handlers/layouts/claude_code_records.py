@@ -12,10 +12,11 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from runward.config.json_value import JsonValue
+from runward.handlers.layouts.foreign_values import UUID
 from runward.handlers.layouts.transcript import Close, closed
 
 LONGEST_ID: Final = 128
-SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+SESSION_ID: Final = re.compile(UUID)
 
 
 Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]

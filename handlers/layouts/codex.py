@@ -16,7 +16,6 @@ from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.call_readers import CallLayout
 from runward.handlers.layouts.codex_contents import LEAVES, Calls, CodexCalls, Tokens
 from runward.handlers.layouts.codex_records import (
-    LONGEST_PATH,
     META,
     STATE,
     UNNUMBERED,
@@ -38,7 +37,7 @@ from runward.handlers.layouts.codex_records import (
     thread_in,
     thread_of,
 )
-from runward.handlers.layouts.foreign_values import object_in, whole_text_in
+from runward.handlers.layouts.foreign_values import LONGEST_PATH, object_in, whole_text_in
 from runward.handlers.layouts.transcript import (
     Counts,
     KeepsState,

@@ -22,7 +22,14 @@ from runward.handlers.calls import Called, Place, Told, Unusable, answered
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.call_readers import PlacedLine, Plans, WithoutDocuments
 from runward.handlers.layouts.codex_records import apart
-from runward.handlers.layouts.foreign_values import Value, object_in, text_value, value_in, whole_text_in
+from runward.handlers.layouts.foreign_values import (
+    MOST_TOKENS,
+    Value,
+    object_in,
+    text_value,
+    value_in,
+    whole_text_in,
+)
 from runward.handlers.layouts.transcript import LogLine, Resumed
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
 
@@ -31,10 +38,6 @@ MOST_IDS: Final = 16
 
 
 LONGEST_ID: Final = 64
-
-
-MOST_TOKENS: Final = 2**48
-"""The largest believable number of tokens."""
 
 
 SPAWN: Final = "spawn_agent"

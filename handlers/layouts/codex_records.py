@@ -23,7 +23,7 @@ import msgspec
 
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import parse_time
-from runward.handlers.layouts.foreign_values import whole_text_in
+from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, whole_text_in
 from runward.handlers.layouts.transcript import Close, LogLine, Resumed, Turn, closed
 from runward.handlers.layouts.transcript_lines import MOST_GLUED, decode
 from runward.handlers.model.reasons import ReasonCode
@@ -31,10 +31,9 @@ from runward.handlers.model.reasons import ReasonCode
 LOCKS: Final = "thread-writer-locks"
 """The directory of Codex's home that holds the lock files of the threads that are being written."""
 
-_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_THREAD: Final = re.compile(_UUID, re.ASCII)
+_THREAD: Final = re.compile(UUID, re.ASCII)
 _ROLLOUT: Final = re.compile(
-    rf"rollout-\d{{4}}-\d\d-\d\dT\d\d-\d\d-\d\d-({_UUID})(?:_{_UUID})?\.jsonl(?:\.zst)?", re.ASCII
+    rf"rollout-\d{{4}}-\d\d-\d\dT\d\d-\d\d-\d\d-({UUID})(?:_{UUID})?\.jsonl(?:\.zst)?", re.ASCII
 )
 
 
@@ -147,7 +146,6 @@ def read_record(line: bytes) -> JsonValue:
 
 
 LONGEST_NAME: Final = 200
-LONGEST_PATH: Final = 4096
 
 _WORKERS: Final = ("subagent", "guardian_review", "memory_consolidation")
 _MAKERS_OF_BOTH: Final = ("codex_cli_rs",)

@@ -15,8 +15,8 @@ import msgspec
 
 from runward.handlers.calls import Called, Place, Unusable, answered
 from runward.handlers.calls import Told as CallTold
-from runward.handlers.layouts.call_readers import LONGEST_ID, CallLayout, PlacedLine, WithoutDocuments
-from runward.handlers.layouts.foreign_values import LONGEST_TEXT, text_value, value_in
+from runward.handlers.layouts.call_readers import CallLayout, PlacedLine, WithoutDocuments
+from runward.handlers.layouts.foreign_values import MOST_TOKENS, text_value, value_in
 from runward.handlers.layouts.transcript import (
     Close,
     Counts,
@@ -28,28 +28,27 @@ from runward.handlers.layouts.transcript import (
     Told,
     Usage,
     clip_prompt,
+    closed,
 )
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
 from runward.handlers.model.sessions import Complaint, Document
 from runward.handlers.usage.counting import STANDARD, Counted, add, counted
 
-MOST_TOKENS: Final = 2**48
-"""The largest believable number of tokens."""
-
 _MOST_HEAD_LINES: Final = 8
 _IDS_KEPT: Final = 64
 """Ids of records that are remembered: a record that is written twice counts once."""
 
+_LONGEST_ID: Final = 64
+_LONGEST_SUMMARY: Final = 200
+
 
 class Begun(NamedTuple):
-    """The session says who it is. The first one counts; `parent` is the session that it was forked from or works for."""
+    """The session says who it is. The first one counts; `parent` is the session that it was forked from."""
 
     id: str | None
     cwd: str | None = None
     version: str | None = None
     parent: str | None = None
-    is_subagent: bool = False
-    headless: bool | None = None
 
 
 class Uses(NamedTuple):
@@ -132,7 +131,7 @@ Record = TypeVar("Record")
 class Conversation:
     """What is known about a session so far: the scanner's state. Only a copy of it is ever changed.
 
-    `named` is the id in the file's name, `copied_until` when a fork was made, `ids` are those of the last records. `attempt` counts the headless stretches, `began_at` is when the last one began.
+    `named` is the id in the file's name, `copied_until` when a fork was made, `ids` are those of the last records.
     """
 
     version: Literal[1] = 1
@@ -143,7 +142,6 @@ class Conversation:
     prompt: str | None = None
     turn: Literal["none", "open", "closed"] = "none"
     close: Close | None = None
-    attempt: int = 1
     began_at: float | None = None
     moved_at: float | None = None
     turns: int = 0
@@ -165,7 +163,7 @@ class Conversation:
 
     def is_repeated(self, record: str | None) -> bool:
         """Whether a record with this id was one of the last ones; it is from now on."""
-        if record is None or not 0 < len(record) <= LONGEST_ID:
+        if record is None or not 0 < len(record) <= _LONGEST_ID:
             return False
         if record in self.ids:
             return True
@@ -173,17 +171,19 @@ class Conversation:
         del self.ids[:-_IDS_KEPT]
         return False
 
-    def take(self, word: Word, at: float | None, resumed: list[Resumed]) -> None:
-        """Take in a word. A further attempt that it begins goes to `resumed`."""
+    def take(self, word: Word, at: float | None) -> None:
+        """Take in a word."""
         match word:
             case Begun():
                 if self.begun.id is None:
                     self.begun = word
-                    self.copied_until = at if word.parent is not None and not word.is_subagent else None
+                    self.copied_until = None if word.parent is None else at
             case Uses():
                 self.model = word.model or self.model
             case Asked():
-                self._ask(at, resumed)
+                if self.turn != "open":
+                    self.turns += 1
+                self.turn, self.close = "open", None
                 if self.prompt is None and word.text:
                     self.prompt = clip_prompt(word.text)
             case Replied():
@@ -201,15 +201,6 @@ class Conversation:
                 self.subagents += 1
             case Notes():
                 pass
-
-    def _ask(self, at: float | None, resumed: list[Resumed]) -> None:
-        if self.turn == "closed" and self.close is not None and self.begun.headless:
-            self.attempt += 1
-            before, self.began_at = self.began_at, at
-            resumed.append(Resumed(self.attempt, self.close, at, self.turns, before))
-        if self.turn != "open":
-            self.turns += 1
-        self.turn, self.close = "open", None
 
     def _begin_lost(self) -> None:
         """Something of a turn was found: so it had begun, even if its prompt was lost."""
@@ -284,7 +275,6 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
         # The caller may feed the same state again, in other portions. So it stays as it is.
         found = state.copy()
         unreadable = Unreadable(state.unreadable, state.complaints)
-        resumed: list[Resumed] = []
         layout = self._layout
         for line in lines:
             for record in read(layout, file, line, unreadable):
@@ -302,9 +292,13 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
                     found.began_at = at if found.began_at is None else found.began_at
                     found.moved_at = at
                 for word in layout.words(record):
-                    found.take(word, at, resumed)
+                    if line.is_cut and isinstance(word, Replied):
+                        # What was cut off may be a call, so such a reply doesn't end the turn.
+                        found.take(word._replace(close=None), at)
+                    else:
+                        found.take(word, at)
         found.unreadable, found.complaints = unreadable.count, tuple(unreadable.complaints)
-        return found, tuple(resumed)
+        return found, ()
 
     def see(self, state: Conversation, documents: Sequence[Document]) -> Conversation:
         """A log has no further documents."""
@@ -316,11 +310,11 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
         return Told(
             session_id=begun.id or state.named,
             parent_session_id=begun.parent,
-            is_subagent=begun.is_subagent,
-            attempt=state.attempt if state.events else 0,
+            is_subagent=False,
+            attempt=1 if state.events else 0,
             turn=state.turn,
             close=state.close,
-            headless=begun.headless,
+            headless=None,
             started_at=state.began_at,
             moved_at=state.moved_at,
             model=state.model,
@@ -379,7 +373,7 @@ class ConversationCalls(WithoutDocuments, Generic[Record]):
                     continue
                 for word in layout.words(record):
                     if isinstance(word, Begun):
-                        self._seen.take(word, at, [])
+                        self._seen.take(word, at)
                     yield from self._told(line.place(source), at, word)
             if unreadable.count:
                 yield Unusable(line.place(source), unreadable.complaints[0].message)
@@ -490,10 +484,10 @@ def _is_of(layout: Layout[Record], name: str, head: bytes) -> bool:
     )
 
 
-def parts_of(raw: msgspec.Raw, decoder: msgspec.json.Decoder[list[Any]]) -> list[Any] | str:
-    """The parts of a message's content, or its text if it is one. Nothing for anything else."""
+def parts_of(raw: msgspec.Raw, decoder: msgspec.json.Decoder[list[Any]]) -> list[Any] | str | None:
+    """The parts of a message's content, or its text if it is one. None for anything else."""
     if not len(raw):
-        return []
+        return None
     try:
         return decoder.decode(raw)
     except (ValueError, RecursionError):
@@ -501,18 +495,14 @@ def parts_of(raw: msgspec.Raw, decoder: msgspec.json.Decoder[list[Any]]) -> list
     try:
         value = decode(memoryview(raw))
     except ValueError:
-        return []
-    return value if isinstance(value, str) else []
+        return None
+    return value if isinstance(value, str) else None
 
 
-def short(value: object) -> str | None:
-    """A short text, or None."""
-    return value if isinstance(value, str) and 0 < len(value) <= LONGEST_TEXT else None
-
-
-def number(value: object) -> int:
-    """A whole number that counts something; 0 for anything else."""
-    return value if type(value) is int and value > 0 else 0
+def api_failed(why: object) -> Close:
+    """The end by an error of the model's API, with what the agent says about it."""
+    said = f": {why[:_LONGEST_SUMMARY]}" if isinstance(why, str) and why else ""
+    return closed("run.failed.api_error", f"the model's API failed{said}")
 
 
 def nanousd(value: object) -> int | None:

@@ -27,10 +27,9 @@ from runward.handlers.layouts.conversation import (
     Used,
     Uses,
     Word,
-    number,
-    short,
+    api_failed,
 )
-from runward.handlers.layouts.foreign_values import whole_in
+from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, count_in, whole_in, whole_text_in
 from runward.handlers.layouts.transcript import closed
 
 LAYOUT: Final = "copilot"
@@ -38,8 +37,7 @@ LOG: Final = "events.jsonl"
 HELD: Final = re.compile(r"inuse\.([1-9][0-9]{0,9})\.hold", re.ASCII)
 """The file whose lock the process with this number holds."""
 
-_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-_LONGEST_SUMMARY: Final = 200
+_ID: Final = re.compile(UUID, re.ASCII)
 
 
 class _Context(TypedDict, total=False):
@@ -97,29 +95,28 @@ def _words(record: _Record) -> Iterator[Word]:
         return  # what a sub-agent does is not the session's own
     match kind:
         case "session.start" | "session.resume":
-            cwd, version = short(data.get("context", {}).get("cwd")), short(data.get("copilotVersion"))
-            yield Begun(short(data.get("sessionId")), cwd, version)
-            yield Uses(short(data.get("selectedModel")))
+            cwd = whole_text_in(data.get("context", {}).get("cwd"), LONGEST_PATH)
+            version = whole_text_in(data.get("copilotVersion"))
+            yield Begun(whole_text_in(data.get("sessionId")), cwd, version)
+            yield Uses(whole_text_in(data.get("selectedModel")))
         case "user.message":
             yield Asked(_text(data))
         case "system.message":
             yield Notes(_text(data))
         case "session.usage_record":
             usage = data.get("usage", {})
-            yield Used(short(usage.get("model")), _spent(usage))
+            yield Used(whole_text_in(usage.get("model")), _spent(usage))
         case "assistant.message":
             yield _replied(data)
         case "tool.execution_complete":
-            call = short(data.get("toolCallId"))
+            call = whole_text_in(data.get("toolCallId"))
             if call is not None:
                 failed = data.get("success") is False
                 content = data.get("result") or data.get("error") or msgspec.Raw()
                 code = data.get("shellExecution", {}).get("exitCode")
                 yield Returned(call, content, failed, whole_in(code) if isinstance(code, int) else None)
         case "session.error":
-            why = data.get("message")
-            said = f": {why[:_LONGEST_SUMMARY]}" if isinstance(why, str) and why else ""
-            yield Ended(closed("run.failed.api_error", f"the model's API failed{said}"))
+            yield Ended(api_failed(data.get("message")))
         case "abort":
             yield Ended(closed("run.aborted.user", "the turn was interrupted"))
 
@@ -127,19 +124,19 @@ def _words(record: _Record) -> Iterator[Word]:
 def _replied(data: _Data) -> Replied:
     requests = data.get("toolRequests", [])
     calls = tuple(
-        Call(call, short(each.get("name")) or "?", each.get("arguments", msgspec.Raw()))
+        Call(call, whole_text_in(each.get("name")) or "?", each.get("arguments", msgspec.Raw()))
         for each in requests
-        if (call := short(each.get("toolCallId"))) is not None
+        if (call := whole_text_in(each.get("toolCallId"))) is not None
     )
     close = None if requests else closed("run.completed.ok", "the turn is complete")
-    return Replied(_text(data), calls, close, short(data.get("model")))
+    return Replied(_text(data), calls, close, whole_text_in(data.get("model")))
 
 
 def _spent(usage: _Usage) -> Spent:
     # The input's count has in it what was read from the cache, and what was written to it.
-    read, write = number(usage.get("cacheReadTokens")), number(usage.get("cacheWriteTokens"))
-    fresh = max(0, number(usage.get("inputTokens")) - read - write)
-    return Spent(fresh, read, write, number(usage.get("outputTokens")))
+    read, write = count_in(usage.get("cacheReadTokens")), count_in(usage.get("cacheWriteTokens"))
+    fresh = max(0, count_in(usage.get("inputTokens")) - read - write)
+    return Spent(fresh, read, write, count_in(usage.get("outputTokens")))
 
 
 def _text(data: _Data) -> str:
@@ -152,15 +149,10 @@ def _session_in(path: str) -> str | None:
     return name if _ID.fullmatch(name) else None
 
 
-def _at(record: _Record) -> float | None:
-    stamp = record.get("timestamp")
-    return parse_time(stamp) if isinstance(stamp, str) else None
-
-
 def _is_first(record: _Record) -> bool:
     return (
         record.get("type") == "session.start"
-        and short(record.get("data", {}).get("copilotVersion")) is not None
+        and whole_text_in(record.get("data", {}).get("copilotVersion")) is not None
     )
 
 
@@ -169,8 +161,8 @@ DIRECTORY: Final = ConversationDirectory(
         name=LAYOUT,
         decoder=msgspec.json.Decoder(_Record),
         words=_words,
-        at=_at,
-        id_of=lambda record: short(record.get("id")),
+        at=lambda record: parse_time(record.get("timestamp")),
+        id_of=lambda record: whole_text_in(record.get("id")),
         id_in=_session_in,
         is_first=_is_first,
     ),

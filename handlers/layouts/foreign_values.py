@@ -20,12 +20,22 @@ LARGEST_COUNT: Final = 1 << 53
 """The upper limit for counts: the largest whole number that every reader of JSON represents exactly."""
 
 
+LONGEST_PATH: Final = 4096
+"""Characters of a path that are kept: what Linux allows."""
+
+MOST_TOKENS: Final = 2**48
+"""The largest believable number of tokens."""
+
+UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+"""The pattern of a session's id in most agents' file names."""
+
+
 def text_in(value: JsonValue, longest: int = LONGEST_TEXT) -> str | None:
     """A text with content, clipped to `longest` characters."""
     return value[:longest] if isinstance(value, str) and value else None
 
 
-def whole_text_in(value: JsonValue, longest: int = LONGEST_TEXT) -> str | None:
+def whole_text_in(value: object, longest: int = LONGEST_TEXT) -> str | None:
     """A text with content in at most `longest` characters: a clipped id or path would name another thing."""
     return value if isinstance(value, str) and 0 < len(value) <= longest else None
 
@@ -37,7 +47,7 @@ def seconds_in(value: JsonValue) -> float | None:
     return float(value) if 0 <= value <= LATEST else None
 
 
-def count_in(value: JsonValue) -> int:
+def count_in(value: object) -> int:
     """A whole number that counts something; 0 for anything else."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         return 0

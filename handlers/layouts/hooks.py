@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.foreign_values import text_in
+from runward.handlers.layouts.foreign_values import LONGEST_PATH, text_in
 from runward.handlers.layouts.transcript import clip_prompt
 from runward.handlers.model.sessions import HookKind
 
-LONGEST_PATH: Final = 4096
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 

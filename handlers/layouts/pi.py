@@ -24,18 +24,17 @@ from runward.handlers.layouts.conversation import (
     Spent,
     Uses,
     Word,
+    api_failed,
     joined,
     nanousd,
-    number,
     parts_of,
-    short,
 )
+from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, count_in, whole_text_in
 from runward.handlers.layouts.transcript import Close, closed
 
 LAYOUT: Final = "pi"
 
-_NAME: Final = re.compile(r"[^/_]+_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl", re.ASCII)
-_LONGEST_SUMMARY: Final = 200
+_NAME: Final = re.compile(rf"[^/_]+_({UUID})\.jsonl", re.ASCII)
 
 
 class _Cost(TypedDict, total=False):
@@ -88,12 +87,12 @@ def _words(record: _Record) -> Iterator[Word]:
     kind = record.get("type")
     if kind == "session":
         yield Begun(
-            short(record.get("id")),
-            short(record.get("cwd")),
+            whole_text_in(record.get("id")),
+            whole_text_in(record.get("cwd"), LONGEST_PATH),
             parent=_session_in(record.get("parentSession") or record.get("branchedFrom")),
         )
     elif kind == "model_change":
-        yield Uses(short(record.get("modelId")))
+        yield Uses(whole_text_in(record.get("modelId")))
     elif kind == "message" and (message := record.get("message")):
         match message.get("role"):
             case "user":
@@ -101,7 +100,7 @@ def _words(record: _Record) -> Iterator[Word]:
             case "assistant":
                 yield _replied(message)
             case "toolResult":
-                call = short(message.get("toolCallId"))
+                call = whole_text_in(message.get("toolCallId"))
                 if call is not None:
                     yield Returned(
                         call, message.get("content", msgspec.Raw()), message.get("isError") is True
@@ -113,12 +112,14 @@ def _words(record: _Record) -> Iterator[Word]:
 def _replied(message: _Message) -> Replied:
     parts = [each for each in _parts(message) if isinstance(each, dict)]
     calls = tuple(
-        Call(call, short(each.get("name")) or "?", each.get("arguments", msgspec.Raw()))
+        Call(call, whole_text_in(each.get("name")) or "?", each.get("arguments", msgspec.Raw()))
         for each in parts
-        if each.get("type") == "toolCall" and (call := short(each.get("id"))) is not None
+        if each.get("type") == "toolCall" and (call := whole_text_in(each.get("id"))) is not None
     )
     texts = joined(each.get("text") for each in parts if each.get("type") == "text")
-    return Replied(texts, calls, _close(message), short(message.get("model")), _spent(message.get("usage")))
+    return Replied(
+        texts, calls, _close(message), whole_text_in(message.get("model")), _spent(message.get("usage"))
+    )
 
 
 def _close(message: _Message) -> Close | None:
@@ -127,9 +128,7 @@ def _close(message: _Message) -> Close | None:
         case "stop":
             return closed("run.completed.ok", "the turn is complete")
         case "error":
-            why = message.get("errorMessage")
-            said = f": {why[:_LONGEST_SUMMARY]}" if isinstance(why, str) and why else ""
-            return closed("run.failed.api_error", f"the model's API failed{said}")
+            return api_failed(message.get("errorMessage"))
         case "aborted":
             return closed("run.aborted.user", "the turn was interrupted")
         case "length":
@@ -141,10 +140,10 @@ def _spent(usage: _Usage | None) -> Spent | None:
     if not usage:
         return None
     return Spent(
-        number(usage.get("input")),
-        number(usage.get("cacheRead")),
-        number(usage.get("cacheWrite")),
-        number(usage.get("output")),
+        count_in(usage.get("input")),
+        count_in(usage.get("cacheRead")),
+        count_in(usage.get("cacheWrite")),
+        count_in(usage.get("output")),
         nanousd(usage.get("cost", {}).get("total")),
     )
 
@@ -157,7 +156,7 @@ def _text(message: _Message) -> str:
 
 
 def _parts(message: _Message) -> list[Any] | str:
-    return parts_of(message.get("content", msgspec.Raw()), _PARTS)
+    return parts_of(message.get("content", msgspec.Raw()), _PARTS) or []
 
 
 def _session_in(path: object) -> str | None:
@@ -166,16 +165,11 @@ def _session_in(path: object) -> str | None:
     return None if found is None else found[1]
 
 
-def _at(record: _Record) -> float | None:
-    stamp = record.get("timestamp")
-    return parse_time(stamp) if isinstance(stamp, str) else None
-
-
 def _is_first(record: _Record) -> bool:
     return (
         record.get("type") == "session"
         and type(record.get("version")) is int
-        and short(record.get("cwd")) is not None
+        and whole_text_in(record.get("cwd"), LONGEST_PATH) is not None
     )
 
 
@@ -184,8 +178,8 @@ LOG: Final = ConversationLog(
         name=LAYOUT,
         decoder=msgspec.json.Decoder(_Record),
         words=_words,
-        at=_at,
-        id_of=lambda record: short(record.get("id")),
+        at=lambda record: parse_time(record.get("timestamp")),
+        id_of=lambda record: whole_text_in(record.get("id")),
         id_in=_session_in,
         is_first=_is_first,
     )

@@ -23,17 +23,16 @@ from runward.handlers.layouts.conversation import (
     Returned,
     Spent,
     Word,
+    api_failed,
     joined,
-    number,
     parts_of,
-    short,
 )
+from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, count_in, whole_text_in
 from runward.handlers.layouts.transcript import closed
 
 LAYOUT: Final = "qwen"
 
-_NAME: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl", re.ASCII)
-_LONGEST_SUMMARY: Final = 200
+_NAME: Final = re.compile(rf"({UUID})\.jsonl", re.ASCII)
 _API_ERROR: Final = "qwen-code.api_error"
 _CANCELLED: Final = "cancelled"
 
@@ -92,7 +91,11 @@ _PARTS: Final = msgspec.json.Decoder(list[_Part])
 
 
 def _words(record: _Record) -> Iterator[Word]:
-    yield Begun(short(record.get("sessionId")), short(record.get("cwd")), short(record.get("version")))
+    yield Begun(
+        whole_text_in(record.get("sessionId")),
+        whole_text_in(record.get("cwd"), LONGEST_PATH),
+        whole_text_in(record.get("version")),
+    )
     match record.get("type"):
         case "user":
             yield Asked(_text(record))
@@ -103,29 +106,29 @@ def _words(record: _Record) -> Iterator[Word]:
         case "system":
             event = record.get("systemPayload", {}).get("uiEvent", {})
             if event.get("event.name") == _API_ERROR:
-                why = event.get("error_message")
-                said = f": {why[:_LONGEST_SUMMARY]}" if isinstance(why, str) and why else ""
-                yield Ended(closed("run.failed.api_error", f"the model's API failed{said}"))
+                yield Ended(api_failed(event.get("error_message")))
 
 
 def _replied(record: _Record) -> Replied:
-    functions = [each["functionCall"] for each in _parts(record) if each.get("functionCall")]
+    parts = _parts(record)
+    functions = [each["functionCall"] for each in parts or () if "functionCall" in each]
     calls = tuple(
-        Call(call, short(each.get("name")) or "?", each.get("args", msgspec.Raw()))
+        Call(call, whole_text_in(each.get("name")) or "?", each.get("args", msgspec.Raw()))
         for each in functions
-        if (call := short(each.get("id"))) is not None
+        if (call := whole_text_in(each.get("id"))) is not None
     )
-    close = None if functions else closed("run.completed.ok", "the turn is complete")
+    # Parts that can't be read may contain a call.
+    close = None if functions or parts is None else closed("run.completed.ok", "the turn is complete")
     return Replied(
-        _text(record), calls, close, short(record.get("model")), _spent(record.get("usageMetadata"))
+        _text(record), calls, close, whole_text_in(record.get("model")), _spent(record.get("usageMetadata"))
     )
 
 
 def _returned(record: _Record) -> Iterator[Word]:
     status = record.get("toolCallResult", {}).get("status")
-    for part in _parts(record):
+    for part in _parts(record) or ():
         function = part.get("functionResponse", {})
-        call = short(function.get("id"))
+        call = whole_text_in(function.get("id"))
         if call is not None:
             yield Returned(call, function.get("response", msgspec.Raw()), status not in (None, "success"))
     if status == _CANCELLED:
@@ -136,18 +139,18 @@ def _spent(usage: _Usage | None) -> Spent | None:
     if not usage:
         return None
     # The prompt's count has the cached part in it.
-    cached = number(usage.get("cachedContentTokenCount"))
-    fresh = max(0, number(usage.get("promptTokenCount")) - cached)
-    return Spent(fresh, cached, 0, number(usage.get("candidatesTokenCount")))
+    cached = count_in(usage.get("cachedContentTokenCount"))
+    fresh = max(0, count_in(usage.get("promptTokenCount")) - cached)
+    return Spent(fresh, cached, 0, count_in(usage.get("candidatesTokenCount")))
 
 
 def _text(record: _Record) -> str:
-    return joined(each.get("text") for each in _parts(record) if each.get("thought") is not True)
+    return joined(each.get("text") for each in _parts(record) or () if each.get("thought") is not True)
 
 
-def _parts(record: _Record) -> list[_Part]:
+def _parts(record: _Record) -> list[_Part] | None:
     parts = parts_of(record.get("message", {}).get("parts", msgspec.Raw()), _PARTS)
-    return parts if isinstance(parts, list) else []
+    return parts if isinstance(parts, list) else None
 
 
 def _session_in(path: str) -> str | None:
@@ -155,16 +158,11 @@ def _session_in(path: str) -> str | None:
     return None if found is None else found[1]
 
 
-def _at(record: _Record) -> float | None:
-    stamp = record.get("timestamp")
-    return parse_time(stamp) if isinstance(stamp, str) else None
-
-
 def _is_first(record: _Record) -> bool:
     # Claude Code's records have the same chain, but no `parts`.
     return (
-        short(record.get("uuid")) is not None
-        and short(record.get("sessionId")) is not None
+        whole_text_in(record.get("uuid")) is not None
+        and whole_text_in(record.get("sessionId")) is not None
         and len(record.get("message", {}).get("parts", msgspec.Raw())) > 0
     )
 
@@ -174,8 +172,8 @@ LOG: Final = ConversationLog(
         name=LAYOUT,
         decoder=msgspec.json.Decoder(_Record),
         words=_words,
-        at=_at,
-        id_of=lambda record: short(record.get("uuid")),
+        at=lambda record: parse_time(record.get("timestamp")),
+        id_of=lambda record: whole_text_in(record.get("uuid")),
         id_in=_session_in,
         is_first=_is_first,
     )

@@ -189,8 +189,9 @@ def test_the_unit_of_a_user(stage: Path, tmp_path: Path) -> None:
         service = Service(
             "runward.service", state, partial(machine.alice, "systemctl", "--user"), machine.alice
         )
+        # The daemon reads its settings once the signal has reached it, so for a moment the unit is "reloading".
         service.ask("reload", service.unit)
-        assert service.shown("ActiveState") == "active"
+        wait_for(lambda: service.shown("ActiveState") == "active", "the end of the reload")
         _live_through_everything(machine, service, go, hangs=True)
         machine.alice("runward", "daemon", "uninstall")
         assert service.shown("ActiveState") == "inactive"

@@ -23,6 +23,8 @@ from runward.handlers.layouts import copilot, pi, qwen
 from runward.handlers.layouts.conversation import Conversation, ConversationDirectory, ConversationLog
 from runward.handlers.layouts.transcript import LogLine, Said, Told
 
+LARGEST_STATE: Final = 16_384
+
 
 class Agent(NamedTuple):
     """An agent's layout, its lines, and where its recordings are: the files, and what SIGINT in a tool leaves."""
@@ -176,6 +178,35 @@ def test_a_log_that_is_cut_anywhere_never_completes_an_unfinished_turn(agent: Ag
 
 
 @EACH
+@pytest.mark.parametrize("name", ["ok", "killed in a tool"])
+def test_a_line_that_is_too_long_never_completes_a_turn(agent: Agent, name: str) -> None:
+    *before, last = made(agent, name)
+    scanner = agent.layout.SCANNER
+    for kept in range(len(last)):
+        cut = LogLine(len(before) + 1, last[:kept], is_cut=True)
+        state, _ = scanner.feed(agent.fed(before), agent.lines.NAME, [cut])
+        assert scanner.tell(state).turn == "open", last[:kept]
+
+
+@EACH
+def test_a_long_path_is_told_whole_and_a_longer_one_not_at_all(agent: Agent) -> None:
+    for length, is_told in ((4096, True), (4097, False)):
+        path = "/" + "x" * (length - 1)
+        lines = [each.replace(b'"/home/dev/app"', f'"{path}"'.encode()) for each in made(agent, "ok")]
+        assert agent.told(lines).cwd == (path if is_told else None)
+
+
+@EACH
+def test_the_state_stays_small_whatever_the_log(agent: Agent) -> None:
+    log = agent.lines.Log()
+    for number in range(400):
+        log.prompt("p" * 10_000).call(call=f"{number}" * 300).fail("w" * 10_000)
+    for number, record in enumerate(log.records):
+        record["id"] = record["uuid"] = "x" * 900 + str(number)
+    assert len(agent.layout.SCANNER.dump(agent.fed(written(log.records)))) < LARGEST_STATE
+
+
+@EACH
 def test_a_line_that_is_written_twice_counts_once(agent: Agent) -> None:
     lines = made(agent, "a tool")
     assert agent.told([each for line in lines for each in (line, line)]) == agent.told(lines)
@@ -202,7 +233,8 @@ def test_fields_of_any_type_raise_nothing(agent: Agent, data: st.DataObject) -> 
         place[data.draw(st.sampled_from(sorted(place)))] = deepcopy(data.draw(OTHER))
     lines = written(records)
     scanner = agent.layout.SCANNER
-    scanner.load(scanner.dump(agent.fed(lines)))
+    state = agent.fed(lines)
+    assert scanner.load(scanner.dump(state)) == state
     agent.calls(lines)
     if isinstance(agent.layout, ConversationLog):
         agent.layout.final_message(reversed(lines))

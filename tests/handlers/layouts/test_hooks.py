@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts import hooks
-from runward.handlers.layouts.hooks import LONGEST_PATH, HookSaid
+from runward.handlers.layouts.foreign_values import LONGEST_PATH
+from runward.handlers.layouts.hooks import HookSaid
 from runward.handlers.layouts.transcript import PROMPT_KEPT
 
 ID = "00391a7d-01ed-4b8a-934b-6cd5927bc522"
