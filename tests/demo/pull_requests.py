@@ -31,7 +31,7 @@ REVIEWER: Final = '''\
 import json, os, subprocess, sys
 
 added = subprocess.run(
-    ["git", "diff", f"main...{sys.argv[1]}"], cwd="repository", check=True, capture_output=True, text=True
+    ["git", "diff", f"main...{sys.argv[1]}"], cwd="../repository", check=True, capture_output=True, text=True
 ).stdout
 findings = [
     {"severity": "high", "category": "correctness", "description": "a bare except hides every fault"}
@@ -47,7 +47,7 @@ with open(os.path.join(os.environ["RUNWARD_ARTIFACTS_DIR"], "outcome.json"), "w"
 '''
 
 CI: Final = """\
-git clone --quiet --no-checkout repository "$RUNWARD_ARTIFACTS_DIR/checkout" || exit
+git clone --quiet --no-checkout ../repository "$RUNWARD_ARTIFACTS_DIR/checkout" || exit
 cd "$RUNWARD_ARTIFACTS_DIR/checkout"
 git checkout --quiet --detach "$1" || exit
 if python3 -m unittest 2> ../tests.log; then passed=true; else passed=false; fi
@@ -63,11 +63,11 @@ steps:
   - id: review
     skill: review-branch
     with: {commit: "{{ trigger.head_sha }}"}
-    cwd: PLACE
+    cwd: PLACE/reviewing
   - id: ci
     action: ci
     with: {commit: "{{ trigger.head_sha }}"}
-    cwd: PLACE
+    cwd: PLACE/reviewing
     condition: "{{ steps.review.outcome.verdict == 'APPROVE' }}"
   - id: merge
     action: merge
@@ -110,8 +110,11 @@ def prepare(demo: Demonstration, repository: Path) -> None:
             library.write(added)
         _git(demo, repository, "commit", "--quiet", "--all", "-m", f"A {name}")
     _git(demo, repository, "switch", "--quiet", "main")
-    (demo.place / "review.py").write_text(REVIEWER)
-    (demo.place / "ci.sh").write_text(CI)
+    # An approval covers what is in the steps' directories, so nothing that the demo itself writes is beside them.
+    reviewing = demo.place / "reviewing"
+    reviewing.mkdir()
+    (reviewing / "review.py").write_text(REVIEWER)
+    (reviewing / "ci.sh").write_text(CI)
     (demo.place / "playbooks/review-branch.playbook.yaml").write_text(REVIEW)
     (demo.place / "pr-review.yaml").write_text(CHAIN.replace("PLACE", str(demo.place)))
 

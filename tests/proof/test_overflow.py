@@ -1,7 +1,4 @@
-"""The kernel's queue of notifications overflows while the daemon is frozen: everything is found, and it is counted.
-
-watchfiles says nothing of an overflow: the gap in the daemon's own heartbeat stands for it.
-"""
+"""The kernel's queue of notifications overflows while the daemon is frozen: everything is found, and it is counted."""
 
 import os
 import time
@@ -49,7 +46,10 @@ def _overflow(place: Place, runs: int, files: int) -> Counter[str]:
         place.wait_ended(runs + 1)
         wait_for(lambda: _counted(place, "overflows"), "a counted overflow")
         wait_for(lambda: _counted(place, "found_by_scan"), "ends that the queue had lost and the scan found")
-        wait_for(lambda: place.log("watch.gap"), "a line in the log about the gap")
+        # A freeze outside the wait between two beats leaves no gap there; the overflow itself is told in any case.
+        wait_for(
+            lambda: place.log("watch.gap") or place.log("watch.lost"), "a line in the log about what was lost"
+        )
         # The watch works as before.
         place.finished_run("made-later")
         place.wait_ended(runs + 2)
