@@ -168,7 +168,7 @@ class Bubblewrapped:
         """Always true: the kernel counts the threads of its namespace separately."""
         return True
 
-    def overfull(self) -> str | None:
+    def overfull(self, *, is_over: bool = False) -> str | None:
         """Whether it made too many files; the bytes are bounded by the file system."""
         assert self._tmp is not None
         there = os.fstatvfs(self._tmp)

@@ -75,8 +75,11 @@ class Isolated(Protocol):
     def is_current(self) -> bool:
         """Whether its limits still fit the machine, however long it has waited for its job."""
 
-    def overfull(self) -> str | None:
-        """Which bound its files exceed; None if they are within their bounds."""
+    def overfull(self, *, is_over: bool = False) -> str | None:
+        """Which bound its files exceed; None if they are within their bounds.
+
+        While the code runs, what was just measured isn't measured again. Once its result is there (`is_over`), it is.
+        """
 
     def end(self) -> float:
         """Kill it with all that it started, and remove its traces; returns the CPU seconds of its whole life."""

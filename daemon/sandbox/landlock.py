@@ -140,9 +140,9 @@ class PrivateDirectory:
             os.chown(self._descriptor, owner, owner)
         self._counted_at = 0.0
 
-    def overfull(self, most: int) -> str | None:
-        """Which bound it exceeds, such as `most` bytes; None if none, or if it was just measured."""
-        if time.monotonic() < self._counted_at + _AGAIN_S:
+    def overfull(self, most: int, *, is_over: bool) -> str | None:
+        """Which bound it exceeds, such as `most` bytes; None if none, or if it was just measured while the code runs."""
+        if not is_over and time.monotonic() < self._counted_at + _AGAIN_S:
             return None
         files = size = 0
         try:
@@ -327,9 +327,9 @@ class Landlocked:
         """Whether the user still has about as many threads as when it started: the kernel's limit counts all of them."""
         return abs(_threads_of(self._user) - self._counted) <= self._drift
 
-    def overfull(self) -> str | None:
+    def overfull(self, *, is_over: bool = False) -> str | None:
         """Which bound its directory exceeds."""
-        return self._directory.overfull(self._most)
+        return self._directory.overfull(self._most, is_over=is_over)
 
     def end(self) -> float:
         """Kill it, and remove its directory."""

@@ -423,6 +423,10 @@ class Worker:
             asking = calls if began and is_call(output) else None
             end = output.find(b"\n")
             if (asking is None and end >= 0) or len(output) > (self._most if asking is None else MOST_LINE):
+                # Code may have written too much since that was last measured: then its answer doesn't count.
+                self._full = self._isolated.overfull(is_over=True)
+                if self._full is not None:
+                    return began, bytes(output.partition(b"\n")[0]), "files"
                 return began, bytes(output), "answer"
             # Whatever it prints or asks, its bounds are checked after each turn.
             if time.monotonic() >= look_again_at:

@@ -64,6 +64,17 @@ def test_it_stops_the_worst(machine: Machine) -> None:
     machine.is_untouched()
 
 
+def test_what_wrote_too_much_between_two_checks_has_no_result(machine: Machine) -> None:
+    bounds = Executor(sandbox="landlock", timeout=20.0, tmp=100_000)
+    quick = "def run():\n    return [open(f'{n}', 'wb').write(b'x' * 60_000) for n in range(2)]"
+    answered = execute(Job(quick, []), bounds)
+    assert (answered.code, answered.result, answered.error) == (
+        "killed",
+        None,
+        "the code wrote more than 100000 bytes to its directory",
+    )
+
+
 @pytest.mark.prove
 def test_it_stops_all_that_it_promises_to(machine: Machine) -> None:
     assert set(WITHOUT_NAMESPACES) | NEEDS_NAMESPACES | set(SAMPLE) <= {each.name for each in ATTEMPTS}
@@ -174,7 +185,7 @@ def test_a_directory_is_removed_however_deep_and_forbidding(
     finally:
         os.fchdir(before)
         os.close(before)
-    assert made.overfull(1 << 30) is not None
+    assert made.overfull(1 << 30, is_over=False) is not None
     made.remove()
     assert list(tmp_path.iterdir()) == []
 

@@ -265,12 +265,17 @@ def test_where_what_forks_was_killed_or_hangs_launchers_begin_all_the_same(
     pid = expected(starter)
     os.kill(pid, signal.SIGSTOP)
     try:
-        assert starter.start("two", "true") == NotBegun("its launcher has not begun after 0.1 s")
+        names, answered = ["two"], starter.start("two", "true")
+        # Only one launcher can have been forked before, and have waited for an order.
+        if answered == Begun():
+            names, answered = ["two", "three"], starter.start("three", "true")
+        assert answered == NotBegun("its launcher has not begun after 0.1 s")
         monkeypatch.undo()
-        assert starter.start("two", "true") == Begun()
+        assert starter.start(names[-1], "true") == Begun()
     finally:
         os.kill(pid, signal.SIGKILL)
-    starter.wait("two")
+    for name in names:
+        starter.wait(name)
 
 
 def test_what_forks_and_has_ended_is_replaced_before_it_is_asked(starter: Starter) -> None:
