@@ -59,8 +59,9 @@ Options:
 
 Exit codes: the command's own; 124 at the timeout; 128+n by signal n; 126 or
 127 if it could not be started; 1 if it exited 0 without a required
-artifact; 75 if it exited 0 and a report could not be written; 2 for wrong usage or an invalid playbook, 3 for one that is not
-found, 78 for invalid settings or another user's state directory.
+artifact; 75 if it exited 0 and a report could not be written; 2 for wrong
+usage or an invalid playbook, 3 for one that is not found, 78 for invalid
+settings or another user's state directory.
 """
 
 _WITH_VALUE = frozenset(

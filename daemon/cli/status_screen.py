@@ -114,7 +114,9 @@ def _facts(figures: Status, state: str, terminal: Terminal) -> Iterator[tuple[st
     )
     hooks = table(status["hooks"])
     if hooks:
-        missing = next((agent for agent, standing in hooks.items() if standing == "not installed"), None)
+        from runward.daemon.hooks.standing import NOT_INSTALLED  # what edits settings is imported, too
+
+        missing = next((agent for agent, standing in hooks.items() if standing == NOT_INSTALLED), None)
         install = "" if missing is None else f" (`runward hook install {missing}`)"
         yield "hooks", f"{'; '.join(f'{agent}: {standing}' for agent, standing in hooks.items())}{install}"
     kept = status["retention_s"]

@@ -1,7 +1,7 @@
 """The notices of what waits for a person: at once of an agent that asks, and later of all that nobody has seen to.
 
-All of it is found in its current state, as the store has it. So it is no event, a restart loses nothing of it, and what
-is over by then is told to nobody.
+The store is asked for what waits now. No event carries it, so a restart loses nothing, and nobody is told about what is
+already over.
 """
 
 import json

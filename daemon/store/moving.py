@@ -90,7 +90,7 @@ def move_rows(connection: sqlite3.Connection, moves: Moves, statements: tuple[st
     failed: list[ValueError] = []
     for name, function in functions.items():
         connection.create_function(name, 1, _nulls_stay(function, failed), deterministic=True)
-    # The triggers apply to daemons: a fact is never changed by one. Where files are is no fact of the past.
+    # The triggers keep a daemon from changing a fact. The place of a file isn't a fact of the past: it may change.
     triggers = connection.execute("select name, sql from sqlite_schema where type = 'trigger'").fetchall()
     for name, _ in triggers:
         connection.execute(f'drop trigger "{name}"')

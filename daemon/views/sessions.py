@@ -172,8 +172,6 @@ def _add_usage(connection: sqlite3.Connection, settings: Settings, sessions: lis
 
 NOT_KNOWN: Final = "it is not known whether it still runs"
 
-_HOOKED: Final = ("claude-code", "codex")
-
 
 def is_unknown(row: SessionRow) -> bool:
     """Whether the record says `running` only because nobody saw the session's end."""
@@ -201,8 +199,10 @@ def fix_of_unknown(layout: str) -> str:
     """What can be done about such a session, and about future ones."""
     if layout == NATIVE:
         return "write its exit.json; the next one should name its process in process.json"
+    from runward.handlers.layouts.hooks import READERS  # a list doesn't need it
+
     fix = "`stale_after` of its root ends such a session after a silence"
-    if layout not in _HOOKED:
+    if layout not in READERS:
         return fix
     return f"{fix}; `runward hook install {layout}` makes the processes of later sessions known"
 

@@ -12,8 +12,8 @@ from runward.handlers.layouts.places import PACKED
 def with_files_of_now(root: str, state: str) -> str | None:
     """What is remembered of a session in this root, for the files that are there now; None if that changes nothing.
 
-    On another disk, files have other numbers, and a log with another number would be read from its beginning. Whoever reads
-    on compares what is before the position in any case, so another file is still noticed.
+    On another disk, files have other numbers, and a log with another number would be read from its beginning. What comes
+    before the position is compared in any case before reading goes on, so another file is still noticed.
     """
     remembered = read_remembered(state)
     if remembered is None:

@@ -32,7 +32,7 @@ runward daemon --once --quiet
 runward session list --json
 runward status >/dev/null || test $? = 3
 """
-"""What whoever has installed it does first."""
+"""The first commands after an installation."""
 
 
 def ended(words: Sequence[str | Path], environment: Mapping[str, str] | None = None, cwd: Path = ROOT) -> str:
@@ -344,7 +344,7 @@ def test_publishing_needs_a_tag_and_no_password() -> None:
 
 
 def test_no_page_names_a_package_that_nobody_has_published() -> None:
-    """Until there is a release: a name that is free belongs to whoever takes it."""
+    """Until there is a release: anybody can take a name that is free."""
     told = [(ROOT / "README.md").read_text(), *(path.read_text() for path in (ROOT / "docs").glob("*.md"))]
     wrong = re.compile(r"(?:pipx?|uv tool|uv pip|apt(?:-get)?) install (?:-\S+ )*['\"]?runward\b|ghcr\.io/")
     assert [found for text in told for found in wrong.findall(text)] == []

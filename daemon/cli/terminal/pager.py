@@ -57,7 +57,7 @@ def paged() -> Iterator[None]:
 
 
 def _is_possible() -> bool:
-    """Whether there is a terminal that a pager can use. A page that is drawn again is no terminal."""
+    """Whether there is a terminal that a pager can use. A page that is drawn again can't use it."""
     is_terminal = sys.stdout.isatty() and not isinstance(sys.stdout, Page)
     return is_terminal and os.environ.get("TERM", "dumb") != "dumb" and not printing("no_pager")
 

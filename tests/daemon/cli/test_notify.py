@@ -141,7 +141,7 @@ command = ["sh", "-c", 'echo "$1 | $2" | tr "\\n" " " >> "$0"', "FILE", "{{ with
 """
 
 
-def test_whoever_is_told_of_an_agents_end_is_told_what_it_cost(place: Place) -> None:
+def test_the_notice_of_an_agents_end_says_what_it_cost(place: Place) -> None:
     settings, told = place.directory / "runward.toml", place.directory / "told"
     settings.write_text(settings.read_text() + _AGENT.replace("FILE", str(told)))
     transcript = Transcript(now=time.time() - 60)

@@ -93,7 +93,9 @@ async def test_the_daemon_wakes_at_the_moment_at_which_it_is_due(tmp_path: Path)
         await desk.passes(running, 0.0)
         longest = notices.pause()
         assert longest is not None
-        assert longest < AGENT_WAITS_S, "whoever begins to wait is found before they have waited long enough"
+        assert longest < AGENT_WAITS_S, (
+            "an agent that begins to wait is found before it has waited long enough"
+        )
         await desk.says(running, "waiting")
         await desk.passes(running, AGENT_WAITS_S - 2.0)
         assert notices.pause() == pytest.approx(2.0)

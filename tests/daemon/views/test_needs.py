@@ -89,7 +89,7 @@ class Read(dict[str, JsonValue]):
         return super().__getitem__(key)
 
 
-def test_whoever_asks_for_needs_alone_gets_all_that_they_are_made_of(status: Mapping[str, JsonValue]) -> None:
+def test_needs_asked_for_alone_are_complete(status: Mapping[str, JsonValue]) -> None:
     read = Read(status)
     list(needs(read, "/state"))
     assert read.keys_read == set(ASKED)

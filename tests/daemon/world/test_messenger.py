@@ -182,7 +182,7 @@ def test_the_desktop_reads_no_markup_and_no_escapes(monkeypatch: pytest.MonkeyPa
     assert shown == r"&lt;a href='x'&gt;y&lt;/a&gt; \\033]9;z"
 
 
-def test_whoever_is_named_twice_is_told_after_the_time_that_stands_first() -> None:
+def test_a_receiver_that_is_named_twice_is_told_after_the_first_time() -> None:
     recipients = (
         Recipient(("attention.*",), desktop=True, after=60.0),
         Recipient(("*",), desktop=True),
