@@ -7,19 +7,21 @@ from typing import NamedTuple
 
 import click
 
+from runward.config.json_value import JsonValue
 from runward.config.root import AUTO
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.terminal.live import Progress, progress
 from runward.daemon.cli.terminal.options import NamedPath, json_option
 from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, safe
+from runward.daemon.rundir.explaining import explain as explain_path
 from runward.daemon.rundir.liveness import NOBODY_KNOWS, Writers
 from runward.daemon.rundir.session_places import CannotList, Obstacle, Place, sessions_under
 from runward.daemon.rundir.session_reading import SessionRead, read_session
 from runward.daemon.views.inspected import InspectedSession, inspect_native, with_file
 from runward.daemon.views.text import duration, local
 from runward.handlers.layouts import native, registry
-from runward.handlers.layouts.layout import DirectoryLayout, LogLayout
+from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.places import PACKED, unpacked_name
 from runward.handlers.layouts.transcript import Told
 from runward.handlers.model.sessions import Complaint
@@ -126,19 +128,28 @@ def _layouts() -> tuple[str, ...]:
     shell_complete=completing.layouts,
     help=f"One of {', '.join(_layouts())}.",
 )
-@json_option("Print JSON: a list with one object for each session.")
-def inspect(path: str, layout: str, as_json: bool) -> None:
+@click.option(
+    "--explain", is_flag=True, help="Say which layout PATH itself is of, and why it is of no other."
+)
+@json_option("Print JSON: a list with one object for each session; with --explain one object about PATH.")
+def inspect(path: str, layout: str, explain: bool, as_json: bool) -> None:
     """Read the files of a session (a run directory or a transcript), or of all sessions under a directory.
 
     It needs no daemon and no store. It reports what the files say and, if they name a process, whether that process is alive.
 
     Exit code 0: sessions were found. 1: the layout is not known. 3: no such path.
 
+    With --explain, PATH itself is a session, or a file of one. Nothing under it is looked for.
+
     \b
     Example:
       runward inspect ~/.local/state/runward/runs --json
       runward inspect ~/.claude/projects
+      runward inspect --explain session.jsonl
     """
+    if explain and layout in _layouts():
+        _explain(path, layout, as_json)
+        return
     sessions: list[InspectedSession] = []
     if layout in _layouts():
         sessions = _sessions(path, layout)
@@ -156,6 +167,30 @@ def inspect(path: str, layout: str, as_json: bool) -> None:
         sys.exit(NOT_SO)
 
 
+def _explain(path: str, layout: str, as_json: bool) -> None:
+    """Print what `path` is and why; the exit code says whether its layout is known."""
+    layouts, with_native = _considered(layout)
+    try:
+        explained = explain_path(path, layouts, with_native=with_native)
+    except FileNotFoundError:
+        fail(f"there is no {path}", NOT_FOUND)
+    if as_json:
+        considered: list[JsonValue] = [dict(each._asdict()) for each in explained.considered]
+        print_json({"path": explained.path, "layout": explained.layout, "considered": considered})
+    else:
+        click.echo(f"{safe(explained.path)}: {explained.layout or 'no session in a known layout'}")
+        for each in explained.considered:
+            click.echo(f"  {each.layout}: {'yes' if each.is_it else 'no'}, {safe(each.reason)}")
+    if explained.layout is None:
+        sys.exit(NOT_SO)
+
+
+def _considered(layout: str) -> tuple[Layouts, bool]:
+    """The layouts that an option names, and whether `native` is one."""
+    layouts = registry.LAYOUTS if layout == AUTO else registry.LAYOUTS.only(layout)
+    return layouts, layout in (AUTO, native.LAYOUT)
+
+
 def _sessions(path: str, layout: str) -> list[InspectedSession]:
     try:
         with progress() as reading:
@@ -168,13 +203,13 @@ def _sessions(path: str, layout: str) -> list[InspectedSession]:
 
 
 def _inspected(path: str, layout: str, reading: Progress) -> Iterator[Found]:
-    layouts = registry.LAYOUTS if layout == AUTO else registry.LAYOUTS.only(layout)
+    layouts, with_native = _considered(layout)
     writers = Writers()
     for place in sessions_under(path, layouts):
         if isinstance(place, Obstacle):
             note(f"{place.path} {place.message}")
         elif isinstance(place.layout, str):
-            if layout in (AUTO, native.LAYOUT):
+            if with_native:
                 yield from _native(place)
         else:
             inspected = inspect_transcript(place.layout, place.path, writers, reading.read)

@@ -440,6 +440,11 @@ class _Walk:
             yield from self._look(directory, listed, levels)
 
 
+def names_in(directory: str) -> list[str]:
+    """The names in a directory, as far as they are looked at. Raises `CannotList`."""
+    return _list(directory).names
+
+
 def _list(directory: str) -> _Listed:
     names: list[str] = []
     directories: list[str] = []
@@ -473,11 +478,12 @@ def _log(path: str, layouts: Layouts, *, is_named: bool) -> Place | Obstacle | N
             return None  # gone since the listing
         layout = log_by_its_place(path, layouts)
         if layout is None and is_named and isinstance(error, OSError):
-            raise CannotList(_why(error)) from error
+            raise CannotList(why_unreadable(error)) from error
         if layout is None and not (is_named and isinstance(error, NotRegular)):
-            return Obstacle(path, _why(error))
+            return Obstacle(path, why_unreadable(error))
     return Place(layout, path) if layout is not None else None
 
 
-def _why(error: Exception) -> str:
+def why_unreadable(error: Exception) -> str:
+    """The end of a sentence that begins with a path that couldn't be read."""
     return f"can't be read: {error.strerror}" if isinstance(error, OSError) else str(error)

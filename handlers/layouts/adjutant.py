@@ -165,6 +165,10 @@ def _clipped(at: str | None) -> str | None:
 
 
 LAYOUT: Final = "adjutant"
+SHOWN_BY: Final = (
+    "a `REPLAY.jsonl` with a `ReplayHeader` or a `SessionStart`, or a `RECEIPT.json` with "
+    "`session_id` and a hash of the plan"
+)
 RECEIPT: Final = "RECEIPT.json"
 REPLAY: Final = "REPLAY.jsonl"
 DOCUMENTS: Final = (RECEIPT,)

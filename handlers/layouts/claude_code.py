@@ -51,6 +51,10 @@ from runward.handlers.layouts.transcript_lines import Unreadable, records
 from runward.handlers.model.sessions import Document
 
 LAYOUT: Final = "claude-code"
+SHOWN_BY: Final = (
+    "a prompt or a reply with `sessionId`, `uuid` and `parentUuid`, whose message has a "
+    "`content`, or a queued prompt"
+)
 
 _SPEAKERS: Final = ("user", "assistant")
 

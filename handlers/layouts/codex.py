@@ -456,6 +456,10 @@ def _joined(content: JsonValue) -> str | None:
 
 
 LAYOUT: Final = "codex"
+SHOWN_BY: Final = (
+    "a record with a `timestamp`, a `type` of Codex's and a `payload`, or one of its earlier "
+    "forms, among its first lines"
+)
 
 
 _KINDS: Final = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")

@@ -243,10 +243,11 @@ class Layout(NamedTuple, Generic[Record]):
     """How a tool's records are read: what each says, when, and its id if it has one.
 
     `id_in` takes the session's id from the name of its file or directory; `is_first` tells whether a record near the
-    beginning of a log shows that it is one of this layout.
+    beginning of a log shows that it is one of this layout, and `shown_by` says the same to people (`SHOWN_BY`).
     """
 
     name: str
+    shown_by: str
     decoder: msgspec.json.Decoder[Record]
     words: Callable[[Record], Iterable[Word]]
     at: Callable[[Record], float | None]
@@ -407,6 +408,7 @@ class _Provided(Generic[Record]):
 
     def __init__(self, layout: Layout[Record]) -> None:
         self.LAYOUT = layout.name
+        self.SHOWN_BY = layout.shown_by
         self.SCANNER = ConversationScanner(layout)
         self._layout = layout
 

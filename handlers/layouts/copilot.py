@@ -159,6 +159,7 @@ def _is_first(record: _Record) -> bool:
 DIRECTORY: Final = ConversationDirectory(
     Layout(
         name=LAYOUT,
+        shown_by="an `events.jsonl` with a `session.start` that names a `copilotVersion` among its first lines",
         decoder=msgspec.json.Decoder(_Record),
         words=_words,
         at=lambda record: parse_time(record.get("timestamp")),

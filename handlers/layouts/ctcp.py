@@ -51,6 +51,10 @@ from runward.handlers.layouts.transcript_lines import Unreadable, records
 from runward.handlers.model.sessions import Complaint, Document
 
 LAYOUT: Final = "ctcp"
+SHOWN_BY: Final = (
+    "a `RUN.json` or `repo_ref.json` with CTCP's `schema_version`, or an `artifacts` folder and "
+    "an `events.jsonl` with CTCP's keys"
+)
 RUN: Final = "RUN.json"
 REPORT: Final = "artifacts/verify_report.json"
 EVENTS: Final = "events.jsonl"

@@ -56,6 +56,11 @@ class LayoutModule(Protocol):
     def LAYOUT(self) -> str: ...
 
     @property
+    def SHOWN_BY(self) -> str:
+        """What a file or a directory has if it is one of this layout: the end of a sentence that begins with `it has`."""
+        ...
+
+    @property
     def SCANNER(self) -> TranscriptScanner[Any]: ...
 
     @property
@@ -109,6 +114,11 @@ class _Layout:
     @property
     def name(self) -> str:
         return self.module.LAYOUT
+
+    @property
+    def shown_by(self) -> str:
+        """What shows that a file or a directory is one: the end of a sentence that begins with `it has`."""
+        return self.module.SHOWN_BY
 
     @property
     def calls(self) -> CallLayout:

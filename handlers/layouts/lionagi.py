@@ -133,6 +133,9 @@ def sum_of(one: Tally, other: Tally) -> Tally:
 
 
 LAYOUT: Final = "lionagi"
+SHOWN_BY: Final = (
+    "a `run.json` with `run_id` and `state_root`, or, before that, the folders `branches` and `stream`"
+)
 RUN: Final = "run.json"
 DOCUMENTS: Final = (RUN, "branches/*.json")
 LOGS: Final = ("stream/*.buffer.jsonl",)

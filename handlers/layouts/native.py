@@ -77,6 +77,7 @@ Item: TypeAlias = Started | ProcessNamed | Planned | Ended | Complaint
 
 
 LAYOUT: Final = NATIVE
+SHOWN_BY: Final = "a `run.json`"
 RUN: Final = "run.json"
 PROCESS: Final = "process.json"
 EXIT: Final = "exit.json"

@@ -176,6 +176,7 @@ def _is_first(record: _Record) -> bool:
 LOG: Final = ConversationLog(
     Layout(
         name=LAYOUT,
+        shown_by="a `session` record with a `version` and a `cwd` among its first lines",
         decoder=msgspec.json.Decoder(_Record),
         words=_words,
         at=lambda record: parse_time(record.get("timestamp")),

@@ -170,6 +170,7 @@ def _is_first(record: _Record) -> bool:
 LOG: Final = ConversationLog(
     Layout(
         name=LAYOUT,
+        shown_by="a record with `uuid`, `sessionId` and a message with `parts` among its first lines",
         decoder=msgspec.json.Decoder(_Record),
         words=_words,
         at=lambda record: parse_time(record.get("timestamp")),

@@ -72,6 +72,9 @@ def time_in(value: JsonValue) -> float | None:
 
 
 LAYOUT: Final = "show"
+SHOWN_BY: Final = (
+    "a `_verdict.json` with `gate_passed`, or a `_meta.json` beside an `_intent.md` or a `_prompt.md`"
+)
 META: Final = "_meta.json"
 VERDICT: Final = "_verdict.json"
 PLAN: Final = "_show.md"

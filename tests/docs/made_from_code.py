@@ -17,6 +17,8 @@ from tests.bench.measurements import MEASUREMENTS
 from tests.bench.report import page_table
 from tests.docs.pages import ROOT
 
+from runward.handlers.layouts import native
+from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.model.chains import RUN_STATUSES, STEP_STATUSES
 from runward.handlers.model.reasons import MEANINGS
 from runward.handlers.registry import EFFECTS, EVENTS, QUESTIONS
@@ -104,6 +106,12 @@ def states_of_a_session() -> str:
     return "\n".join(lines)
 
 
+def _what_shows_a_layout() -> str:
+    shown_by = [(each.name, each.shown_by) for each in (*LAYOUTS.logs, *LAYOUTS.directories)]
+    rows = [f"| `{name}` | {shown} |" for name, shown in (*shown_by, (native.LAYOUT, native.SHOWN_BY))]
+    return "\n".join(["| layout | what its file or directory has |", "| -- | -- |", *rows])
+
+
 def _states(table: Mapping[Status, tuple[Status, ...]], first: Sequence[str]) -> str:
     """A state diagram of a table of statuses. What may stay as it is has no arrow to itself."""
     lines = ["```mermaid", "stateDiagram-v2", *(f"    [*] --> {status}" for status in first)]
@@ -114,6 +122,7 @@ def _states(table: Mapping[Status, tuple[Status, ...]], first: Sequence[str]) ->
 PARTS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
     "layers": ("docs/architecture.md", lambda: _layers("runward.daemon")),
     "layers of handlers": ("docs/architecture.md", lambda: _layers("runward.handlers")),
+    "what shows a layout": ("docs/layouts.md", _what_shows_a_layout),
     "folders": ("docs/reference.md", folders),
     "events": ("docs/reference.md", events),
     "handlers": ("docs/reference.md", handlers),

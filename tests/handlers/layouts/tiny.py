@@ -83,6 +83,7 @@ def _no_calls(name: str) -> CallReader:
 
 
 class _Logs:
+    SHOWN_BY = "a record that begins"
     SCANNER = TinyScanner(Tiny)
     CALLS = CallLayout(_no_calls)
 
@@ -101,6 +102,7 @@ class _Logs:
 
 class Directories:
     LAYOUT = "ctcp"
+    SHOWN_BY = "a tiny status"
     SCANNER = TinyScanner(Tiny)
     CALLS = CallLayout(_no_calls)
     MARKERS = ("status.json", "inner/status.json")
