@@ -21,6 +21,7 @@ FOREIGN_LAYOUTS: Final = (
     "codex",
     "pi",
     "qwen",
+    "droid",
     "copilot",
 )
 """The layouts of other tools: the values for a rule of `[[contracts]]`."""

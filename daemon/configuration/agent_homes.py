@@ -22,6 +22,7 @@ _HOMES: Final = {
     "claude-code": (("CLAUDE_CONFIG_DIR",), ".claude", PROJECTS, "*/*.jsonl"),
     "codex": (("CODEX_HOME",), ".codex", "", "sessions/*/*/*/rollout-*.jsonl*"),
     "copilot": (("COPILOT_HOME",), ".copilot", "session-state", "*/events.jsonl"),
+    "droid": ((), ".factory", "sessions", "*/*.jsonl"),
     "qwen": (("QWEN_RUNTIME_DIR", "QWEN_HOME"), ".qwen", PROJECTS, "*/chats/*.jsonl"),
     "pi": (("PI_CODING_AGENT_DIR",), ".pi/agent", "sessions", "*/*.jsonl"),
 }

@@ -23,6 +23,7 @@ _KNOWN: Final = {
     "claude-code": _Known("Claude Code", "claude", (".local/bin/claude", ".claude/local/claude")),
     "codex": _Known("Codex", "codex"),
     "copilot": _Known("GitHub Copilot", "copilot"),
+    "droid": _Known("Droid", "droid"),
     "pi": _Known("Pi", "pi"),
     "qwen": _Known("Qwen Code", "qwen"),
 }

@@ -49,6 +49,7 @@ class Begun(NamedTuple):
     cwd: str | None = None
     version: str | None = None
     parent: str | None = None
+    is_subagent: bool = False
 
 
 class Uses(NamedTuple):
@@ -295,9 +296,11 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
                 for word in layout.words(record):
                     if line.is_cut and isinstance(word, Replied):
                         # What was cut off may be a call, so such a reply doesn't end the turn.
-                        found.take(word._replace(close=None), at)
-                    else:
-                        found.take(word, at)
+                        word = word._replace(close=None)
+                    elif line.is_cut and isinstance(word, Ended) and word.close.status == "completed":
+                        continue
+                    # A record without a time is as old as the one before.
+                    found.take(word, found.moved_at if at is None else at)
         found.unreadable, found.complaints = unreadable.count, tuple(unreadable.complaints)
         return found, ()
 
@@ -311,7 +314,7 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
         return Told(
             session_id=begun.id or state.named,
             parent_session_id=begun.parent,
-            is_subagent=False,
+            is_subagent=begun.is_subagent,
             attempt=1 if state.events else 0,
             turn=state.turn,
             close=state.close,

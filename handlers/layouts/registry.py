@@ -16,6 +16,7 @@ from runward.handlers.layouts import (
     codex,
     copilot,
     ctcp,
+    droid,
     lionagi,
     native,
     pi,
@@ -44,6 +45,11 @@ LAYOUTS: Final = Layouts(
         LogLayout(
             module=qwen.LOG,
             usual_place=re.compile(r"/chats/[0-9a-f-]{36}\.jsonl$"),
+            names_process=False,
+        ),
+        LogLayout(
+            module=droid.LOG,
+            usual_place=re.compile(r"/sessions/[^/]+/[0-9a-f-]{36}\.jsonl$"),
             names_process=False,
         ),
     ),

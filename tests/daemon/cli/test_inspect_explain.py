@@ -21,6 +21,7 @@ OF_THEIR_OWN = {
 IN_HOMES = {
     "pi/ok/.pi/agent/sessions": "pi",
     "qwen-code/ok/.qwen/projects": "qwen",
+    "droid/ok/.factory/sessions": "droid",
     "copilot-cli/ok/.copilot/session-state": "copilot",
 }
 """A directory with one session somewhere under it, and its layout."""
