@@ -9,14 +9,16 @@ import click
 from runward.config.settings import Settings
 from runward.daemon.cli.session.filters import session_filters
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
-from runward.daemon.cli.terminal.options import Moment, json_option, no_pager_option, watched
-from runward.daemon.cli.terminal.output import columns_there, print_json, print_lines, safe
-from runward.daemon.cli.terminal.tables import Column, flowed, table_lines
+from runward.daemon.cli.terminal.lists import lines_asked_for
+from runward.daemon.cli.terminal.options import Moment, json_option, listed
+from runward.daemon.cli.terminal.output import columns_there, print_json, print_lines, printing, safe
+from runward.daemon.cli.terminal.tables import Column, flowed
 from runward.daemon.store.tables.session_lists import Wanted
 from runward.daemon.views.text import midnight
 from runward.daemon.views.usage import KINDS, Asked, UsageTable, usage_of
 
 _DAY: Final = 86_400.0
+_SUMS: Final = ("SESSIONS", "INPUT", "CACHED", "OUTPUT", "COST")
 
 
 @click.command()
@@ -33,9 +35,8 @@ _DAY: Final = 86_400.0
 )
 @click.option("--until", type=Moment(), metavar="TIME", help="Count replies before then (default: now).")
 @session_filters
-@no_pager_option
+@listed((*(each.upper() for each in KINDS), *_SUMS))
 @json_option()
-@watched
 @pass_settings
 def usage(
     settings: Settings, by: str, since: float, until: float | None, wanted: Wanted, as_json: bool
@@ -50,6 +51,9 @@ def usage(
       runward usage
       runward usage --by project --since today
     """
+    others = {each.upper() for each in KINDS} - {by.upper()}
+    if strangers := others.intersection(printing("heads") or ()):
+        raise click.UsageError(f"a table by {by} has no column {min(strangers)} (name it with --by, too)")
     now = time.time()
     with store_to_read(settings) as connection:
         table = usage_of(connection, settings, Asked(by, since, now if until is None else until, wanted))
@@ -63,15 +67,16 @@ def _lines(table: UsageTable, now: float, is_until_now: bool, room: int) -> list
     by = table.asked.by
     total = f"Total, {_stretch(table.asked, now, is_until_now)}"
     sums = [*(each for _, each in table.rows), table.total]
+    sessions, given, cached, output, cost = _SUMS
     columns = [
         Column(by.upper(), [*(_name(table, key) for key, _ in table.rows), total]),
-        _numbers("SESSIONS", [f"{each.sessions:,}" for each in sums], 2),
-        _numbers("INPUT", [f"{each.input:,}" for each in sums]),
-        _numbers("CACHED", [f"{each.cache_read:,}" for each in sums], 1),
-        _numbers("OUTPUT", [f"{each.output:,}" for each in sums]),
-        _numbers("COST", [each.in_dollars() for each in sums]),
+        _numbers(sessions, [f"{each.sessions:,}" for each in sums], 2),
+        _numbers(given, [f"{each.input:,}" for each in sums]),
+        _numbers(cached, [f"{each.cache_read:,}" for each in sums], 1),
+        _numbers(output, [f"{each.output:,}" for each in sums]),
+        _numbers(cost, [each.in_dollars() for each in sums]),
     ]
-    lines = table_lines(columns, room, "…")
+    lines = lines_asked_for(columns, room, "…")
     for sentence in _notes(table):
         lines += flowed(sentence, "", "", room)
     return lines

@@ -14,7 +14,7 @@ from runward.config.chain import Chain
 from runward.config.document import CHAIN_SUFFIX
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
-from runward.daemon.cli.chain.runs import answer, chain_run, print_approvals, runs
+from runward.daemon.cli.chain.runs import APPROVAL_COLUMNS, answer, chain_run, print_approvals, runs
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell import completing
@@ -25,8 +25,6 @@ from runward.daemon.cli.terminal.options import (
     content_of,
     json_option,
     listed,
-    no_pager_option,
-    watched,
 )
 from runward.daemon.cli.terminal.output import (
     coloured,
@@ -76,9 +74,8 @@ chain.add_command(chain_run)
 
 @chain.command()
 @click.option("--all", "is_whole", is_flag=True, help="On a terminal, name the files that each covers, too.")
-@no_pager_option
+@listed(APPROVAL_COLUMNS)
 @json_option()
-@watched
 @pass_settings
 def approvals(settings: Settings, is_whole: bool, as_json: bool) -> None:
     """List the steps that wait for approval.

@@ -53,6 +53,7 @@ from runward.daemon.cli.terminal.output import (
     print_lines,
     print_list,
     print_one,
+    printing,
     safe,
 )
 from runward.daemon.cli.terminal.tables import flowed, flowed_rows
@@ -294,8 +295,12 @@ SHOWN_LINES: Final = 20
 
 
 def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool, is_whole: bool = False) -> None:
-    """As JSON, or as a table, with the files of each below it; a terminal gets a screen, unless it is to be whole."""
-    if rows and not as_json and not is_whole and sys.stdout.isatty():
+    """As JSON, or as a table, with the files of each below it; a terminal gets a screen, unless it is to be whole.
+
+    A table whose columns were asked for stands alone.
+    """
+    is_table = bool(printing("heads") or printing("is_wide"))
+    if rows and not as_json and not is_whole and not is_table and sys.stdout.isatty():
         from runward.daemon.cli.chain.screens import approval_lines
 
         print_lines(approval_lines(rows))
@@ -304,12 +309,12 @@ def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool, is_whole: boo
         return
     nothing = "nothing waits for a person"
     with nullcontext() if as_json else in_pager():
-        print_list(rows, _APPROVAL_COLUMNS, as_json, value=ApprovalRow.as_json, nothing=nothing)
-        for each in () if as_json else rows:
+        print_list(rows, APPROVAL_COLUMNS, as_json, value=ApprovalRow.as_json, nothing=nothing)
+        for each in () if as_json or (is_table and not is_whole) else rows:
             _print_left(each)
 
 
-_APPROVAL_COLUMNS: Final[Columns[ApprovalRow]] = {
+APPROVAL_COLUMNS: Final[Columns[ApprovalRow]] = {
     "APPROVAL": lambda row: safe(row.id),
     "CHAIN": lambda row: safe(row.chain),
     "STEP": lambda row: safe(row.step_id()),

@@ -21,6 +21,7 @@ from runward.daemon.cli.shell.context import own_settings, pass_settings, store_
 from runward.daemon.cli.terminal.options import (
     Length,
     NamedPath,
+    columns_option,
     content_of,
     filter_option,
     json_option,
@@ -28,13 +29,16 @@ from runward.daemon.cli.terminal.options import (
     listed,
     no_pager_option,
     since_option,
+    wide_option,
 )
 from runward.daemon.cli.terminal.output import (
     align,
     coloured,
+    is_screen,
     print_json,
     print_json_line,
     print_table,
+    printing,
     safe,
     to_stderr,
     width,
@@ -125,6 +129,9 @@ def _entry(row: LedgerRow) -> tuple[str, ...]:
     )
 
 
+_LOG: Final = ("WHEN", "WHO", "WHAT", "RESULT", "WHY")
+
+
 @exchange.command()
 @filter_option("--principal", "P", completing.principals, "its actions")
 @filter_option("--artifact", "ID", completing.shared_artifacts, "actions on this artifact")
@@ -132,6 +139,8 @@ def _entry(row: LedgerRow) -> tuple[str, ...]:
 @limit_option
 @click.option("-f", "--follow", is_flag=True, help="Print new actions as they come.")
 @no_pager_option
+@columns_option(*_LOG)
+@wide_option
 @json_option("Print JSON: a list; with -f, one object per line.")
 @pass_settings
 def log(
@@ -153,7 +162,8 @@ def log(
     with store_to_read(settings) as connection:
         taken = latest_actions(connection, wanted)
     after = 0
-    widest = [""] * 5
+    numbers = [_LOG.index(head) for head in printing("heads") or _LOG]
+    widest = [""] * len(numbers)
     """Blanks as wide as each column so far, so that what follows is aligned with it."""
     while True:
         after = taken[-1].seq if taken else after
@@ -162,10 +172,10 @@ def log(
         elif as_json:
             for row in taken:
                 print_json_line(action_as_json(row))
-        elif taken and not follow and sys.stdout.isatty():
-            print_table(("WHEN", "WHO", "WHAT", "RESULT", "WHY"), map(_row, taken))
+        elif taken and not follow and is_screen():
+            print_table(_LOG, map(_row, taken))
         else:
-            rows = [widest, *map(_row, taken)]
+            rows = [widest, *([cells[number] for number in numbers] for cells in map(_row, taken))]
             widest = [" " * max(map(width, column)) for column in zip(*rows, strict=True)]
             for line in align(rows)[1:]:
                 click.echo(line)

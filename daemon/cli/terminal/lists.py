@@ -30,9 +30,13 @@ def print_columns(cells: Mapping[str, Sequence[str]]) -> None:
 def print_screen(columns: Sequence[Column]) -> None:
     """Print a table as the options of the command say."""
     terminal = terminal_here()
+    print_lines(lines_asked_for(columns, terminal.columns, terminal.ellipsis))
+
+
+def lines_asked_for(columns: Sequence[Column], room: int, ellipsis: str) -> list[str]:
+    """The lines of a table as the options of the command say."""
     shown = chosen(columns, printing("heads") or ())
-    is_wide = bool(printing("is_wide"))
-    print_lines(table_lines(shown, terminal.columns, terminal.ellipsis, is_wide=is_wide))
+    return table_lines(shown, room, ellipsis, is_wide=bool(printing("is_wide")))
 
 
 def _order(head: str, number: int, last: int) -> int:

@@ -28,7 +28,7 @@ class Column(NamedTuple):
 
 def chosen(columns: Sequence[Column], heads: Sequence[str]) -> list[Column]:
     """The columns of these names, in their order, none of which is left out; all if none is named."""
-    known = {each.head: each for each in columns}
+    known = {each.head.strip(): each for each in columns}
     return [known[head]._replace(order=0) for head in heads] or list(columns)
 
 

@@ -47,15 +47,17 @@ def test_the_lists_are_those_that_there_are() -> None:
     assert sorted(set(named) - set(LISTS) - set(others)) == []
 
 
-def test_every_list_can_be_watched_and_has_a_pager() -> None:
+def test_every_list_can_be_watched_or_followed_and_has_a_pager() -> None:
+    options = {name: _options(command) for name, command in _commands() if name in LISTS}
     lacking = [
         name
-        for name, command in _commands()
-        if name in LISTS and not {"--wide", "--watch", "--no-pager"} <= _options(command)
+        for name, those in options.items()
+        if not {"--wide", "--no-pager"} <= those or not those & {"--watch", "--follow"}
     ]
     assert lacking == []
     watched = {name for name, command in _commands() if "--watch" in _options(command)}
     assert {"status", "why", "session show", "chain run show", "chain approvals", "usage"} <= watched
+    assert {"chain approvals", "exchange log", "usage"} <= set(LISTS)
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120, 500])

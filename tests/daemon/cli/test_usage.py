@@ -188,3 +188,15 @@ def test_a_chain_run_has_the_tokens_and_the_cost_of_the_agents_that_its_steps_st
     finally:
         everyday.change_store("delete from links where linked = ?", agent["key"])
     assert (usage["input_tokens"], usage["output_tokens"]) == (111, 20)
+
+
+def test_the_columns_that_are_asked_for_stand_alone_and_in_their_order(used: Used) -> None:
+    shown = used.call("usage", *WHOLE, "--by", "model", "--columns", "cost,model")
+    lines = shown.out.splitlines()
+    assert lines[0].split() == ["COST", "MODEL"]
+    assert any(line.endswith("gpt-5-codex") for line in lines)
+
+
+def test_a_column_of_another_kind_of_row_is_refused(used: Used) -> None:
+    refused = used.call("usage", "--by", "model", "--columns", "DAY")
+    assert (refused.code, "a table by model has no column DAY" in refused.err) == (2, True)
