@@ -23,6 +23,7 @@ FOREIGN_LAYOUTS: Final = (
     "qwen",
     "droid",
     "copilot",
+    "cline",
 )
 """The layouts of other tools: the values for a rule of `[[contracts]]`."""
 

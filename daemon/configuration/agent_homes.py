@@ -20,6 +20,7 @@ PROJECTS: Final = "projects"
 # Codex moves an archived thread to another directory, so all of its home is watched.
 _HOMES: Final = {
     "claude-code": (("CLAUDE_CONFIG_DIR",), ".claude", PROJECTS, "*/*.jsonl"),
+    "cline": (("CLINE_DIR",), ".cline", "data/sessions", "*/[0-9]*.messages.json"),
     "codex": (("CODEX_HOME",), ".codex", "", "sessions/*/*/*/rollout-*.jsonl*"),
     "copilot": (("COPILOT_HOME",), ".copilot", "session-state", "*/events.jsonl"),
     "droid": ((), ".factory", "sessions", "*/*.jsonl"),

@@ -21,6 +21,7 @@ class _Known(NamedTuple):
 
 _KNOWN: Final = {
     "claude-code": _Known("Claude Code", "claude", (".local/bin/claude", ".claude/local/claude")),
+    "cline": _Known("Cline", "cline"),
     "codex": _Known("Codex", "codex"),
     "copilot": _Known("GitHub Copilot", "copilot"),
     "droid": _Known("Droid", "droid"),

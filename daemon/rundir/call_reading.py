@@ -13,7 +13,7 @@ from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, Cursor, Pla
 from runward.daemon.rundir.session_places import log_at
 from runward.handlers.calls import Place, Told, Unusable
 from runward.handlers.layouts.call_readers import LONGEST_LINE, CallLayout, CallReader, PlacedLine
-from runward.handlers.layouts.places import PACKED, unpacked_name
+from runward.handlers.layouts.places import PACKED, named, unpacked_name
 from runward.handlers.model.sessions import Complaint
 
 
@@ -54,7 +54,7 @@ class CallReading:
             if self._layout.logs or self._layout.documents:
                 with opened(self._path, DIRECTORY) as within:
                     yield from self._documents(within)
-                    for name in self._layout.logs:
+                    for name in named(self._layout.logs, self._name):
                         yield from self._log(within, name, name, most_bytes)
             else:
                 with opened(os.path.dirname(self._path) or "/", DIRECTORY) as within:
@@ -76,7 +76,7 @@ class CallReading:
             return
         gathered = Gathered()
         files = SessionFiles(within, self._files, time.time(), gathered)
-        files.documents(self._layout.documents)
+        files.documents(named(self._layout.documents, self._name))
         self.obstacles += files.obstacles
         for name, error in files.refused:
             self._may_pass(name, error)

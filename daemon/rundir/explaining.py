@@ -92,7 +92,10 @@ def _of_a_directory(
         names = frozenset(names_in(directory))
         with opened(directory, DIRECTORY) as within:
             is_ours = says_native(within, names)
-            found = {name: recognise_inside(within, names, layouts.only(name)) for name in shown_by}
+            found = {
+                name: recognise_inside(within, os.path.basename(directory), names, layouts.only(name))
+                for name in shown_by
+            }
     except (OSError, CannotList) as error:
         reason = str(error) if isinstance(error, CannotList) else why_unreadable(error)
         yield from (Considered(name, False, f"{subject} {reason}") for name in shown_by)

@@ -183,7 +183,9 @@ def gone(root: str) -> Gone | Unreadable:
     return Gone()
 
 
-def document_at(within: int, name: str, known: Signature | None = None) -> Document | None:
+def document_at(
+    within: int, name: str, known: Signature | None = None, most: int = MAXIMUM_DOCUMENT
+) -> Document | None:
     """The document `name` of an open directory as it is now, without its content if it is the known one.
 
     None if there is none. Raises `OSError`.
@@ -214,8 +216,8 @@ def document_at(within: int, name: str, known: Signature | None = None) -> Docum
         current = signature_of(status)
         if not stat.S_ISREG(status.st_mode):
             return Document(name, current, status.st_mtime, problem="is not a regular file")
-        if status.st_size > MAXIMUM_DOCUMENT:
-            problem = f"is larger than {MAXIMUM_DOCUMENT} bytes"
+        if status.st_size > most:
+            problem = f"is larger than {most} bytes"
             return Document(name, current, status.st_mtime, problem=problem)
         content = os.read(descriptor, status.st_size + 1)  # a larger buffer costs more than the read
         return Document(name, current, status.st_mtime, content)

@@ -77,6 +77,9 @@ NOTHING_READ: Final = FilesRead()
 MOST_FILES: Final = 1000
 """The maximum number of files of one session that a glob may match."""
 
+LARGEST_DOCUMENT: Final = 8 << 20
+"""Bytes of a document that is read: some tools keep a whole conversation in one. It is as much as is kept of a line."""
+
 MOST_ENTRIES: Final = 100_000
 """Entries of a directory that are compared with a glob."""
 
@@ -338,7 +341,7 @@ class SessionFiles:
             self.more = True
             return known
         try:
-            document = document_at(directory, last, known)
+            document = document_at(directory, last, known, LARGEST_DOCUMENT)
         except OSError as error:
             self._fail(name, error)
             return None

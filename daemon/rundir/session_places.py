@@ -36,6 +36,7 @@ from runward.handlers.layouts.places import (
     MixedShape,
     Shape,
     directory_shape,
+    named,
     unpacked_name,
 )
 from runward.handlers.model.files import Signature, Unreadable, signature_of
@@ -81,35 +82,37 @@ def recognise_directory(path: str, names: Iterable[str], layouts: Layouts) -> Di
     """The layout of the directory at `path`, which has these names; `"native"` for our own."""
     try:
         with opened(path, DIRECTORY) as within:
-            return recognise_inside(within, frozenset(names), layouts)
+            return recognise_inside(within, os.path.basename(path), frozenset(names), layouts)
     except OSError:
         return None  # it no longer exists
 
 
-def recognise_inside(within: int, names: frozenset[str], layouts: Layouts) -> DirectoryLayout | str | None:
-    """Like `recognise_directory`, for an open directory."""
+def recognise_inside(
+    within: int, name: str, names: frozenset[str], layouts: Layouts
+) -> DirectoryLayout | str | None:
+    """Like `recognise_directory`, for an open directory of this name."""
     if says_native(within, names):
         return native.LAYOUT
     for layout in layouts.directories:
-        if layout.recognises(names, _heads(within, names, layout.markers)):
+        if layout.recognises(names, _heads(within, name, names, layout.markers)):
             return layout
     return native.LAYOUT if native.RUN in names else None
 
 
 def says_native(within: int, names: frozenset[str]) -> bool:
     """Whether an open directory's own `run.json` says that it is one of our runs."""
-    return SCHEMA.encode() in _heads(within, names, (native.RUN,)).get(native.RUN, b"")
+    return SCHEMA.encode() in _heads(within, "", names, (native.RUN,)).get(native.RUN, b"")
 
 
-def _heads(within: int, names: frozenset[str], markers: tuple[str, ...]) -> dict[str, bytes]:
-    """The first bytes of those markers that exist and can be read."""
+def _heads(within: int, name: str, names: frozenset[str], markers: tuple[str, ...]) -> dict[str, bytes]:
+    """The first bytes of those markers that exist and can be read, in a directory of this name."""
     heads = {}
-    for marker in markers:
-        *parents, name = marker.split("/")
-        if (parents[0] if parents else name) not in names:
+    for marker, path in zip(markers, named(markers, name), strict=True):
+        *parents, last = path.split("/")
+        if (parents[0] if parents else last) not in names:
             continue
         try:
-            heads[marker] = _head_below(within, parents, name)
+            heads[marker] = _head_below(within, parents, last)
         except (OSError, NotRegular):
             continue  # what can't be read marks nothing
     return heads
@@ -136,16 +139,16 @@ def head_of(descriptor: int, most: int, *, is_packed: bool) -> bytes:
     return head
 
 
-def recognise_place(directory: int, shape: MixedShape) -> DirectoryLayout | str | None:
+def recognise_place(directory: int, name: str, shape: MixedShape) -> DirectoryLayout | str | None:
     """The layout of an open directory; `"native"` only for our own run that says so: any tool may have a `run.json`."""
-    names = frozenset(name for name in shape.telling_names() if _stands(name, directory))
-    layout = recognise_inside(directory, names, shape.layouts) if names else None
+    names = frozenset(each for each in shape.telling_names(name) if _stands(each, directory))
+    layout = recognise_inside(directory, name, names, shape.layouts) if names else None
     return None if layout == native.LAYOUT and not says_native(directory, names) else layout
 
 
-def shape_inside(directory: int, shape: MixedShape) -> DirectoryShape:
+def shape_inside(directory: int, name: str, shape: MixedShape) -> DirectoryShape:
     """Which files tell what an open directory is; for one that is not a session's yet, those that may make it one."""
-    layout = recognise_place(directory, shape)
+    layout = recognise_place(directory, name, shape)
     return directory_shape(layout) if isinstance(layout, DirectoryLayout) else shape.directories()
 
 
@@ -153,7 +156,7 @@ def is_inside_session(top: int, parents: list[str], shape: MixedShape) -> bool:
     """Whether one of the directories on the way to a place, from an open root, is a session's. Raises `OSError`."""
     for level in range(1, len(parents) + 1):
         with opened_below(top, parents[:level]) as directory:
-            if recognise_place(directory, shape) is not None:
+            if recognise_place(directory, parents[level - 1], shape) is not None:
                 return True
     return False
 
@@ -209,7 +212,7 @@ def _signature_in_mixed(root: str, parents: list[str], name: str, shape: MixedSh
                 log_file = log_at(within, name)
                 return signature_of(log_file[1]) if log_file is not None else None
             with opened(name, DIRECTORY, within) as directory:
-                return directory_signature(directory, shape_inside(directory, shape))[0]
+                return directory_signature(directory, name, shape_inside(directory, name, shape))[0]
 
 
 def log_at(within: int, name: str) -> tuple[str, os.stat_result] | None:
@@ -232,15 +235,17 @@ def signature_in(within: int, name: str, shape: DirectoryShape) -> Signature:
     Raises `OSError`.
     """
     with opened(name, DIRECTORY, within) as directory:
-        return directory_signature(directory, shape)[0]
+        return directory_signature(directory, name, shape)[0]
 
 
-def directory_signature(directory: int, shape: DirectoryShape) -> tuple[Signature, dict[str, Signature]]:
-    """Like `signature_in`, for an open directory, and the signatures that it consists of."""
+def directory_signature(
+    directory: int, name: str, shape: DirectoryShape
+) -> tuple[Signature, dict[str, Signature]]:
+    """Like `signature_in`, for an open directory of this name, and the signatures that it consists of."""
     # A directory's own time says nothing about what grows in it.
     own = signature_of(os.fstat(directory))
     signatures: dict[str, Signature] = {}
-    for path in shape.beneath():
+    for path in shape.beneath(name):
         try:
             each = signatures[path] = signature_of(os.stat(path, dir_fd=directory, follow_symlinks=False))
         except OSError:
@@ -264,7 +269,6 @@ class _Listing:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self._logs = _logs_of(shape)
-        self._telling = frozenset(shape.telling_names()) if isinstance(shape, MixedShape) else frozenset()
         self._left = MOST_ENTRIES
         self.places: dict[str, Signature] = {}
         self.unusable: list[str] = []
@@ -275,6 +279,9 @@ class _Listing:
         """What is in an open directory. Raises `OSError` if it can't be listed."""
         directories: list[str] = []
         logs: dict[str, os.stat_result] = {}
+        telling: tuple[str, ...] = ()
+        if isinstance(self._shape, MixedShape):
+            telling = self._shape.telling_names(prefix.rstrip("/").rpartition("/")[2])
         may_tell = False
         with os.scandir(within) as entries:
             for entry in entries:
@@ -283,7 +290,7 @@ class _Listing:
                     self.unlisted.append(prefix.rstrip("/") or ".")
                     break
                 name = entry.name
-                may_tell = may_tell or name in self._telling
+                may_tell = may_tell or name in telling
                 if entry.is_dir(follow_symlinks=False):
                     directories.append(name)
                 elif self._is_log(entry) and (name.endswith(LOG) or unpacked_name(name) not in logs):
@@ -316,9 +323,10 @@ class _Listing:
         shape = self._shape
         if not isinstance(shape, MixedShape) or place.endswith(LOG):
             return False
-        layout = recognise_place(within, shape)
+        name = place.rpartition("/")[2]
+        layout = recognise_place(within, name, shape)
         told_by = directory_shape(layout) if isinstance(layout, DirectoryLayout) else shape.directories()
-        self._add(place, directory_signature(within, told_by)[0])
+        self._add(place, directory_signature(within, name, told_by)[0])
         if layout == native.LAYOUT and is_text(place):
             self.native.append(place)
         return layout is not None

@@ -50,6 +50,7 @@ from runward.handlers.layouts.places import (
     directory_shape,
     is_glob,
     mixed_shape,
+    named,
     unpacked_name,
 )
 from runward.handlers.layouts.transcript import LogLine, Told
@@ -108,7 +109,7 @@ def look_at_session(
         with held(open_place(root, parents if isinstance(layout, LogLayout) else [*parents, name])) as within:
             if isinstance(layout, LogLayout):
                 return look.at_log(within, name, layout) or gone(root)
-            return look.in_directory(within, layout)
+            return look.in_directory(within, name, layout)
     except OSError as error:
         return gone(root) if error.errno in ABSENT or error.errno == LINK else unreadable(error)
 
@@ -132,12 +133,12 @@ class _Look:
         renamed = tuple(each._replace(name=name) for each in self._known.logs)
         return self._sight(within, signature_of(status), self._known._replace(logs=renamed), read)
 
-    def in_directory(self, directory: int, layout: DirectoryLayout) -> SessionSight:
+    def in_directory(self, directory: int, name: str, layout: DirectoryLayout) -> SessionSight:
         def read(files: SessionFiles) -> None:
-            files.documents(layout.documents, signatures)
-            files.logs(layout.logs, signatures, come_and_go=layout.logs_come_and_go)
+            files.documents(named(layout.documents, name), signatures)
+            files.logs(named(layout.logs, name), signatures, come_and_go=layout.logs_come_and_go)
 
-        own, signatures = directory_signature(directory, directory_shape(layout))
+        own, signatures = directory_signature(directory, name, directory_shape(layout))
         return self._sight(directory, own, self._known, read)
 
     def _sight(
@@ -204,8 +205,8 @@ def read_session(
                 files.log(within, name, unpacked_name(name))
                 files.beginnings(beside(layout, name))
             else:
-                _documents(files, layout)
-                files.logs(layout.logs)
+                _documents(files, named(layout.documents, name))
+                files.logs(named(layout.logs, name))
     except OSError as error:
         message = f"can't be read: {error.strerror}"
         return SessionRead(scanning.scan.tell(), None, (Complaint(name, None, message, None),))
@@ -214,13 +215,13 @@ def read_session(
     return SessionRead(summary, files.changed_at, tuple(files.obstacles), started_at)
 
 
-def _documents(files: SessionFiles, layout: DirectoryLayout) -> None:
+def _documents(files: SessionFiles, wanted: Sequence[str]) -> None:
     """The documents first: they may give the time zone of the times in the logs.
 
     Reading waits for them briefly, because some tools rewrite their files in place.
     """
     for retries_left in range(MOST_RETRIES, -1, -1):
-        files.documents(layout.documents, withhold=retries_left > 0)
+        files.documents(wanted, withhold=retries_left > 0)
         if not files.withheld:
             return
         time.sleep(_RETRY_AFTER)
@@ -302,14 +303,14 @@ def _log(within: int, name: str, path: str, layouts: Layouts) -> Identity | None
 def _directory(directory: int, name: str, layouts: Layouts) -> Identity | None:
     with opened(".", LISTED, directory) as listing, os.scandir(listing) as entries:
         names = frozenset(entry.name for entry in islice(entries, MOST_NAMES))
-    layout = recognise_inside(directory, names, layouts)
+    layout = recognise_inside(directory, name, names, layouts)
     if not isinstance(layout, DirectoryLayout):
         return None
     scanning = Scanning(layout.start(name))
     # So late that no file counts as just written: what is there must do, because nobody waits here.
     files = SessionFiles(directory, NOTHING_READ, math.inf, scanning, HEAD)
-    files.documents([each for each in layout.documents if not is_glob(each)])
-    files.logs([each for each in layout.logs if not is_glob(each)])
+    files.documents([each for each in named(layout.documents, name) if not is_glob(each)])
+    files.logs([each for each in named(layout.logs, name) if not is_glob(each)])
     return _identity(layout, scanning.scan, name, os.fstat(directory))
 
 

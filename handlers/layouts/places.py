@@ -4,6 +4,7 @@ A *place* is a path relative to the root: that of a session's log, as if it were
 """
 
 import re
+from collections.abc import Iterable
 from fnmatch import translate
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
@@ -18,7 +19,13 @@ LEVELS: Final = 6
 LOG: Final = ".jsonl"
 PACKED: Final = ".zst"
 
-_NAME: Final = "{name}"
+NAME: Final = "{name}"
+"""Stands for the name of the session's directory, or of its log without the suffix, in the files of a layout."""
+
+
+def named(files: Iterable[str], name: str) -> tuple[str, ...]:
+    """These files of a layout, for a session of this name."""
+    return tuple(each.replace(NAME, name) for each in files)
 
 
 def unpacked_name(name: str) -> str:
@@ -74,12 +81,12 @@ class DirectoryShape(NamedTuple):
         place, _, rest = path.partition("/")
         if place.startswith(".") or not place or not is_text(place):
             return None
-        return place if not rest or _telling(self.files).fullmatch(rest) else None
+        return place if not rest or _telling(self.files).fullmatch(path) else None
 
-    def beneath(self) -> tuple[str, ...]:
-        """The files and directories in a session's directory whose change is the session's. A glob stands for its
-        parent."""
-        return _beneath(self.files)
+    def beneath(self, name: str) -> tuple[str, ...]:
+        """The files and directories in the session's directory of this name whose change is the session's. A glob
+        stands for its parent."""
+        return named(_beneath(self.files), name)
 
 
 class MixedShape(NamedTuple):
@@ -103,7 +110,7 @@ class MixedShape(NamedTuple):
         for level in range(1, min(len(parts), LEVELS + 1)):
             if parts[level - 1].endswith(LOG):
                 break
-            if telling.fullmatch("/".join(parts[level:])):
+            if telling.fullmatch("/".join(parts[level - 1 :])):
                 return "/".join(parts[:level])
         return self.logs.place_of(path)
 
@@ -111,9 +118,9 @@ class MixedShape(NamedTuple):
         """The shape of a directory that is not a session's, but may become one of any layout."""
         return _any_directory(self.layouts)
 
-    def telling_names(self) -> tuple[str, ...]:
-        """The names that show whether a directory is a session's."""
-        return _telling_names(self.layouts)
+    def telling_names(self, name: str) -> tuple[str, ...]:
+        """The names that show whether a directory of this name is a session's."""
+        return named(_telling_names(self.layouts), name)
 
 
 Shape: TypeAlias = LogShape | DirectoryShape | MixedShape
@@ -135,7 +142,7 @@ def shape_of(layout: LogLayout | DirectoryLayout) -> Shape:
 
 def log_shape(layout: LogLayout) -> LogShape:
     """Like `shape_of`, for a layout of logs."""
-    owned = tuple(each.split("/")[-2] for each in layout.beside if each.startswith(f"{_NAME}/"))
+    owned = tuple(each.split("/")[-2] for each in layout.beside if each.startswith(f"{NAME}/"))
     return LogShape(owned, layout.no_sessions)
 
 
@@ -147,8 +154,7 @@ def directory_shape(layout: DirectoryLayout) -> DirectoryShape:
 
 def beside(layout: LogLayout, name: str) -> tuple[str, ...]:
     """The globs of further logs of the session whose log has this name, relative to the log's directory."""
-    stem = unpacked_name(name).removesuffix(LOG)
-    return tuple(each.replace(_NAME, stem) for each in layout.beside)
+    return named(layout.beside, unpacked_name(name).removesuffix(LOG))
 
 
 def is_glob(path: str) -> bool:
@@ -176,7 +182,7 @@ def _beneath(files: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _telling(files: tuple[str, ...]) -> re.Pattern[str]:
-    """What matches these files, and the directories that they are in."""
+    """What matches these files, and the directories that they are in, after the name of the session's directory."""
     patterns = []
     for path in files:
         parts = path.split("/")
@@ -185,4 +191,5 @@ def _telling(files: tuple[str, ...]) -> re.Pattern[str]:
         patterns.append(
             parent + translate(parts[-1]).replace(".*", "[^/]*") if is_glob(path) else re.escape(path)
         )
-    return re.compile("|".join(f"(?:{each})" for each in patterns))
+    every = "|".join(f"(?:{each})" for each in patterns).replace(re.escape(NAME), r"\1")
+    return re.compile(f"([^/]*)/(?:{every})")

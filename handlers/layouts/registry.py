@@ -13,6 +13,7 @@ from runward.handlers.layouts import (
     adjutant,
     call_readers,
     claude_code,
+    cline,
     codex,
     copilot,
     ctcp,
@@ -58,6 +59,7 @@ LAYOUTS: Final = Layouts(
         DirectoryLayout(module=adjutant, goes_by_id=False),
         DirectoryLayout(module=lionagi, goes_by_id=True, logs_come_and_go=True, artifacts="artifacts"),
         DirectoryLayout(module=copilot.DIRECTORY, goes_by_id=True, names_process=True),
+        DirectoryLayout(module=cline, goes_by_id=True),
         DirectoryLayout(module=show, goes_by_id=False, outcomes=((show.VERDICT, show.gate_verdict),)),
     ),
 )

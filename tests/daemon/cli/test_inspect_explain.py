@@ -23,6 +23,7 @@ IN_HOMES = {
     "qwen-code/ok/.qwen/projects": "qwen",
     "droid/ok/.factory/sessions": "droid",
     "copilot-cli/ok/.copilot/session-state": "copilot",
+    "cline-cli/ok/.cline/data/sessions": "cline",
 }
 """A directory with one session somewhere under it, and its layout."""
 

@@ -14,18 +14,18 @@ import zstandard
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.daemon.rundir.looking_on import Onlooker, append, lines
-from tests.handlers.layouts import claude_code_lines, codex_lines, ctcp_lines, lionagi_lines
+from tests.handlers.layouts import claude_code_lines, cline_lines, codex_lines, ctcp_lines, lionagi_lines
 from tests.handlers.layouts.tiny import END, Directories, begin, layouts
 
 from runward.daemon.rundir import session_files, session_logs
 from runward.daemon.rundir.opening import Gone
-from runward.daemon.rundir.run_directories import RACY
+from runward.daemon.rundir.run_directories import RACY, Listing
 from runward.daemon.rundir.session_files import JUST_WRITTEN, LONGEST_WAIT, MOST_FILES, NOTHING_READ
 from runward.daemon.rundir.session_logs import LONGEST_KEPT
 from runward.daemon.rundir.session_places import list_places, place_signature
-from runward.daemon.rundir.session_reading import SessionSight, read_session
+from runward.daemon.rundir.session_reading import Identity, SessionSight, identify, read_session
 from runward.handlers.layouts.layout import DirectoryLayout, LogLayout
-from runward.handlers.layouts.places import shape_of
+from runward.handlers.layouts.places import Shape, mixed_shape, shape_of
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.layouts.transcript import Told
 from runward.handlers.model.files import Unreadable
@@ -506,7 +506,7 @@ def test_what_the_system_refuses_is_tried_again_though_it_did_not_change(
 def test_a_document_that_cannot_be_read_keeps_back_nothing_else(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(within: int, name: str, known: object) -> None:
+    def broken(within: int, name: str, known: object, most: int) -> None:
         raise OSError(5, "Input/output error")
 
     onlooker = Onlooker(tmp_path, "run", DIRECTORY)
@@ -522,13 +522,41 @@ def test_a_document_that_cannot_be_read_keeps_back_nothing_else(
 
 
 def test_a_document_that_is_too_large_or_no_file_says_so_once(tmp_path: Path, run: Path) -> None:
-    (run / "inner/large.json").write_bytes(b"x" * (2 << 20))
+    (run / "inner/large.json").write_bytes(b"x" * (9 << 20))
     (run / "inner/link.json").symlink_to("/etc/passwd")
     onlooker = Onlooker(tmp_path, "run", DIRECTORY)
     problems = {each.name: each.problem for each in onlooker.look().documents}
-    assert problems["inner/large.json"] == "is larger than 1048576 bytes"
+    assert problems["inner/large.json"] == "is larger than 8388608 bytes"
     assert problems["inner/link.json"] == "is not a regular file"
     assert onlooker.look().documents == ()
+
+
+@pytest.mark.parametrize(
+    "shape", [shape_of(LAYOUTS.named("cline")), mixed_shape(LAYOUTS)], ids=["cline", "auto"]
+)
+def test_a_document_with_the_name_of_its_directory_is_found_and_its_rewriting_noticed(
+    tmp_path: Path, shape: Shape
+) -> None:
+    layout, place, log = LAYOUTS.named("cline"), cline_lines.SESSION, cline_lines.Log().prompt()
+    directory = tmp_path / place
+    directory.mkdir()
+    for document in log.documents():
+        (directory / document.name).write_bytes(document.content)
+    (directory / "agent_1.messages.json").write_bytes(log.messages().content)
+    listed = list_places(str(tmp_path), shape)
+    assert isinstance(listed, Listing)
+    before = listed.directories[place]
+    assert before == place_signature(str(tmp_path), place, shape)
+    assert shape.place_of(f"{place}/{place}.messages.json") == place
+    assert shape.place_of(f"{place}/agent_1.messages.json") is None
+    identity = identify(str(tmp_path), place, LAYOUTS)
+    assert isinstance(identity, Identity)
+    assert (identity.layout, identity.session_id) == (layout, place)
+    onlooker = Onlooker(tmp_path, place, layout)
+    assert [each.name for each in onlooker.look().documents] == [f"{place}.json", f"{place}.messages.json"]
+    (directory / f"{place}.messages.json").write_bytes(log.say().messages().content)
+    assert place_signature(str(tmp_path), place, shape) != before
+    assert [each.name for each in onlooker.look().documents] == [f"{place}.messages.json"]
 
 
 def test_a_directory_inside_that_is_a_link_is_not_followed(tmp_path: Path, run: Path) -> None:

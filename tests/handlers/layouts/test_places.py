@@ -104,7 +104,7 @@ def test_of_a_session_of_files_those_are_told_that_tell_of_it() -> None:
     assert shape_of(layouts().directories[0]) == DirectoryShape(
         ("status.json", "inner/*.json", "events.jsonl", "inner/status.json")
     )
-    assert directory_shape(layouts().directories[0]).beneath() == (
+    assert directory_shape(layouts().directories[0]).beneath("x") == (
         "status.json",
         "inner",
         "events.jsonl",
