@@ -48,6 +48,7 @@ from runward.handlers.layouts.places import (
     PACKED,
     beside,
     directory_shape,
+    documents_beside,
     is_glob,
     mixed_shape,
     named,
@@ -127,6 +128,7 @@ class _Look:
         file, status = log_file
 
         def read(files: SessionFiles) -> None:
+            files.documents(documents_beside(layout, name))
             files.log(within, file, name)
             files.beginnings(beside(layout, name))
 
@@ -202,6 +204,7 @@ def read_session(
             files = SessionFiles(within, NOTHING_READ, time.time(), scanning)
             if isinstance(layout, LogLayout):
                 os.stat(name, dir_fd=within, follow_symlinks=False)  # a missing one is reported
+                _documents(files, documents_beside(layout, name))
                 files.log(within, name, unpacked_name(name))
                 files.beginnings(beside(layout, name))
             else:

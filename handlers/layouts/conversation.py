@@ -13,10 +13,17 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar,
 
 import msgspec
 
+from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Place, Unusable, answered
 from runward.handlers.calls import Told as CallTold
 from runward.handlers.layouts.call_readers import CallLayout, PlacedLine, WithoutDocuments
-from runward.handlers.layouts.foreign_values import MOST_TOKENS, text_value, value_in
+from runward.handlers.layouts.foreign_values import (
+    MOST_TOKENS,
+    document_object,
+    seconds_in,
+    text_value,
+    value_in,
+)
 from runward.handlers.layouts.transcript import (
     Close,
     Counts,
@@ -32,7 +39,7 @@ from runward.handlers.layouts.transcript import (
 )
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
 from runward.handlers.model.sessions import Complaint, Document
-from runward.handlers.usage.counting import STANDARD, Counted, add, counted
+from runward.handlers.usage.counting import SIZES, STANDARD, Counted, add, counted
 
 _MOST_HEAD_LINES: Final = 8
 _IDS_KEPT: Final = 64
@@ -108,7 +115,7 @@ class Ended(NamedTuple):
 
 
 class Used(NamedTuple):
-    """What the next reply used, where a record of its own says so."""
+    """What the next reply used, where a record of its own says so; or what all used, where a document does."""
 
     model: str | None
     spent: Spent
@@ -133,6 +140,7 @@ class Conversation:
     """What is known about a session so far: the scanner's state. Only a copy of it is ever changed.
 
     `named` is the id in the file's name, `copied_until` when a fork was made, `ids` are those of the last records.
+    `totals` are those of a document that were counted, `unread` says why its last content could not be.
     """
 
     version: Literal[1] = 1
@@ -150,13 +158,14 @@ class Conversation:
     calls: int = 0
     errors: int = 0
     subagents: int = 0
-    replies: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     ids: list[str] = field(default_factory=list)
     unreadable: int = 0
     complaints: tuple[Complaint, ...] = ()
     counted: list[Counted] = field(default_factory=list)
+    totals: Spent = field(default_factory=lambda: Spent(0, 0, 0, 0))
+    unread: Complaint | None = None
 
     def copy(self) -> "Conversation":
         """A copy that may be changed."""
@@ -220,11 +229,19 @@ class Conversation:
             self.turn, self.close = "closed", reply.close._replace(at=at)
             self.errors += reply.close.status == "failed"
 
-    def _spend(self, spent: Spent, at: float | None) -> None:
+    def take_totals(self, used: Used, at: float | None) -> None:
+        """Take in what the session used until now; what was counted of it is not counted again."""
+        self.model = used.model or self.model
+        # Totals that shrink count nothing until they are larger than before: nothing is ever counted twice.
+        totals = Spent(*map(max, self.totals[:4], used.spent[:4]))
+        more = Spent(*(new - old for new, old in zip(totals[:4], self.totals[:4], strict=True)))
+        self.totals = totals
+        self._spend(more, at, are_totals=True)
+
+    def _spend(self, spent: Spent, at: float | None, *, are_totals: bool = False) -> None:
         fresh, read, write, output = (min(max(0, each), MOST_TOKENS) for each in spent[:4])
         if not (fresh or read or write or output):
             return
-        self.replies += 1
         self.input_tokens = min(self.input_tokens + fresh + read + write, MOST_TOKENS)
         self.output_tokens = min(self.output_tokens + output, MOST_TOKENS)
         one = counted(
@@ -237,14 +254,16 @@ class Conversation:
             output=output,
             reported_nanousd=spent.nanousd,
         )
-        add(self.counted, one)
+        # Nobody knows how many replies totals are of, or how large each request was.
+        add(self.counted, one._replace(replies=0, size=SIZES[0]) if are_totals else one)
 
 
 class Layout(NamedTuple, Generic[Record]):
     """How a tool's records are read: what each says, when, and its id if it has one.
 
     `id_in` takes the session's id from the name of its file or directory; `is_first` tells whether a record near the
-    beginning of a log shows that it is one of this layout, and `shown_by` says the same to people (`SHOWN_BY`).
+    beginning of a log shows that it is one of this layout, and `shown_by` says the same to people (`SHOWN_BY`). `totals`
+    takes what the session used until now from a document beside its log, if there is one.
     """
 
     name: str
@@ -255,6 +274,7 @@ class Layout(NamedTuple, Generic[Record]):
     id_of: Callable[[Record], str | None]
     id_in: Callable[[str], str | None]
     is_first: Callable[[Record], bool]
+    totals: Callable[[dict[str, JsonValue]], Used | None] = lambda document: None
 
 
 class ConversationScanner(KeepsState[Conversation], Generic[Record]):
@@ -305,8 +325,15 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
         return found, ()
 
     def see(self, state: Conversation, documents: Sequence[Document]) -> Conversation:
-        """A log has no further documents."""
-        return state
+        """Take in a document beside the log, as it is now."""
+        found = state.copy()
+        for document in documents:
+            content = document_object(document)
+            found.unread = content if isinstance(content, Complaint) else None
+            used = None if isinstance(content, Complaint) else self._layout.totals(content)
+            if used is not None:
+                found.take_totals(used, seconds_in(document.modified_at))
+        return found
 
     def tell(self, state: Conversation) -> Told:
         """What was taken in amounts to."""
@@ -326,9 +353,11 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
             cwd=begun.cwd,
             prompt=state.prompt,
             counts=Counts(state.events, state.calls, state.errors, state.subagents),
-            usage=Usage(state.input_tokens, state.output_tokens) if state.replies else None,
+            usage=Usage(state.input_tokens, state.output_tokens)
+            if state.input_tokens or state.output_tokens
+            else None,
             unreadable=state.unreadable,
-            complaints=state.complaints,
+            complaints=state.complaints if state.unread is None else (*state.complaints, state.unread),
             turns=state.turns,
             counted=tuple(state.counted),
         )

@@ -2,8 +2,8 @@
 
 An `agent_turn_outcome` ends each turn and says how; the replies don't. Its record has no time, and neither has the first one.
 SIGKILL, and a signal in a request, leave no outcome. Messages of the role `user` are also the results of tools, of hooks, and
-what Droid itself says, to the model or to the person. The log has no tokens. The files name no process, and don't say who
-uses them.
+what Droid itself says, to the model or to the person. `<session>.settings.json` beside the log has the session's tokens until
+now, without those of its sub-agents. The files name no process, and don't say who uses them.
 """
 
 import re
@@ -12,6 +12,7 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
+from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.conversation import (
     Asked,
@@ -24,12 +25,14 @@ from runward.handlers.layouts.conversation import (
     Notes,
     Replied,
     Returned,
+    Spent,
+    Used,
     Word,
     api_failed,
     joined,
     parts_of,
 )
-from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, whole_text_in
+from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, count_in, whole_text_in
 from runward.handlers.layouts.transcript import Close, closed
 
 LAYOUT: Final = "droid"
@@ -140,6 +143,14 @@ def _close(reason: object) -> Close | None:
     return closed("run.failed.exception", f"the turn failed: {reason[:_LONGEST_REASON]}")
 
 
+def _totals(settings: dict[str, JsonValue]) -> Used | None:
+    usage = settings.get("tokenUsage")
+    if not isinstance(usage, dict):
+        return None
+    kinds = ("inputTokens", "cacheReadTokens", "cacheCreationTokens", "outputTokens")
+    return Used(whole_text_in(settings.get("model")), Spent(*(count_in(usage.get(kind)) for kind in kinds)))
+
+
 def _text(parts: list[Any] | str) -> str:
     if isinstance(parts, str):
         return parts
@@ -186,5 +197,6 @@ LOG: Final = ConversationLog(
         id_of=_id_of,
         id_in=_session_in,
         is_first=_is_first,
+        totals=_totals,
     )
 )

@@ -141,14 +141,15 @@ class LogLayout(_Layout):
 
     `usual_place` is what the paths of its files end in, for a file that can't be read. `beside` are globs of further
     logs of a session, such as its sub-agents', relative to its own log, whose name (without its suffix) is `{name}`
-    in them: the scanner gets their beginnings. Logs whose names begin with one of `no_sessions`
-    do not belong to any session.
+    in them: the scanner gets their beginnings. `documents` are paths of small files in the same form, which the scanner
+    gets whole whenever they were rewritten. Logs whose names begin with one of `no_sessions` do not belong to any session.
     """
 
     module: LogModule
     goes_by_id: bool = True
     usual_place: re.Pattern[str]
     beside: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
     no_sessions: tuple[str, ...] = ()
 
     def recognises(self, name: str, head: bytes) -> bool:

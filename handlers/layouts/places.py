@@ -154,7 +154,17 @@ def directory_shape(layout: DirectoryLayout) -> DirectoryShape:
 
 def beside(layout: LogLayout, name: str) -> tuple[str, ...]:
     """The globs of further logs of the session whose log has this name, relative to the log's directory."""
-    return named(layout.beside, unpacked_name(name).removesuffix(LOG))
+    return named(layout.beside, _stem(name))
+
+
+def documents_beside(layout: LogLayout, name: str) -> tuple[str, ...]:
+    """The documents of the session whose log has this name. A name that is a glob would match those of other sessions."""
+    stem = _stem(name)
+    return () if is_glob(stem) else named(layout.documents, stem)
+
+
+def _stem(name: str) -> str:
+    return unpacked_name(name).removesuffix(LOG)
 
 
 def is_glob(path: str) -> bool:

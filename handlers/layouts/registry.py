@@ -52,6 +52,7 @@ LAYOUTS: Final = Layouts(
             module=droid.LOG,
             usual_place=re.compile(r"/sessions/[^/]+/[0-9a-f-]{36}\.jsonl$"),
             names_process=False,
+            documents=("{name}.settings.json",),
         ),
     ),
     directories=(

@@ -11,6 +11,7 @@ import zstandard
 from tests.handlers.layouts.tiny import END, begin, layouts
 
 from runward.config.json_value import JsonValue
+from runward.daemon.rundir.session_files import LARGEST_DOCUMENT
 from runward.daemon.rundir.session_reading import MOST_RETRIES, read_session
 from runward.handlers.model.sessions import Complaint
 
@@ -64,6 +65,18 @@ def test_of_the_logs_beside_a_transcript_the_beginnings_are_read(tmp_path: Path)
     read = read_session(replace(LOG, beside=("{name}/agents/*.jsonl",)), str(tmp_path / "a.jsonl"))
     assert 3 <= read.told.counts.events < 100_000
     assert read_session(LOG, str(tmp_path / "a.jsonl")).told.counts.events == 1
+
+
+def test_the_documents_beside_a_log_are_those_of_its_name_alone(tmp_path: Path) -> None:
+    layout = replace(LOG, documents=("{name}.status.json",))
+    for name in ("a", "*"):
+        (tmp_path / f"{name}.jsonl").write_bytes(lines(begin()))
+    (tmp_path / "a.status.json").write_text('{"status": "done"}')
+    assert read_session(layout, str(tmp_path / "a.jsonl")).told.declared
+    assert not read_session(layout, str(tmp_path / "*.jsonl")).told.declared
+    (tmp_path / "a.status.json").write_bytes(b" " * (LARGEST_DOCUMENT + 1))
+    (said,) = read_session(layout, str(tmp_path / "a.jsonl")).told.complaints
+    assert said == Complaint("a.status.json", None, f"is larger than {LARGEST_DOCUMENT} bytes", None)
 
 
 def test_the_files_of_a_directory_are_read_where_they_are_its_own(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.daemon.in_process import Daemon
 from tests.daemon.watch.test_following import KEY, Home
+from tests.daemon.watch.test_mixed_roots import Tree
+from tests.handlers.layouts import droid_lines
 from tests.handlers.layouts.claude_code_lines import MODEL, SESSION, Transcript
 from tests.handlers.usage.naive import claude_code_replies
 from tests.handlers.usage.test_counting import Sums, of_replies, summed
@@ -100,6 +102,41 @@ async def test_what_an_older_version_read_is_counted_in_the_background(tmp_path:
         assert await stored(running) == in_files(home) != {}
         assert await running.rows("select key, status, attempt from sessions") == before
         assert await running.rows("select count(*) from events") == events
+
+
+async def test_totals_beside_a_log_are_counted_once_as_they_grow_after_a_restart_and_a_resume(
+    tmp_path: Path,
+) -> None:
+    tree, log = Tree(tmp_path), droid_lines.Log().prompt()
+
+    def write(*totals: int) -> None:
+        tree.put(f"app/{droid_lines.SETTINGS}", droid_lines.settings(*totals))
+        tree.put(f"app/{droid_lines.NAME}", *log.lines())
+
+    async def used(running: Daemon) -> list[Row]:
+        await tree.scan(running)
+        total = "sum(fresh_input), sum(cache_read), sum(output), sum(replies)"
+        return await running.rows(f"select session_key, model, {total} from usage group by 1, 2")
+
+    key = f"droid:{droid_lines.SESSION}"
+    write(60, 40, 10)
+    async with tree.open() as running:
+        assert await used(running) == [(key, "mock-model", 60, 40, 10, 0)]
+        log.say()
+        write(120, 80, 20)
+        assert await used(running) == [(key, "mock-model", 120, 80, 20, 0)]
+        tree.put(f"app/{droid_lines.SETTINGS}", b'{"tokenUsage": {"inpu')
+        await tree.scan(running)
+    log.prompt("go on").say()
+    write(180, 120, 30)
+    async with tree.open() as running:
+        assert await used(running) == [(key, "mock-model", 180, 120, 30, 0)]
+        assert await running.rows("select status, attempt from sessions") == [("completed", 2)]
+        # Another log of the same name: its session is read from the beginning, and what was counted is taken back.
+        (tree.root / "app" / droid_lines.NAME).unlink()
+        log.records[1:3] = []
+        write(7, 0, 1)
+        assert await used(running) == [(key, "mock-model", 7, 0, 1, 0)]
 
 
 LOOKS = st.lists(

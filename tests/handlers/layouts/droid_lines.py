@@ -1,5 +1,6 @@
 """Sessions of our own making, with the fields that Droid writes."""
 
+import json
 from typing import Self
 
 from tests.handlers.layouts.pi_lines import AT, written
@@ -8,6 +9,14 @@ from runward.config.json_value import JsonValue
 
 SESSION = "5e2268f7-c830-433d-9f55-ede0ae712313"
 NAME = f"{SESSION}.jsonl"
+SETTINGS = f"{SESSION}.settings.json"
+
+
+def settings(*totals: JsonValue, **fields: JsonValue) -> bytes:
+    """The settings beside the log: input, what was read from the cache, output, and what was written to the cache."""
+    kinds = ("inputTokens", "cacheReadTokens", "outputTokens", "cacheCreationTokens")
+    used: JsonValue = {"thinkingTokens": 0, **dict(zip(kinds, totals, strict=False))}
+    return json.dumps({"model": "mock-model", "tokenUsage": used, **fields}).encode()
 
 
 class Log:
