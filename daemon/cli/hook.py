@@ -14,8 +14,10 @@ from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.terminal.output import complain, fail, note, safe
-from runward.daemon.configuration.agent_homes import sessions_in
+from runward.daemon.configuration.agent_homes import agent_home, sessions_in
+from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.hooks import claude_code_settings, codex_settings
+from runward.daemon.hooks.agents import AGENTS, settings_path
 from runward.daemon.hooks.claude_code_settings import accepts, events_of
 from runward.daemon.hooks.programs import Program, installed
 from runward.daemon.hooks.settings_file import (
@@ -24,10 +26,8 @@ from runward.daemon.hooks.settings_file import (
     Refused,
     SettingsFile,
     read_settings_file,
-    shell_command,
     words_of,
 )
-from runward.daemon.hooks.standing import AGENTS, settings_path
 
 
 @click.group(cls=Group)
@@ -94,13 +94,13 @@ _dry = click.option("--dry-run", is_flag=True, help="Only show what would change
 
 
 @hook.command("install")
-@click.argument("agent", type=click.Choice(AGENTS))
+@click.argument("agent", type=click.Choice(tuple(AGENTS)))
 @_dry
 @click.pass_context
 def install(context: click.Context, agent: str, dry_run: bool) -> None:
     """Add the hook to the agent's settings.
 
-    The settings are settings.json, or notify in config.toml.
+    The settings are settings.json, notify in config.toml, or a file of hooks.
 
     The change is shown first. The rest of the file stays unchanged, byte for byte.
 
@@ -122,9 +122,7 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
     events = events_of(program)
 
     def edit(text: str | None, name: str) -> Edited:
-        if agent == codex_settings.AGENT:
-            return codex_settings.install(text, name, words)
-        return claude_code_settings.install(text, name, shell_command(agent, state), events)
+        return AGENTS[agent].install(text, name, state, program)
 
     def check(undo: Callable[[], None]) -> None:
         if program is not None:
@@ -148,12 +146,13 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
     click.echo(
         f'but no root has the layout "{agent}", so its sessions are not followed; add to runward.toml:\n'
     )
-    sessions = sessions_in(agent, os.path.dirname(settings_path(agent, os.environ)))
+    home = agent_home(agent, os.environ, home_of(os.environ), working_directory())
+    sessions = sessions_in(agent, home)
     click.echo(f'[[roots]]\npath = "{safe(sessions)}"\nlayout = "{agent}"')
 
 
 @hook.command("uninstall")
-@click.argument("agent", type=click.Choice(AGENTS))
+@click.argument("agent", type=click.Choice(tuple(AGENTS)))
 @_dry
 def uninstall(agent: str, dry_run: bool) -> None:
     """Remove the hook from the agent's settings.
@@ -164,8 +163,7 @@ def uninstall(agent: str, dry_run: bool) -> None:
     Example:
       runward hook uninstall codex
     """
-    edit = codex_settings.uninstall if agent == codex_settings.AGENT else claude_code_settings.uninstall
-    _carry_out(agent, edit, dry_run, "there is no Runward hook in", "")
+    _carry_out(agent, AGENTS[agent].uninstall, dry_run, "there is no Runward hook in", "")
 
 
 def _check_accepted(program: Program, events: Sequence[str], undo: Callable[[], None]) -> None:
@@ -206,7 +204,7 @@ def _carry_out(
             sys.exit(GOOD)
         show_change(file, text)
         if not dry_run:
-            file.replace(text)
+            file.replace(text, levels=AGENTS[agent].file.count("/") + 1)
             check(lambda: _undo(file, text))
     except Refused as refusal:
         complain([refusal.problem])

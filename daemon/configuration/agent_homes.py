@@ -36,6 +36,12 @@ def agent_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) 
     return os.path.join(cwd, named or f"{home}/{usual}")
 
 
+def settings_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) -> str:
+    """The same for its settings. Of several variables, only the last is about them."""
+    variables, usual, _, _ = _HOMES[agent]
+    return os.path.join(cwd, environment.get(variables[-1]) or f"{home}/{usual}")
+
+
 def sessions_in(agent: str, directory: str) -> str:
     """Where the agent's sessions are in its home."""
     return os.path.join(directory, _HOMES[agent][2]).rstrip("/")

@@ -1,6 +1,6 @@
-"""Claude Code's `settings.json`: our hooks added and removed in the text, so that the rest stays byte for byte.
+"""The `settings.json` of Claude Code, and of agents with the same form: our hooks added and removed in the text.
 
-Only hook events that the installed version knows are added.
+The rest stays byte for byte. Only hook events that the installed version knows are added.
 """
 
 import json
@@ -163,8 +163,29 @@ EVENTS: Final = tuple(KNOWN_SINCE)
 TIMEOUT: Final = 10
 """Seconds after which Claude Code continues without us."""
 
+
+class Form(NamedTuple):
+    """What differs between the agents whose settings have this form. `timeout` is in the agent's own unit.
+
+    With `has_comments` the agent reads comments as JavaScript has them.
+    """
+
+    agent: str
+    title: str
+    events: tuple[str, ...]
+    timeout: int
+    has_comments: bool = False
+
+
+CLAUDE_CODE: Final = Form(AGENT, "Claude Code", EVENTS, TIMEOUT)
+QWEN: Final = Form("qwen", "Qwen Code", EVENTS, TIMEOUT * 1000, has_comments=True)
+"""It skips events that it doesn't know. 0.24 counts seconds below 1000, and milliseconds from there on, as earlier ones do."""
+
 _WAS_EMPTY: Final = " "
 _BOM: Final = "\ufeff"
+_COMMENT: Final = re.compile(r'"(?:\\.|[^"\\])*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
+"""A comment, or a string: what is in one is no comment."""
+
 _INDENT: Final = re.compile(r"\n([ \t]+)\S")
 
 
@@ -190,25 +211,27 @@ class _Ours(NamedTuple):
         return self.event.key
 
 
-def install(text: str | None, name: str, command: str, events: Sequence[str] = EVENTS) -> Edited:
-    """The settings with our `command` for each of these of the `EVENTS`, and for no other. Raises `Refused`."""
+def install(
+    text: str | None, name: str, command: str, events: Sequence[str] = EVENTS, form: Form = CLAUDE_CODE
+) -> Edited:
+    """The settings with our `command` for each of these of the form's events, and for no other. Raises `Refused`."""
     if text is None:
-        return Edited(_pretty({"hooks": {event: [_group(command)] for event in events}}, "  ") + "\n")
-    before, style = text, _style(text, name)
+        return Edited(_pretty({"hooks": {event: [_group(command, form)] for event in events}}, "  ") + "\n")
+    before, style = text, _style(text, name, form)
     # One edit at a time, each in the text as it is then: an edit moves all places behind it.
-    while (following := _towards(text, name, command, events, style)) is not None:
+    while (following := _towards(text, name, command, events, style, form)) is not None:
         text = following
     # Tried before the file is written: what is installed must be removable without a trace.
-    if not _ours(before, name) and uninstall(text, name).text != before:
+    if not _ours(before, name, form) and uninstall(text, name, form).text != before:
         raise Refused(
             Problem(name, None, None, "can't be edited in a way that can be undone", "do it by hand")
         )
     return Edited(text)
 
 
-def uninstall(text: str | None, name: str) -> Edited:
+def uninstall(text: str | None, name: str, form: Form = CLAUDE_CODE) -> Edited:
     """The settings without Runward's commands, and without what was added for them. Raises `Refused`."""
-    while text is not None and (entries := _ours(text, name)):
+    while text is not None and (entries := _ours(text, name, form)):
         # From the end, so that the places of those before it stay as they are.
         text = _without(text, entries[-1])
     return Edited(text)
@@ -216,38 +239,38 @@ def uninstall(text: str | None, name: str) -> Edited:
 
 def events_in(text: str, name: str) -> tuple[str, ...]:
     """The events that have a command of Runward's in the settings. Raises `Refused`."""
-    return tuple(dict.fromkeys(str(each.name) for each in _ours(text, name)))
+    return tuple(dict.fromkeys(str(each.name) for each in _ours(text, name, CLAUDE_CODE)))
 
 
-def has_ours(text: str, name: str) -> bool:
+def has_ours(text: str, name: str, form: Form = CLAUDE_CODE) -> bool:
     """Whether any event has a command of Runward's. Raises `Refused`."""
-    return bool(_ours(text, name))
+    return bool(_ours(text, name, form))
 
 
-def _towards(text: str, name: str, command: str, events: Sequence[str], style: _Style) -> str | None:
+def _towards(
+    text: str, name: str, command: str, events: Sequence[str], style: _Style, form: Form
+) -> str | None:
     """The text one step closer to the goal; None if nothing is left to do."""
     seen: set[str | None] = set()
-    for each in _ours(text, name):
+    for each in _ours(text, name, form):
         if each.name in seen or each.name not in events:
             return _without(text, each)
         seen.add(each.name)
         if json.loads(text[each.command.value : each.command.end]) != command:
             return text[: each.command.value] + _compact(command) + text[each.command.end :]
     missing = next((event for event in events if event not in seen), None)
-    return None if missing is None else _with(text, name, missing, command, style)
+    return None if missing is None else _with(text, name, missing, command, style, form)
 
 
-def _with(text: str, name: str, event: str, command: str, style: _Style) -> str:
-    root = _document(text, name)
+def _with(text: str, name: str, event: str, command: str, style: _Style, form: Form) -> str:
+    root, group = _document(text, name, form), _group(command, form)
     hooks = _only(root, "hooks", text, name)
     if hooks is None:
-        return _put(
-            text=text, container=root, depth=0, key="hooks", value={event: [_group(command)]}, style=style
-        )
+        return _put(text=text, container=root, depth=0, key="hooks", value={event: [group]}, style=style)
     groups = _only(hooks, event, text, name)
     if groups is None:
-        return _put(text=text, container=hooks, depth=1, key=event, value=[_group(command)], style=style)
-    return _put(text=text, container=groups, depth=2, key=None, value=_group(command), style=style)
+        return _put(text=text, container=hooks, depth=1, key=event, value=[group], style=style)
+    return _put(text=text, container=groups, depth=2, key=None, value=group, style=style)
 
 
 def _put(text: str, container: Span, depth: int, key: str | None, value: JsonValue, style: _Style) -> str:
@@ -284,44 +307,50 @@ def _without(text: str, ours: _Ours) -> str | None:
         # One space before our entry: the container was there and empty, so it stays.
         if number and text[container.value + 1 : item.start] == _WAS_EMPTY:
             return text[: container.value + 1] + text[item.end :]
-    if text.rstrip() == _pretty(json.loads(text.removeprefix(_BOM)), "  "):
+    if text.rstrip() == _pretty(json.loads(_plain(text).removeprefix(_BOM)), "  "):
         return None
     return text[: root.value] + "{}" + text[root.end :]
 
 
-def _ours(text: str, name: str) -> list[_Ours]:
-    return list(_find(text, name))
+def _ours(text: str, name: str, form: Form) -> list[_Ours]:
+    return list(_find(text, name, form))
 
 
-def _find(text: str, name: str) -> Iterator[_Ours]:
+def _find(text: str, name: str, form: Form) -> Iterator[_Ours]:
     """Our commands in the text, in order. Raises `Refused` if a container of hooks has the wrong type."""
-    hooks = _only(_document(text, name), "hooks", text, name)
+    hooks = _only(_document(text, name, form), "hooks", text, name)
     for event in hooks.items if hooks is not None else ():
         assert hooks is not None
         _only(hooks, str(event.key), text, name)
-        _expect(event, "[", f"hooks.{event.key} is not a list", text, name)
+        _expect(event, "[", f"hooks.{event.key} is not a list", text, name, form)
         for group in event.items:
-            _expect(group, "{", f"a group of hooks.{event.key} is not an object", text, name)
+            _expect(group, "{", f"a group of hooks.{event.key} is not an object", text, name, form)
             entries = _only(group, "hooks", text, name)
             if entries is None:
-                raise refused(name, text, group.value, f"a group of hooks.{event.key} has no hooks", _FIX)
-            _expect(entries, "[", f"the hooks of a group of hooks.{event.key} are not a list", text, name)
+                raise refused(
+                    name, text, group.value, f"a group of hooks.{event.key} has no hooks", _fix(form)
+                )
+            _expect(
+                entries, "[", f"the hooks of a group of hooks.{event.key} are not a list", text, name, form
+            )
             for entry in entries.items:
-                _expect(entry, "{", f"a hook of hooks.{event.key} is not an object", text, name)
+                _expect(entry, "{", f"a hook of hooks.{event.key} is not an object", text, name, form)
                 command = _only(entry, "command", text, name)
-                if command is not None and is_our_shell_command(_read(text, command), AGENT):
+                if command is not None and is_our_shell_command(_read(text, command), form.agent):
                     yield _Ours(
                         hooks=hooks, event=event, group=group, entries=entries, entry=entry, command=command
                     )
 
 
-_FIX: Final = "see Claude Code's documentation of hooks, fix it, and try again"
+def _fix(form: Form) -> str:
+    return f"see {form.title}'s documentation of hooks, fix it, and try again"
 
 
-def _document(text: str, name: str) -> Span:
+def _document(text: str, name: str, form: Form) -> Span:
     """The places in a text that is a JSON object, with hooks in an object if it has any. Raises `Refused`."""
     try:
-        json.loads(text.removeprefix(_BOM), parse_constant=_no_constant)
+        plain = _plain(text) if form.has_comments else text
+        json.loads(plain.removeprefix(_BOM), parse_constant=_no_constant)
         root = _root(text)
     except json.JSONDecodeError as error:
         message, fix = f"is not JSON: {error.msg}", "fix it, and try again"
@@ -329,14 +358,14 @@ def _document(text: str, name: str) -> Span:
     except (RecursionError, ValueError) as error:
         message = "is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON: {error}"
         raise Refused(Problem(name, None, None, message, "fix it, and try again")) from error
-    _expect(root, "{", "does not contain an object", text, name)
+    _expect(root, "{", "does not contain an object", text, name, form)
     hooks = _only(root, "hooks", text, name)
     if hooks is not None:
-        _expect(hooks, "{", "hooks is not an object", text, name)
-        for event in EVENTS:
+        _expect(hooks, "{", "hooks is not an object", text, name, form)
+        for event in form.events:
             groups = _only(hooks, event, text, name)
             if groups is not None:
-                _expect(groups, "[", f"hooks.{event} is not a list", text, name)
+                _expect(groups, "[", f"hooks.{event} is not a list", text, name, form)
     return root
 
 
@@ -344,8 +373,14 @@ def _no_constant(word: str) -> None:
     raise ValueError(f"{word} is not one of its numbers")
 
 
+def _plain(text: str) -> str:
+    """The text with blanks in place of its comments."""
+    return _COMMENT.sub(lambda each: each[0] if each[0][0] == '"' else re.sub(r"[^\r\n]", " ", each[0]), text)
+
+
 def _root(text: str) -> Span:
-    """The places in the text; its byte order mark is skipped like a blank."""
+    """The places in the text; its byte order mark and its comments are skipped like blanks."""
+    text = _plain(text)
     return json_places(" " + text[1:] if text.startswith(_BOM) else text)
 
 
@@ -359,9 +394,9 @@ def _only(container: Span, key: str, text: str, name: str) -> Span | None:
     return members[0] if members else None
 
 
-def _expect(span: Span, bracket: str, message: str, text: str, name: str) -> None:
+def _expect(span: Span, bracket: str, message: str, text: str, name: str, form: Form) -> None:
     if text[span.value] != bracket:
-        raise refused(name, text, span.value, message, _FIX)
+        raise refused(name, text, span.value, message, _fix(form))
 
 
 def _read(text: str, span: Span) -> JsonValue:
@@ -369,12 +404,12 @@ def _read(text: str, span: Span) -> JsonValue:
     return value
 
 
-def _group(command: str) -> JsonValue:
-    return {"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT}]}
+def _group(command: str, form: Form) -> JsonValue:
+    return {"hooks": [{"type": "command", "command": command, "timeout": form.timeout}]}
 
 
-def _style(text: str, name: str) -> _Style:
-    root, indent = _document(text, name), _INDENT.search(text)
+def _style(text: str, name: str, form: Form) -> _Style:
+    root, indent = _document(text, name, form), _INDENT.search(text)
     line_break = "\r\n" if "\r\n" in text else "\n"
     if indent is not None:
         return _Style(indent[1], line_break)

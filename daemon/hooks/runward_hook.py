@@ -1,7 +1,7 @@
 """What an agent's hook runs: it puts what the hook said into the daemon's inbox, and never gets in the agent's way.
 
-Run by its path, as `PYTHON -S -E …/runward_hook.py claude-code|codex [--state DIR] [-- PROGRAM…]`, with nothing but
-the standard library and as little of that as possible. Claude Code gives the payload on stdin, Codex as the last
+Run by its path, as `PYTHON -S -E …/runward_hook.py AGENT [--state DIR] [-- PROGRAM…]`, with nothing but
+the standard library and as little of that as possible. Agents give the payload on stdin, Codex as the last
 word; it is passed on as it is, and read by the daemon. After `--` comes the program that Codex's `notify` named
 before: it is called with the same payload.
 
@@ -14,6 +14,9 @@ import os
 import sys
 from binascii import b2a_base64
 from time import monotonic, time
+
+AGENTS = ("claude-code", "codex", "copilot", "qwen")
+"""Whose payloads the daemon reads (`handlers/layouts/hooks.py`)."""
 
 MAXIMUM_PAYLOAD = 1 << 19
 """Bytes of the largest payload that is passed on: in base 64 it fits into an inbox file. A larger one is dropped."""
@@ -33,7 +36,7 @@ def main(words: list[str]) -> None:
         program = words[words.index("--") + 1 :] if "--" in words else []
         own = words[: words.index("--")] if program else words
         payload = os.fsencode(words[-1]) if own[0] == "codex" else read_stdin()
-        if own[0] in ("claude-code", "codex") and payload[:1] == b"{" and len(payload) <= MAXIMUM_PAYLOAD:
+        if own[0] in AGENTS and payload[:1] == b"{" and len(payload) <= MAXIMUM_PAYLOAD:
             put(state_directory(own), note(own[0], payload))
     except BaseException:  # noqa: BLE001, S110  # the agent shows a traceback and reacts to a status: not even Ctrl-C may cause one
         pass

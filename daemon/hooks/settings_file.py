@@ -73,14 +73,15 @@ class SettingsFile:
     text: str | None
     status: os.stat_result | None
 
-    def replace(self, text: str | None, temporary: str | None = None) -> None:
+    def replace(self, text: str | None, temporary: str | None = None, levels: int = 1) -> None:
         """Replace what was read with `text`, or remove the file. Raises `Refused` and `OSError`.
 
         `temporary` is the path that the new file has at first, in the same directory, for who has to find what a crash left.
+        With the file go as many `levels` of directories as are empty then.
         """
         if text is None:
             self.remove()
-            _remove_if_empty(os.path.dirname(self.path))
+            _remove_if_empty(os.path.dirname(self.path), levels)
             return
         directory = os.path.dirname(self.path)
         os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -156,7 +157,8 @@ def _signature(status: os.stat_result | None) -> tuple[int, ...] | None:
     return None if status is None else signature_of(status)
 
 
-def _remove_if_empty(directory: str) -> None:
-    """Remove an agent's directory if it is empty: the file that we had made was all that was in it."""
-    if not os.path.islink(directory) and not os.listdir(directory):
+def _remove_if_empty(directory: str, levels: int) -> None:
+    """Remove an agent's directories if they are empty: the file that we had made was all that was in them."""
+    if levels and not os.path.islink(directory) and not os.listdir(directory):
         os.rmdir(directory)
+        _remove_if_empty(os.path.dirname(directory), levels - 1)

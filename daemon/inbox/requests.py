@@ -15,7 +15,7 @@ from runward.daemon.store.tables import starts
 from runward.handlers.contracts.snapshots import snapshot_from_run
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import seconds_in, text_in
-from runward.handlers.layouts.hooks import READERS, HookSaid, whole
+from runward.handlers.layouts.hooks import HOOKS, HookSaid, whole
 from runward.handlers.model.events import Event, Request, UnknownEvent, impossible
 from runward.handlers.model.sessions import HookSpoke, RunLaunched
 from runward.handlers.registry import REQUESTS, load_payload
@@ -67,15 +67,15 @@ _BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
 def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | None:
     """The report of a hook, attributed to the file's owner, or why it can't be used; None if it concerns no session."""
     agent, at = note.get(HOOK), seconds_in(note.get("at"))
-    read = READERS.get(agent) if isinstance(agent, str) else None
-    if read is None or not isinstance(agent, str):
+    hooks = HOOKS.get(agent) if isinstance(agent, str) else None
+    if hooks is None or not isinstance(agent, str):
         return "is not a note of any agent's hook"
     if note.get("version") != 1 or at is None:
         return f"is a note of {agent}'s hook in a form that isn't known"
     payload = _payload(note.get("payload"))
     if payload is None:
         return f"does not contain a payload of {agent}'s hook"
-    reported = read(payload)
+    reported = hooks.read(payload)
     if not isinstance(reported, HookSaid):
         return reported
     boot, launcher = note.get("boot_id"), text_in(note.get("launcher_session"))

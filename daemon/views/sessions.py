@@ -199,10 +199,10 @@ def fix_of_unknown(layout: str) -> str:
     """What can be done about such a session, and about future ones."""
     if layout == NATIVE:
         return "write its exit.json; the next one should name its process in process.json"
-    from runward.handlers.layouts.hooks import READERS  # a list doesn't need it
+    from runward.handlers.layouts.hooks import HOOKS  # a list doesn't need it
 
     fix = "`stale_after` of its root ends such a session after a silence"
-    if layout not in READERS:
+    if layout not in HOOKS:
         return fix
     return f"{fix}; `runward hook install {layout}` makes the processes of later sessions known"
 

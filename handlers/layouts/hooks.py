@@ -56,7 +56,7 @@ _LONGEST_SOURCE: Final = 40
 
 
 def read_claude_code_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
-    """What a payload of Claude Code says (on stdin of a hook's command), or why it can't be used.
+    """What a payload of Claude Code or Qwen Code says (on stdin of a hook's command), or why it can't be used.
 
     None for what is not about a session: a sub-agent's, a tool's.
     """
@@ -98,8 +98,53 @@ def read_codex_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
     return HookSaid(session_id, "turn_ended", path_in(payload.get("cwd")))
 
 
-READERS: Final[Mapping[str, Callable[[dict[str, JsonValue]], HookSaid | str | None]]] = {
-    "claude-code": read_claude_code_hook,
-    "codex": read_codex_hook,
+_COPILOT: Final[dict[str, HookKind]] = {
+    "source": "started",
+    "prompt": "prompted",
+    "stopReason": "turn_ended",
+    "reason": "ended",
 }
-"""What reads a payload, by the layout's name."""
+"""The field that only the payload of such a hook has: it doesn't say which hook it is."""
+
+
+def read_copilot_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
+    """What a payload of GitHub Copilot says (on stdin of a hook's command), or why it can't be used.
+
+    None for what is not about a session: a tool's, an error's.
+    """
+    kind = next((kind for field, kind in _COPILOT.items() if field in payload), None)
+    if kind is None:
+        return None
+    session_id = id_in(payload.get("sessionId"))
+    if session_id is None:
+        return "the payload has no usable sessionId"
+    prompt = text_in(payload.get("prompt")) if kind == "prompted" else None
+    source = text_in(payload.get("source"), _LONGEST_SOURCE) if kind == "started" else None
+    return HookSaid(
+        session_id=session_id,
+        kind=kind,
+        cwd=path_in(payload.get("cwd")),
+        transcript_path=path_in(payload.get("transcriptPath")),
+        prompt=None if prompt is None else clip_prompt(whole(prompt)),
+        source=None if source is None else whole(source),
+    )
+
+
+class Hooks(NamedTuple):
+    """What is known of an agent's hooks.
+
+    `read` reads a payload. `place` is the agent's among the processes that a hook runs under, the nearest first: 0 if it
+    calls the hook itself, 1 if a shell is between them.
+    """
+
+    read: Callable[[dict[str, JsonValue]], HookSaid | str | None]
+    place: int
+
+
+HOOKS: Final[Mapping[str, Hooks]] = {
+    "claude-code": Hooks(read_claude_code_hook, 1),
+    "codex": Hooks(read_codex_hook, 0),
+    "copilot": Hooks(read_copilot_hook, 1),
+    "qwen": Hooks(read_claude_code_hook, 1),
+}
+"""The agents that have hooks, by the layout's name."""

@@ -11,16 +11,13 @@ from runward.daemon.cli.init import texts
 from runward.daemon.cli.init.finding import Agent, Found
 from runward.daemon.cli.init.record import Change, Directory, Entry, Unit, hash_of, missing_directories
 from runward.daemon.configuration.settings import settings_file, settings_places, working_directory
-from runward.daemon.hooks import claude_code_settings, codex_settings
-from runward.daemon.hooks.claude_code_settings import events_of
+from runward.daemon.hooks.agents import AGENTS, settings_path
 from runward.daemon.hooks.settings_file import (
     Refused,
     SettingsFile,
     read_settings_file,
-    shell_command,
     words_of,
 )
-from runward.daemon.hooks.standing import AGENTS, settings_path
 from runward.daemon.units import installing, rendering
 from runward.daemon.units.installing import UNIT, Systemctl, is_untouched, sealed
 
@@ -149,7 +146,7 @@ def _asks_for(step: Step, deliver: str) -> bool:
 
 def _hook(agent: Agent, state: str) -> Step:
     path = settings_path(agent.layout, os.environ)
-    step = Step(agent.layout, "change", path, agent=agent)
+    step, hooked = Step(agent.layout, "change", path, agent=agent), AGENTS[agent.layout]
     words = words_of(agent.layout, state)
     # A newline in such a path would end the command in the agent's settings, and begin another one.
     if not "".join(words).isprintable():
@@ -158,19 +155,12 @@ def _hook(agent: Agent, state: str) -> Step:
     if isinstance(file, str):
         return step._replace(problem=file)
     try:
-        if agent.layout == codex_settings.AGENT:
-            text = codex_settings.install(file.text, path, words).text
-            detail = f"{codex_settings.KEY} calls Runward"
-        else:
-            events = events_of(agent.program)
-            command = shell_command(agent.layout, state)
-            text = claude_code_settings.install(file.text, path, command, events).text
-            detail = f"{len(events)} hooks"
+        text = hooked.install(file.text, path, state, agent.program).text
     except Refused as refusal:
         return step._replace(problem=str(refusal))
     if text == file.text:
         return step._replace(file=file)
-    return step._replace(file=file, text=text, detail=detail)
+    return step._replace(file=file, text=text, detail=hooked.says(agent.program))
 
 
 def _service(settings: Settings, named: str | None, found: Found) -> Iterator[Step]:

@@ -1,7 +1,6 @@
 """Roots, the places in them where sessions write, what is remembered of each, and what is wrong there."""
 
 from collections.abc import Iterable
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from runward.daemon.store.batch import Batch, Job, Write
@@ -204,8 +203,6 @@ _ANCESTORS: Final = Stored(tuple[RecordedProcess, ...])
 
 _WHEREABOUTS: Final = Stored(Whereabouts)
 
-_AGENTS: Final = MappingProxyType({"claude-code": 1, "codex": 0})
-
 
 class Hook(NamedTuple):
     """What a session's hook said last: when (Unix seconds), what, under which processes, and in which launched run."""
@@ -217,13 +214,12 @@ class Hook(NamedTuple):
     whereabouts: Whereabouts | None = None
     """Where the numbers of these processes are valid; None for what was noted before that was recorded."""
 
-    def callers(self, layout: str) -> tuple[RecordedProcess, ...]:
-        """The processes from the hook's parent up to the agent. Claude Code calls hooks through a shell, Codex itself.
+    def callers(self, place: int) -> tuple[RecordedProcess, ...]:
+        """The processes from the hook's parent up to the agent, which is at this place.
 
         Empty if the agent is not among the ancestors. A shell may have become the hook: then the agent is its parent.
         """
-        place = _AGENTS.get(layout)
-        return self.ancestors[: place + 1] if place is not None and place < len(self.ancestors) else ()
+        return self.ancestors[: place + 1] if place < len(self.ancestors) else ()
 
 
 async def last_hooks(store: Reader, keys: Iterable[str]) -> dict[str, Hook]:

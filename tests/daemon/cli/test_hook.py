@@ -14,10 +14,18 @@ from tests.waiting import PATIENCE_S
 from runward.daemon.hooks import claude_code_settings, settings_file
 from runward.daemon.hooks.settings_file import Refused, read_settings_file
 
-FILES = {"claude-code": (".claude", "settings.json"), "codex": (".codex", "config.toml")}
+FILES = {
+    "claude-code": (".claude", "settings.json"),
+    "codex": (".codex", "config.toml"),
+    "copilot": (".copilot/hooks", "runward.json"),
+    "qwen": (".qwen", "settings.json"),
+}
+EDITED = [agent for agent in FILES if agent != "copilot"]
+"""Those whose settings have more in them than Runward's hooks."""
 WRITTEN = {
     "claude-code": '{\r\n\t"model": "opus"\r\n}',
     "codex": '# mine\nnotify = [ "say" ] # loud\n[tui]\n',
+    "qwen": '// mine\n{\n\t"model": "coder"\n}',
 }
 
 
@@ -44,7 +52,15 @@ def test_into_nothing_and_out_again_leaves_nothing(place: Place, agent: str) -> 
     assert everything(place) == before
 
 
-@pytest.mark.parametrize(("agent", "sessions"), [("claude-code", ".claude/projects"), ("codex", ".codex")])
+@pytest.mark.parametrize(
+    ("agent", "sessions"),
+    [
+        ("claude-code", ".claude/projects"),
+        ("codex", ".codex"),
+        ("copilot", ".copilot/session-state"),
+        ("qwen", ".qwen/projects"),
+    ],
+)
 def test_who_watches_no_sessions_of_the_agent_is_told_which_root_to_add(
     place: Place, agent: str, sessions: str
 ) -> None:
@@ -67,10 +83,10 @@ def test_who_names_no_roots_is_told_that_the_agents_own_one_is_there_from_now_on
     assert [each["layout"] for each in roots] == ["native", agent]
 
 
-@pytest.mark.parametrize("agent", FILES)
+@pytest.mark.parametrize("agent", EDITED)
 def test_a_file_keeps_its_mode_and_its_bytes(place: Place, agent: str) -> None:
     path = path_of(place, agent)
-    path.parent.mkdir()
+    path.parent.mkdir(parents=True)
     path.write_bytes(WRITTEN[agent].encode())
     path.chmod(0o640)
     if os.getuid() == 0:
@@ -122,6 +138,29 @@ def test_the_agents_own_variables_say_where_its_settings_lie(place: Place) -> No
     place.call("hook", "install", "codex", CODEX_HOME="d")
     assert (place.directory / "c/settings.json").exists()
     assert (place.directory / "d/config.toml").exists()
+    place.call("hook", "install", "copilot", COPILOT_HOME="e")
+    assert (place.directory / "e/hooks/runward.json").exists()
+    place.call("hook", "install", "qwen", QWEN_HOME="f", QWEN_RUNTIME_DIR="sessions")
+    assert (place.directory / "f/settings.json").exists()
+    assert not (place.directory / "sessions").exists()
+
+
+def test_of_copilots_hooks_only_runwards_own_file_is_touched(place: Place) -> None:
+    path = path_of(place, "copilot")
+    path.parent.mkdir(parents=True)
+    theirs = path.parent / "theirs.json"
+    theirs.write_text('{"version": 1, "hooks": {}}')
+    assert place.call("hook", "install", "copilot").code == 0
+    assert place.call("hook", "uninstall", "copilot").code == 0
+    assert [each.name for each in path.parent.iterdir()] == ["theirs.json"]
+    assert place.call("hook", "install", "copilot").code == 0
+    document = json.loads(path.read_text())
+    document["hooks"]["preToolUse"] = [{"type": "command", "bash": "true"}]
+    path.write_text(json.dumps(document))
+    for verb in ("install", "uninstall"):
+        refused = place.call("hook", verb, "copilot")
+        assert (refused.code, "has something else than Runward's hooks" in refused.err) == (2, True)
+    assert json.loads(path.read_text()) == document
 
 
 @pytest.mark.parametrize(
@@ -131,11 +170,14 @@ def test_the_agents_own_variables_say_where_its_settings_lie(place: Place) -> No
         ("claude-code", b'{\n"\xff', ":2: is not UTF-8 (save it as UTF-8)"),
         ("codex", b"notify = 'x'", ":1:10: notify is not a list of texts (make it "),
         ("codex", b"a b", ":1:3: is not TOML"),
+        ("copilot", b"{}", ": has something else than Runward's hooks (move it "),
+        ("copilot", b"[" * 100_000, ": has something else than Runward's hooks (move it "),
+        ("qwen", b'{"hooks": {"Stop": 1}}', ":1:20: hooks.Stop is not a list (see Qwen Code's "),
     ],
 )
 def test_a_broken_file_is_left_alone(place: Place, agent: str, content: bytes, said: str) -> None:
     path = path_of(place, agent)
-    path.parent.mkdir()
+    path.parent.mkdir(parents=True)
     path.write_bytes(content)
     for verb in ("install", "uninstall"):
         refused = place.call("hook", verb, agent)
@@ -192,15 +234,18 @@ def test_what_was_installed_runs_as_the_agents_run_it(place: Place) -> None:
     place.state.mkdir()
     for agent in FILES:
         assert place.call("hook", "install", agent).code == 0
-    entry = json.loads(path_of(place, "claude-code").read_text())["hooks"]["Stop"][0]["hooks"][0]
+    documents = {
+        agent: json.loads(path_of(place, agent).read_text())["hooks"] for agent in FILES if agent != "codex"
+    }
+    entry = documents["claude-code"]["Stop"][0]["hooks"][0]
+    qwen, copilot = documents["qwen"]["Stop"][0]["hooks"][0], documents["copilot"]["agentStop"][0]
     payload = '{"hook_event_name": "Stop"}'
-    subprocess.run(
-        ["sh", "-c", entry["command"]], input=payload.encode(), check=True, timeout=PATIENCE_S, env={}
-    )
+    for command in (entry["command"], qwen["command"], copilot["bash"]):
+        subprocess.run(["sh", "-c", command], input=payload.encode(), check=True, timeout=PATIENCE_S, env={})
     line = path_of(place, "codex").read_text().removeprefix("notify = ")
     subprocess.run([*json.loads(line), payload], check=True, timeout=PATIENCE_S, env={})
     hooks = [json.loads(path.read_text())["hook"] for path in (place.state / "inbox").iterdir()]
-    assert sorted(hooks) == ["claude-code", "codex"]
+    assert sorted(hooks) == sorted(FILES)
     assert shlex.split(entry["command"])[0] == os.path.abspath(sys.executable)
 
 

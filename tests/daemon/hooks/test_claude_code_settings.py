@@ -1,6 +1,7 @@
 """Claude Code's settings with our hooks in them and out again: nothing else changes, not by a byte."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
-from runward.daemon.hooks.claude_code_settings import EVENTS, TIMEOUT, install, uninstall
+from runward.daemon.hooks.claude_code_settings import EVENTS, QWEN, TIMEOUT, install, uninstall
 from runward.daemon.hooks.settings_file import Refused, is_our_shell_command, shell_command
 
 NAME = "settings.json"
@@ -136,6 +137,42 @@ def test_what_is_broken_is_refused_with_its_place_and_fix(text: str, place: str)
     assert said.endswith(")"), "and the fix"
     with pytest.raises(Refused):
         uninstall(text, NAME)
+
+
+COMMENTED = """\
+// mine: "hooks": {}
+{
+  /* as I
+     like it */
+  "model": "http://x/*", // the small one
+  "hooks": { // none yet
+    "Stop": [
+      // {"hooks": []}
+    ]
+  }, // "more"
+  "end": true // of it
+} // that's all
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [COMMENTED, "{ // nothing\n}", '/**/ {"a": 1} // "', COMMENTED.replace("\n", "\r\n")]
+)
+def test_where_the_agent_reads_comments_they_stay(text: str) -> None:
+    ours = shell_command("qwen", "/state")
+    after = install(text, NAME, ours, QWEN.events, QWEN).text
+    assert after is not None
+    assert [line for line in re.findall("//.*", text) if line not in after] == []
+    assert after.count(json.dumps(ours)) == len(QWEN.events)
+    assert install(after, NAME, ours, QWEN.events, QWEN).text == after
+    assert uninstall(after, NAME, QWEN).text == text
+    with pytest.raises(Refused, match="is not JSON"):
+        install(text, NAME, OURS)
+
+
+def test_only_the_commands_of_the_agent_itself_are_ours() -> None:
+    text = installed(None)
+    assert uninstall(text, NAME, QWEN).text == text
 
 
 names = st.text(max_size=4) | st.sampled_from(["hooks", "Stop", "model", 'a"\\'])

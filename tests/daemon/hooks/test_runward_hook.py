@@ -14,9 +14,11 @@ import pytest
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.hooks import runward_hook
+from runward.daemon.hooks.agents import AGENTS
 from runward.daemon.hooks.settings_file import SCRIPT, shell_command
 from runward.daemon.inbox.spool import list_inbox
 from runward.daemon.processes.proc import current_boot_id, identity_of
+from runward.handlers.layouts.hooks import HOOKS
 
 PAYLOAD = b'{"session_id": "s", "hook_event_name": "Stop", "last_assistant_message": "\xc3\xa4\\n"}'
 
@@ -234,3 +236,7 @@ def test_a_call_costs_hardly_more_than_bare_python(state: Path) -> None:
     )
     assert len(notes(state)) == 40
     assert min(ours) < min(bare) + 0.015  # what it costs, not what the machine's other work does to it
+
+
+def test_the_script_passes_on_what_the_daemon_reads_and_the_settings_can_hold() -> None:
+    assert set(runward_hook.AGENTS) == set(HOOKS) == set(AGENTS)

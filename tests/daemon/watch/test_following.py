@@ -6,11 +6,13 @@ import os
 from base64 import b64encode
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
 import pytest
 from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.handlers.layouts import copilot_lines, qwen_lines
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.contract import ExpectedArtifact
@@ -200,6 +202,48 @@ async def test_its_journal_lies_among_runwards_own_state_and_nothing_is_written_
     assert journal.stat().st_mode & 0o777 == 0o600
     assert {each.stat().st_mode & 0o777 for each in (journal.parent, *journal.parents[1:4])} == {0o700}
     assert list(home.projects.rglob("*")) == [home.place.parent, home.place]
+
+
+PLACES = {
+    "copilot": f"session-state/{copilot_lines.NAME}/events.jsonl",
+    "qwen": f"projects/-home-dev-app/chats/{qwen_lines.NAME}",
+}
+"""Where the sessions of agents are whose hooks name their process, and the lines in them."""
+
+
+@pytest.mark.parametrize(
+    ("layout", "lines", "payload"),
+    [
+        (
+            "copilot",
+            copilot_lines,
+            {"sessionId": copilot_lines.NAME, "cwd": "/src", "source": "new", "initialPrompt": "x"},
+        ),
+        (
+            "qwen",
+            qwen_lines,
+            {"session_id": qwen_lines.SESSION, "cwd": "/src", "hook_event_name": "SessionStart"},
+        ),
+    ],
+    ids=PLACES,
+)
+async def test_an_agent_whose_hook_named_it_lives_as_long_as_that_process(
+    tmp_path: Path, layout: str, lines: ModuleType, payload: dict[str, str]
+) -> None:
+    home, place = Home(tmp_path / "other"), tmp_path / layout / PLACES[layout]
+    home.further = (Root(layout, str(tmp_path / layout / PLACES[layout].split("/")[0]), layout, "live"),)
+    async with home.open() as running:
+        await running.settle()
+    shell = RecordedProcess(40, 8, "this boot")
+    put_note(running.state, layout, payload, None, home.clock.wall, (shell, AGENT))
+    home.write_as(b"".join(line + b"\n" for line in lines.Log().prompt().call().lines()), place)
+    home.processes.gone.add(shell.pid)
+    async with home.open() as running:
+        await home.rest(running, 600)
+        assert await attempts(running) == [(1, "running", None, None)], "the agent itself is alive"
+        home.processes.gone.add(AGENT.pid)
+        await home.rest(running, 600)
+        assert await attempts(running) == [(1, "aborted", "process_gone", "run.aborted.process_gone")]
 
 
 async def test_a_killed_agent_is_over_after_the_grace_though_its_traces_went_meanwhile(
@@ -888,8 +932,20 @@ def hook_says(
         "cwd": "/src",
         "prompt": "fix it",
     }
+    put_note(running_state, "claude-code", payload, launcher, at, ancestors)
+
+
+def put_note(
+    running_state: Path,
+    layout: str,
+    payload: dict[str, str],
+    launcher: str | None,
+    at: float,
+    ancestors: tuple[RecordedProcess, ...],
+) -> None:
+    """What an agent's hook puts into the inbox."""
     note = {
-        "hook": "claude-code",
+        "hook": layout,
         "version": 1,
         "at": at,
         "boot_id": str(UUID(int=7)),

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,25 @@ def test_each_of_claude_codes_hooks_is_read(name: str, kind: str, more: dict[str
     assert said.source == ("startup" if kind == "started" else None)
 
 
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("started", {"source": "new", "initialPrompt": "fix it"}),
+        ("prompted", {"prompt": "fix it"}),
+        ("turn_ended", {"stopReason": "end_turn", "transcriptPath": PATH}),
+        ("ended", {"reason": "complete"}),
+    ],
+)
+def test_each_of_copilots_hooks_is_told_by_its_fields(kind: str, more: dict[str, JsonValue]) -> None:
+    said = hooks.read_copilot_hook({"sessionId": ID, "timestamp": 1, "cwd": "/home/dev/app", **more})
+    assert isinstance(said, HookSaid)
+    assert (said.session_id, said.kind, said.cwd) == (ID, kind, "/home/dev/app")
+    assert said.transcript_path == more.get("transcriptPath")
+    assert said.prompt == ("fix it" if kind == "prompted" else None)
+    assert said.source == ("new" if kind == "started" else None)
+    assert "no usable sessionId" in str(hooks.read_copilot_hook({**more, "sessionId": "../x"}))
+
+
 def test_codex_tells_of_a_good_turn() -> None:
     assert hooks.read_codex_hook(TURN) == HookSaid(ID, "turn_ended", "/home/dev/app")
 
@@ -56,6 +76,7 @@ def test_codex_tells_of_a_good_turn() -> None:
 def test_what_tells_nothing_of_a_session_is_passed_over(name: str) -> None:
     assert hooks.read_claude_code_hook({**COMMON, "hook_event_name": name}) is None
     assert hooks.read_codex_hook({**TURN, "type": name}) is None
+    assert hooks.read_copilot_hook({"sessionId": ID, "toolName": name}) is None
 
 
 def test_what_a_sub_agent_does_is_not_the_sessions() -> None:
@@ -122,18 +143,37 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
     max_leaves=4,
 )
+RECORDED = {
+    "copilot-cli": ("copilot", {"started": 3, "prompted": 3, "turn_ended": 1, "ended": 3, None: 2}),
+    "qwen-code": ("qwen", {"started": 3, "prompted": 4, "turn_ended": 1}),
+}
+
+
+@pytest.mark.parametrize("recording", RECORDED)
+def test_the_recorded_payloads_of_further_agents_are_read(recording: str) -> None:
+    material = os.environ.get("RUNWARD_TEST_MATERIAL")
+    if not material:
+        pytest.skip("RUNWARD_TEST_MATERIAL names no recordings")
+    agent, expected = RECORDED[recording]
+    kinds: Counter[str | None] = Counter()
+    for path in sorted((Path(material) / "samples" / recording / "hook-payloads").glob("*.json")):
+        said = hooks.HOOKS[agent].read(json.loads(path.read_text()))
+        kinds[said.kind if isinstance(said, HookSaid) else said] += 1
+    assert kinds == expected
+
+
 NAMES = ["hook_event_name", "session_id", "transcript_path", "cwd", "prompt", "source", "agent_id"]
 
 
 @given(
     st.dictionaries(
-        st.sampled_from([*NAMES, *TURN]),
+        st.sampled_from([*NAMES, *TURN, "sessionId", "transcriptPath", "stopReason"]),
         anything | st.sampled_from(["Stop", "UserPromptSubmit", "agent-turn-complete", ID, PATH]),
     )
 )
 def test_whatever_a_payload_holds_it_is_read_passed_over_or_told_why(payload: dict[str, JsonValue]) -> None:
-    for read in (hooks.read_claude_code_hook, hooks.read_codex_hook):
-        said = read(payload)
+    for each in hooks.HOOKS.values():
+        said = each.read(payload)
         assert said is None or isinstance(said, str | HookSaid)
         if isinstance(said, HookSaid):
             json.dumps(said, ensure_ascii=False).encode()

@@ -1,0 +1,86 @@
+"""The agents that have hooks: where the settings with them are, and how ours are put in and taken out."""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from runward.daemon.configuration.agent_homes import settings_home
+from runward.daemon.configuration.settings import home_of, working_directory
+from runward.daemon.hooks import claude_code_settings, codex_settings, copilot_settings
+from runward.daemon.hooks.claude_code_settings import QWEN, events_of
+from runward.daemon.hooks.programs import Program
+from runward.daemon.hooks.settings_file import Edited, shell_command, words_of
+
+
+class Hooked(NamedTuple):
+    """An agent with hooks. `file` has them, below its home.
+
+    `install` gets a text, its name, the state directory, and the installed program. `says` is what it adds.
+    """
+
+    file: str
+    install: Callable[[str | None, str, str, Program | None], Edited]
+    uninstall: Callable[[str | None, str], Edited]
+    has_ours: Callable[[str, str], bool]
+    says: Callable[[Program | None], str]
+
+
+def _in_claude_code(text: str | None, name: str, state: str, program: Program | None) -> Edited:
+    command = shell_command(claude_code_settings.AGENT, state)
+    return claude_code_settings.install(text, name, command, events_of(program))
+
+
+def _in_codex(text: str | None, name: str, state: str, program: Program | None) -> Edited:
+    return codex_settings.install(text, name, words_of(codex_settings.AGENT, state))
+
+
+def _in_copilot(text: str | None, name: str, state: str, program: Program | None) -> Edited:
+    return copilot_settings.install(text, name, shell_command(copilot_settings.AGENT, state))
+
+
+def _in_qwen(text: str | None, name: str, state: str, program: Program | None) -> Edited:
+    return claude_code_settings.install(text, name, shell_command(QWEN.agent, state), QWEN.events, QWEN)
+
+
+AGENTS: Final[Mapping[str, Hooked]] = {
+    claude_code_settings.AGENT: Hooked(
+        file="settings.json",
+        install=_in_claude_code,
+        uninstall=claude_code_settings.uninstall,
+        has_ours=claude_code_settings.has_ours,
+        says=lambda program: f"{len(events_of(program))} hooks",
+    ),
+    codex_settings.AGENT: Hooked(
+        file="config.toml",
+        install=_in_codex,
+        uninstall=codex_settings.uninstall,
+        has_ours=codex_settings.has_ours,
+        says=lambda _: f"{codex_settings.KEY} calls Runward",
+    ),
+    copilot_settings.AGENT: Hooked(
+        file="hooks/runward.json",
+        install=_in_copilot,
+        uninstall=copilot_settings.uninstall,
+        has_ours=copilot_settings.has_ours,
+        says=lambda _: f"{len(copilot_settings.EVENTS)} hooks",
+    ),
+    QWEN.agent: Hooked(
+        file="settings.json",
+        install=_in_qwen,
+        uninstall=partial(claude_code_settings.uninstall, form=QWEN),
+        has_ours=partial(claude_code_settings.has_ours, form=QWEN),
+        says=lambda _: f"{len(QWEN.events)} hooks",
+    ),
+}
+"""By the layout's name. A new agent is its line here, in `handlers/layouts/hooks.py`, and in the script."""
+
+
+def home_with_settings(agent: str, environment: Mapping[str, str]) -> str:
+    """The directory with the agent's settings: the one that its variable names, else its usual one."""
+    return settings_home(agent, environment, home_of(environment), working_directory())
+
+
+def settings_path(agent: str, environment: Mapping[str, str]) -> str:
+    """The file with the agent's hooks."""
+    return os.path.join(home_with_settings(agent, environment), AGENTS[agent].file)

@@ -1,0 +1,52 @@
+"""GitHub Copilot's `hooks/runward.json`: a file of hooks that is Runward's alone, beside those of others."""
+
+import json
+from typing import Final
+
+from runward.config.json_value import JsonValue
+from runward.config.problem import Problem
+from runward.daemon.hooks.settings_file import Edited, Refused, is_our_shell_command
+
+AGENT: Final = "copilot"
+EVENTS: Final = ("sessionStart", "userPromptSubmitted", "agentStop", "sessionEnd")
+"""The hooks that tell something which the daemon can use."""
+
+
+def install(text: str | None, name: str, command: str) -> Edited:
+    """The file with our `command` for each of the `EVENTS`. Raises `Refused` if it is another's."""
+    if text is not None:
+        _expect_ours(text, name)
+    hooks = {event: [{"type": "command", "bash": command}] for event in EVENTS}
+    return Edited(json.dumps({"version": 1, "hooks": hooks}, indent=2, ensure_ascii=False) + "\n")
+
+
+def uninstall(text: str | None, name: str) -> Edited:
+    """No file. Raises `Refused` if it is another's."""
+    if text is not None:
+        _expect_ours(text, name)
+    return Edited(None)
+
+
+def has_ours(text: str, name: str) -> bool:
+    """Whether the file is Runward's. Raises `Refused` if it is another's."""
+    _expect_ours(text, name)
+    return True
+
+
+def _expect_ours(text: str, name: str) -> None:
+    try:
+        commands = list(_commands(json.loads(text)))
+    except (ValueError, RecursionError):
+        commands = []
+    # It is replaced and removed as a whole, so nothing of anybody else's may be in it.
+    if not commands or not all(is_our_shell_command(each, AGENT) for each in commands):
+        fix = "move it to a file with another name, and try again"
+        raise Refused(Problem(name, None, None, "has something else than Runward's hooks", fix))
+
+
+def _commands(document: JsonValue) -> list[JsonValue]:
+    """The commands of all hooks in the document; None for what is no such hook."""
+    hooks = document.get("hooks") if isinstance(document, dict) else None
+    lists = list(hooks.values()) if isinstance(hooks, dict) else []
+    entries = [entry for each in lists for entry in (each if isinstance(each, list) else [None])]
+    return [entry.get("bash") if isinstance(entry, dict) else None for entry in entries]
