@@ -3,23 +3,24 @@
 import difflib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import click
 
 from runward.config.problem import Problem
 from runward.config.root import AUTO
+from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings
-from runward.daemon.cli.terminal.output import complain, fail, note, safe
+from runward.daemon.cli.terminal.output import Failed, complain, fail, note, safe
 from runward.daemon.configuration.agent_homes import agent_home, sessions_in
 from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.hooks import claude_code_settings, codex_settings
 from runward.daemon.hooks.agents import AGENTS, settings_path
 from runward.daemon.hooks.claude_code_settings import accepts, events_of
-from runward.daemon.hooks.programs import Program, installed
+from runward.daemon.hooks.programs import Program, installed, name_of
 from runward.daemon.hooks.settings_file import (
     SCRIPT,
     Edited,
@@ -28,6 +29,7 @@ from runward.daemon.hooks.settings_file import (
     read_settings_file,
     words_of,
 )
+from runward.daemon.hooks.standing import hooks_here
 
 
 @click.group(cls=Group)
@@ -90,15 +92,17 @@ def _become_script(agent: str, words: tuple[str, ...]) -> None:
     os.execv(sys.executable, [sys.executable, "-S", "-E", SCRIPT, agent, *words])  # noqa: S606  # no shell
 
 
+_agents = click.argument("agents", metavar="[AGENT]...", type=click.Choice(tuple(AGENTS)), nargs=-1)
 _dry = click.option("--dry-run", is_flag=True, help="Only show what would change.")
 
 
 @hook.command("install")
-@click.argument("agent", type=click.Choice(tuple(AGENTS)))
+@_agents
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @_dry
 @click.pass_context
-def install(context: click.Context, agent: str, dry_run: bool) -> None:
-    """Add the hook to the agent's settings.
+def install(context: click.Context, agents: tuple[str, ...], yes: bool, dry_run: bool) -> None:
+    """Add the hook to the settings of agents; without a name, of those that are here, after asking.
 
     The settings are settings.json, notify in config.toml, or a file of hooks.
 
@@ -109,6 +113,35 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
       runward hook install claude-code --dry-run
     """
     settings = own_settings(context)
+    if not agents:
+        agents = tuple(_wanted(yes or dry_run))
+    _one_by_one(agents, lambda agent: _install(agent, settings, dry_run))
+
+
+def _wanted(is_sure: bool) -> Iterator[str]:
+    """The agents that are here, and of them those that the person wants."""
+    here = hooks_here(os.environ)
+    if not here:
+        fail(f"there is no agent here whose hooks are known; name one of {', '.join(AGENTS)}", NOT_SO)
+    if not is_sure and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        fail(f"nobody can be asked here: name agents ({', '.join(here)}), or add --yes", WRONG_USAGE)
+    for agent, standing in here.items():
+        if is_sure or click.confirm(f"{name_of(agent)} ({standing}): install the hook?", default=True):
+            yield agent
+
+
+def _one_by_one(agents: Sequence[str], change: Callable[[str], None]) -> None:
+    """Change each agent's settings. One that fails doesn't stop the others; the worst exit code counts."""
+    codes = [GOOD]
+    for agent in dict.fromkeys(agents):
+        try:
+            change(agent)
+        except Failed as failed:
+            codes.append(failed.exit_code)
+    sys.exit(max(codes))
+
+
+def _install(agent: str, settings: Settings, dry_run: bool) -> None:
     state = settings.state_dir
     words = words_of(agent, state)
     # A newline in such a path would end the command in the agent's settings, and begin another one.
@@ -133,10 +166,10 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
             )
 
     removes = f"runward hook uninstall {agent} removes it"
-    _carry_out(
+    changes = _carry_out(
         agent=agent, edit=edit, dry_run=dry_run, state="the hook is installed in", more=removes, check=check
     )
-    if any(root.layout in (agent, AUTO) for root in settings.roots):
+    if not changes or any(root.layout in (agent, AUTO) for root in settings.roots):
         return
     if all(f"roots.{root.name}" not in settings.origin for root in settings.roots):
         click.echo(
@@ -152,10 +185,10 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
 
 
 @hook.command("uninstall")
-@click.argument("agent", type=click.Choice(tuple(AGENTS)))
+@click.argument("agents", metavar="AGENT...", type=click.Choice(tuple(AGENTS)), nargs=-1, required=True)
 @_dry
-def uninstall(agent: str, dry_run: bool) -> None:
-    """Remove the hook from the agent's settings.
+def uninstall(agents: tuple[str, ...], dry_run: bool) -> None:
+    """Remove the hook from the settings of agents.
 
     Only what `install` added is removed.
 
@@ -163,7 +196,11 @@ def uninstall(agent: str, dry_run: bool) -> None:
     Example:
       runward hook uninstall codex
     """
-    _carry_out(agent, AGENTS[agent].uninstall, dry_run, "there is no Runward hook in", "")
+
+    def remove(agent: str) -> None:
+        _carry_out(agent, AGENTS[agent].uninstall, dry_run, "there is no Runward hook in", "")
+
+    _one_by_one(agents, remove)
 
 
 def _check_accepted(program: Program, events: Sequence[str], undo: Callable[[], None]) -> None:
@@ -190,8 +227,8 @@ def _carry_out(
     state: str,
     more: str,
     check: Callable[[Callable[[], None]], None] = _nothing_to_check,
-) -> None:
-    """Edit the agent's settings, after showing how; ends with 2 if the file must be left alone.
+) -> bool:
+    """Edit the agent's settings, after showing how; whether anything changes. Ends with 2 if the file must be left alone.
 
     `check` gets a function that restores the file.
     """
@@ -201,7 +238,7 @@ def _carry_out(
         text = edit(file.text, path).text
         if text == file.text:
             click.echo(f"nothing to change: {state} {safe(path)}")
-            sys.exit(GOOD)
+            return False
         show_change(file, text)
         if not dry_run:
             file.replace(text, levels=AGENTS[agent].file.count("/") + 1)
@@ -213,6 +250,7 @@ def _carry_out(
         click.echo("nothing was changed (--dry-run)")
     else:
         click.echo(f"done: {state} {safe(path)}{f' ({more})' if more else ''}")
+    return True
 
 
 def _undo(file: SettingsFile, text: str | None) -> None:

@@ -203,6 +203,7 @@ class Failed(SystemExit):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(code)
         self.message = message
+        self.exit_code = code
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -229,7 +229,7 @@ def test_the_examples_of_the_page_run(lived_in: Place, path: tuple[str, ...]) ->
         wait_for(lambda: place.call(*running).objects() == [], "the end of its chain runs")
 
 
-@pytest.mark.parametrize("command", [("schema",), ("completion",), ("hook", "install")])
+@pytest.mark.parametrize("command", [("schema",), ("completion",), ("hook", "uninstall")])
 def test_a_missing_argument_is_said_in_one_line_with_the_choices(
     place: Place, command: tuple[str, ...]
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.daemon.cli.drawn import draw
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.hooks import claude_code_settings, settings_file
@@ -81,6 +82,48 @@ def test_who_names_no_roots_is_told_that_the_agents_own_one_is_there_from_now_on
     assert "from the daemon's next start" not in place.call("hook", "install", agent).out
     roots = place.call("root", "list", "--json").objects()
     assert [each["layout"] for each in roots] == ["native", agent]
+
+
+def test_without_a_name_it_is_for_the_agents_that_are_here(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = place.call("hook", "install", "--yes")
+    assert (nobody.code, "there is no agent here" in nobody.err) == (1, True)
+    (place.directory / ".codex").mkdir()
+    (place.directory / ".copilot").mkdir()
+    before = everything(place)
+    unasked = place.call("hook", "install")
+    assert (unasked.code, "name agents (codex, copilot), or add --yes" in unasked.err) == (2, True)
+    shown = place.call("hook", "install", "--dry-run")
+    assert (shown.code, shown.out.count("+++ ")) == (0, 2)
+    assert everything(place) == before
+    assert place.call("hook", "install", "--yes").code == 0
+    assert path_of(place, "codex").exists()
+    assert path_of(place, "copilot").exists()
+    assert not path_of(place, "qwen").exists()
+
+
+def test_each_agent_that_is_here_is_asked_about(place: Place) -> None:
+    for agent in ("codex", "qwen"):
+        path_of(place, agent).parent.mkdir()
+    drawn = draw(place, (100, 40), "hook", "install", keys="n\ny\n")
+    assert drawn.code == 0, drawn.text
+    assert "Codex (not installed): install the hook? [Y/n]" in drawn.text
+    assert not path_of(place, "codex").exists()
+    assert path_of(place, "qwen").exists()
+
+
+def test_of_several_agents_one_that_fails_stops_no_other(place: Place) -> None:
+    path = path_of(place, "claude-code")
+    path.parent.mkdir()
+    path.write_text("[]")
+    done = place.call("hook", "install", "claude-code", "qwen", "codex", "qwen")
+    assert (done.code, done.out.count("done: ")) == (2, 2)
+    assert f"{path} was left as it is" in done.err
+    path.unlink()
+    removed = place.call("hook", "uninstall", "claude-code", "qwen", "codex")
+    assert (removed.code, removed.out.count("done: ")) == (0, 2)
+    assert not path_of(place, "qwen").exists()
 
 
 @pytest.mark.parametrize("agent", EDITED)
