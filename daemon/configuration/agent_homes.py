@@ -39,7 +39,8 @@ def agent_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) 
 def settings_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) -> str:
     """The same for its settings. Of several variables, only the last is about them."""
     variables, usual, _, _ = _HOMES[agent]
-    return os.path.join(cwd, environment.get(variables[-1]) or f"{home}/{usual}")
+    named = next((environment[each] for each in variables[-1:] if environment.get(each)), None)
+    return os.path.join(cwd, named or f"{home}/{usual}")
 
 
 def sessions_in(agent: str, directory: str) -> str:

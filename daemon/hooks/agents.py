@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from runward.daemon.configuration.agent_homes import settings_home
 from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.hooks import claude_code_settings, codex_settings, copilot_settings
-from runward.daemon.hooks.claude_code_settings import QWEN, events_of
+from runward.daemon.hooks.claude_code_settings import DROID, QWEN, Form, events_of
 from runward.daemon.hooks.programs import Program
 from runward.daemon.hooks.settings_file import Edited, shell_command, words_of
 
@@ -39,8 +39,20 @@ def _in_copilot(text: str | None, name: str, state: str, program: Program | None
     return copilot_settings.install(text, name, shell_command(copilot_settings.AGENT, state))
 
 
-def _in_qwen(text: str | None, name: str, state: str, program: Program | None) -> Edited:
-    return claude_code_settings.install(text, name, shell_command(QWEN.agent, state), QWEN.events, QWEN)
+def _in_form_of(form: Form) -> Hooked:
+    """An agent whose settings have Claude Code's form, and that gets all hooks of the form, whatever its version."""
+
+    def install(text: str | None, name: str, state: str, program: Program | None) -> Edited:
+        command = shell_command(form.agent, state)
+        return claude_code_settings.install(text, name, command, form.events, form)
+
+    return Hooked(
+        file="settings.json",
+        install=install,
+        uninstall=partial(claude_code_settings.uninstall, form=form),
+        has_ours=partial(claude_code_settings.has_ours, form=form),
+        says=lambda _: f"{len(form.events)} hooks",
+    )
 
 
 AGENTS: Final[Mapping[str, Hooked]] = {
@@ -65,13 +77,8 @@ AGENTS: Final[Mapping[str, Hooked]] = {
         has_ours=copilot_settings.has_ours,
         says=lambda _: f"{len(copilot_settings.EVENTS)} hooks",
     ),
-    QWEN.agent: Hooked(
-        file="settings.json",
-        install=_in_qwen,
-        uninstall=partial(claude_code_settings.uninstall, form=QWEN),
-        has_ours=partial(claude_code_settings.has_ours, form=QWEN),
-        says=lambda _: f"{len(QWEN.events)} hooks",
-    ),
+    DROID.agent: _in_form_of(DROID),
+    QWEN.agent: _in_form_of(QWEN),
 }
 """By the layout's name. A new agent is its line here, in `handlers/layouts/hooks.py`, and in the script."""
 

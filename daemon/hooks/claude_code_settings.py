@@ -178,6 +178,8 @@ class Form(NamedTuple):
 
 
 CLAUDE_CODE: Final = Form(AGENT, "Claude Code", EVENTS, TIMEOUT)
+DROID: Final = Form("droid", "Droid", ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"), TIMEOUT)
+"""It skips events that it doesn't know. `droid exec` calls no `UserPromptSubmit`."""
 QWEN: Final = Form("qwen", "Qwen Code", EVENTS, TIMEOUT * 1000, has_comments=True)
 """It skips events that it doesn't know. 0.24 counts seconds below 1000, and milliseconds from there on, as earlier ones do."""
 

@@ -56,7 +56,7 @@ _LONGEST_SOURCE: Final = 40
 
 
 def read_claude_code_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
-    """What a payload of Claude Code or Qwen Code says (on stdin of a hook's command), or why it can't be used.
+    """What a payload of Claude Code, Qwen Code or Droid says (on stdin of a hook's command), or why it can't be used.
 
     None for what is not about a session: a sub-agent's, a tool's.
     """
@@ -145,6 +145,7 @@ HOOKS: Final[Mapping[str, Hooks]] = {
     "claude-code": Hooks(read_claude_code_hook, 1),
     "codex": Hooks(read_codex_hook, 0),
     "copilot": Hooks(read_copilot_hook, 1),
+    "droid": Hooks(read_claude_code_hook, 1),
     "qwen": Hooks(read_claude_code_hook, 1),
 }
 """The agents that have hooks, by the layout's name."""

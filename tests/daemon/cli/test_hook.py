@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import Place
-from tests.daemon.cli.drawn import draw
+from tests.daemon.cli.screens import Screen
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.hooks import claude_code_settings, settings_file
@@ -20,6 +20,7 @@ FILES = {
     "codex": (".codex", "config.toml"),
     "copilot": (".copilot/hooks", "runward.json"),
     "qwen": (".qwen", "settings.json"),
+    "droid": (".factory", "settings.json"),
 }
 EDITED = [agent for agent in FILES if agent != "copilot"]
 """Those whose settings have more in them than Runward's hooks."""
@@ -27,6 +28,7 @@ WRITTEN = {
     "claude-code": '{\r\n\t"model": "opus"\r\n}',
     "codex": '# mine\nnotify = [ "say" ] # loud\n[tui]\n',
     "qwen": '// mine\n{\n\t"model": "coder"\n}',
+    "droid": '{"model": "opus"}\n',
 }
 
 
@@ -60,6 +62,7 @@ def test_into_nothing_and_out_again_leaves_nothing(place: Place, agent: str) -> 
         ("codex", ".codex"),
         ("copilot", ".copilot/session-state"),
         ("qwen", ".qwen/projects"),
+        ("droid", ".factory/sessions"),
     ],
 )
 def test_who_watches_no_sessions_of_the_agent_is_told_which_root_to_add(
@@ -106,9 +109,12 @@ def test_without_a_name_it_is_for_the_agents_that_are_here(
 def test_each_agent_that_is_here_is_asked_about(place: Place) -> None:
     for agent in ("codex", "qwen"):
         path_of(place, agent).parent.mkdir()
-    drawn = draw(place, (100, 40), "hook", "install", keys="n\ny\n")
-    assert drawn.code == 0, drawn.text
-    assert "Codex (not installed): install the hook? [Y/n]" in drawn.text
+    screen = Screen(place, 40, 100, "hook", "install")
+    screen.until("Codex (not installed): install the hook? [Y/n]")
+    screen.press(b"n\n")
+    screen.until("Qwen Code (not installed): install the hook? [Y/n]")
+    screen.press(b"y\n")
+    assert screen.end() == 0
     assert not path_of(place, "codex").exists()
     assert path_of(place, "qwen").exists()
 
@@ -282,8 +288,9 @@ def test_what_was_installed_runs_as_the_agents_run_it(place: Place) -> None:
     }
     entry = documents["claude-code"]["Stop"][0]["hooks"][0]
     qwen, copilot = documents["qwen"]["Stop"][0]["hooks"][0], documents["copilot"]["agentStop"][0]
+    droid = documents["droid"]["Stop"][0]["hooks"][0]
     payload = '{"hook_event_name": "Stop"}'
-    for command in (entry["command"], qwen["command"], copilot["bash"]):
+    for command in (entry["command"], qwen["command"], droid["command"], copilot["bash"]):
         subprocess.run(["sh", "-c", command], input=payload.encode(), check=True, timeout=PATIENCE_S, env={})
     line = path_of(place, "codex").read_text().removeprefix("notify = ")
     subprocess.run([*json.loads(line), payload], check=True, timeout=PATIENCE_S, env={})

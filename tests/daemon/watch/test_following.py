@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
-from tests.handlers.layouts import copilot_lines, qwen_lines
+from tests.handlers.layouts import copilot_lines, droid_lines, qwen_lines
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.contract import ExpectedArtifact
@@ -206,6 +206,7 @@ async def test_its_journal_lies_among_runwards_own_state_and_nothing_is_written_
 
 PLACES = {
     "copilot": f"session-state/{copilot_lines.NAME}/events.jsonl",
+    "droid": f"sessions/-home-dev-app/{droid_lines.NAME}",
     "qwen": f"projects/-home-dev-app/chats/{qwen_lines.NAME}",
 }
 """Where the sessions of agents are whose hooks name their process, and the lines in them."""
@@ -218,6 +219,11 @@ PLACES = {
             "copilot",
             copilot_lines,
             {"sessionId": copilot_lines.NAME, "cwd": "/src", "source": "new", "initialPrompt": "x"},
+        ),
+        (
+            "droid",
+            droid_lines,
+            {"session_id": droid_lines.SESSION, "cwd": "/src", "hook_event_name": "SessionStart"},
         ),
         (
             "qwen",

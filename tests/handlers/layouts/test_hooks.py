@@ -145,6 +145,7 @@ anything = st.recursive(
 )
 RECORDED = {
     "copilot-cli": ("copilot", {"started": 3, "prompted": 3, "turn_ended": 1, "ended": 3, None: 2}),
+    "droid": ("droid", {"started": 3, "turn_ended": 3, "ended": 3}),
     "qwen-code": ("qwen", {"started": 3, "prompted": 4, "turn_ended": 1}),
 }
 
