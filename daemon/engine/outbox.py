@@ -349,11 +349,14 @@ class Outbox:
 
     def _done_with(self, journal: Journal) -> None:
         waiting = self._owed[journal]
-        waiting.popleft()
+        line = waiting.popleft()
         self._count -= 1
         self._delayed.pop(journal, None)
         if not waiting:
             del self._owed[journal]
+            # Hardly any line follows the last one of a run, and then the store is asked.
+            if not line.live:
+                self._begun.discard(journal)
 
     def _delay(self, journal: Journal, line: OwedLine, why: str) -> None:
         refused = delayed(self._delayed.get(journal), self.clock.monotonic(), why)

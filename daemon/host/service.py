@@ -26,7 +26,7 @@ from runward.daemon.host.report import ForStatus
 from runward.daemon.host.signals import Signals
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.host.systemd import Watchdog
-from runward.daemon.host.upkeep import Room, Upkeep, giver_back
+from runward.daemon.host.upkeep import Room, Upkeep, giver_back, use_one_arena
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log import Log, Sinks
 from runward.daemon.parts.actions_with_code import ActionsWithCode
@@ -115,6 +115,7 @@ async def _serve(
     once: bool,
     waits: bool,
 ) -> None:
+    use_one_arena()
     state = Path(settings.state_dir)
     prepare(state)
     _make_own_roots(settings)

@@ -87,6 +87,21 @@ def giver_back() -> Callable[[], None]:
     return lambda: trim(0)
 
 
+_ARENA_MAX: Final = -8
+"""M_ARENA_MAX of glibc's mallopt(3)."""
+
+
+def use_one_arena() -> None:
+    """Have all threads take memory from one place, with glibc; to be called before there are any.
+
+    Otherwise each gets a place of its own, and what one of them freed is of no use to the others. Python lets one thread
+    run at a time, so they hardly wait for each other there.
+    """
+    tune = getattr(ctypes.CDLL(None), "mallopt", None)
+    if tune is not None:
+        tune(_ARENA_MAX, 1)
+
+
 SPACE_PERIOD: Final = 1.0
 """Seconds between two checks of the free space."""
 

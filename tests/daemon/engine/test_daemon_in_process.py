@@ -82,6 +82,23 @@ async def test_the_lag_is_that_of_runs_that_ended_while_the_daemon_ran(tmp_path:
         assert list(running.supervisor.assembly.verdicts.lag) == [pytest.approx(2.0)]
 
 
+async def test_nothing_is_remembered_of_the_journals_of_runs_that_are_over(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        outbox = running.supervisor.assembly.outbox
+        for name in ("ends", "goes-on"):
+            begin(tmp_path, name)
+        await running.settle()
+        assert {os.path.basename(directory) for directory, _ in outbox._begun} == {"ends", "goes-on"}
+        finish(tmp_path / "runs" / "ends")
+        await running.settle()
+        assert {os.path.basename(directory) for directory, _ in outbox._begun} == {"goes-on"}
+        assert events_in(tmp_path / "runs" / "ends") == [
+            "session_started",
+            "status_changed",
+            "session_finished",
+        ]
+
+
 async def test_many_runs_are_judged_however_small_the_batch(tmp_path: Path) -> None:
     async with daemon(tmp_path, StillClock(), ToldProcesses(), batch=7) as running:
         for number in range(60):

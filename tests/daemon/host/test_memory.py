@@ -2,7 +2,7 @@ import ctypes
 
 import pytest
 
-from runward.daemon.host.upkeep import giver_back
+from runward.daemon.host.upkeep import giver_back, use_one_arena
 
 
 def test_free_memory_is_given_back_by_the_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,6 +16,19 @@ def test_free_memory_is_given_back_by_the_c_library(monkeypatch: pytest.MonkeyPa
     assert asked == [0]
 
 
+def test_all_threads_take_memory_from_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    class Library:
+        @staticmethod
+        def mallopt(option: int, value: int) -> None:
+            asked.append((option, value))
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library)
+    use_one_arena()
+    assert asked == [(-8, 1)], "M_ARENA_MAX in malloc.h"
+
+
 def test_a_c_library_that_knows_no_such_thing_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
 
@@ -25,4 +38,5 @@ def test_a_c_library_that_knows_no_such_thing_is_left_alone(monkeypatch: pytest.
 
     monkeypatch.setattr(ctypes, "CDLL", open_library)
     giver_back()()
-    assert opened == [None]
+    use_one_arena()
+    assert opened == [None, None]
