@@ -332,16 +332,18 @@ _PIECE: Final = 1 << 20
 
 
 def final_message(layout: str, path: str) -> str | Unreadable | None:
-    """The agent's last message in the log at `path`; None if there is none, or if nobody can read the log.
+    """The last message of the agent whose log or directory is at `path`; None if there is none, or if nobody can read it.
 
     If the agent packed the log meanwhile, the packed log is read.
     """
     from runward.handlers.layouts.registry import FINAL_MESSAGES
 
-    find = FINAL_MESSAGES.get(layout)
-    if find is None:
+    if layout not in FINAL_MESSAGES:
         return None
+    file, find = FINAL_MESSAGES[layout]
     directory, _, name = path.rpartition("/")
+    if file is not None:
+        directory, (name,) = path, named((file,), name)
     try:
         with opened(directory or "/", DIRECTORY) as within:
             lines = _lines_of(within, name)

@@ -32,6 +32,7 @@ from runward.handlers.layouts.conversation import (
     Call,
     Conversation,
     ConversationCalls,
+    ConversationLog,
     ConversationScanner,
     Delegated,
     Ended,
@@ -68,6 +69,7 @@ from runward.handlers.layouts.transcript import (
     closed,
 )
 from runward.handlers.layouts.transcript_lines import Unreadable
+from runward.handlers.model.files import Signature
 from runward.handlers.model.sessions import Complaint, Document
 
 LAYOUT: Final = "cline"
@@ -461,6 +463,15 @@ def _messages_in(document: Document) -> _Found | Complaint:
     except (ValueError, RecursionError):
         return Complaint(document.name, None, "messages is not a list", "it counts as soon as it is one")
     return _Found(found, "the document is only nearly JSON")
+
+
+def final_message(newest_first: Iterable[bytes]) -> str | None:
+    """The text of the last reply, in the lines of a document. None if something else came after it, or it ended badly."""
+    content = b"\n".join(reversed(list(newest_first)))
+    found = _messages_in(Document("", Signature(0, 0, 0), 0.0, content))
+    if isinstance(found, Complaint):
+        return None
+    return ConversationLog(_LAYOUT).final_message(bytes(each) for each in reversed(found.messages))
 
 
 class ClineCalls:

@@ -444,6 +444,18 @@ class _Provided(Generic[Record]):
         self.SCANNER = ConversationScanner(layout)
         self._layout = layout
 
+    def final_message(self, newest_first: Iterable[bytes]) -> str | None:
+        """The text of the last reply. None if something else came after it, or it ended badly."""
+        for line in newest_first:
+            for word in reversed(self._words(line)):
+                if isinstance(word, Replied) and (word.close is None or word.close.status == "completed"):
+                    return None if word.calls else word.text or None
+                if isinstance(word, Asked | Replied | Returned) or (
+                    isinstance(word, Ended) and word.close.status != "completed"
+                ):
+                    return None
+        return None
+
     def _words(self, line: bytes) -> list[Word]:
         return [
             word
@@ -478,18 +490,6 @@ class ConversationLog(_Provided[Record]):
     def recognises_log(self, name: str, head: bytes) -> bool:
         """Whether a log that begins so (with whole lines or not) is one: a record decides, not the name."""
         return _is_of(self._layout, name, head)
-
-    def final_message(self, newest_first: Iterable[bytes]) -> str | None:
-        """The text of the last reply. None if something else came after it, or it ended badly."""
-        for line in newest_first:
-            for word in reversed(self._words(line)):
-                if isinstance(word, Replied) and (word.close is None or word.close.status == "completed"):
-                    return None if word.calls else word.text or None
-                if isinstance(word, Asked | Replied | Returned) or (
-                    isinstance(word, Ended) and word.close.status != "completed"
-                ):
-                    return None
-        return None
 
     def message_in(self, line: bytes) -> Said | None:
         """The text that a line adds to the conversation. None if it adds none, or can't be read."""

@@ -158,6 +158,9 @@ class LogLayout(_Layout):
 
 
 AsOutcome: TypeAlias = Callable[[dict[str, JsonValue]], dict[str, JsonValue]]
+FindMessage: TypeAlias = Callable[[Iterable[bytes]], str | None]
+"""Finds the last message in lines, newest first."""
+
 NO_FILES: Final[Mapping[str, AsOutcome]] = {}
 
 
@@ -167,7 +170,8 @@ class DirectoryLayout(_Layout):
 
     With `logs_come_and_go` a log that is no longer there is finished: another log of its name is a new one. `artifacts`
     is the directory in it at which a contract's paths begin, "" for the session's directory. `outcomes` are the files
-    with outcomes in the layout's own words, each with the function that makes an outcome of its object.
+    with outcomes in the layout's own words, each with the function that makes an outcome of its object. `final_message` is
+    the file with the last message (`{name}` as in `DirectoryModule`), with the function that finds it in the file's lines.
     """
 
     module: DirectoryModule
@@ -175,6 +179,7 @@ class DirectoryLayout(_Layout):
     logs_come_and_go: bool = False
     artifacts: str = ""
     outcomes: tuple[tuple[str, AsOutcome], ...] = ()
+    final_message: tuple[str, FindMessage] | None = None
 
     @property
     def markers(self) -> tuple[str, ...]:

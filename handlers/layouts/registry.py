@@ -6,7 +6,7 @@ them imports it where it needs it.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from runward.handlers.layouts import (
@@ -25,7 +25,7 @@ from runward.handlers.layouts import (
     show,
 )
 from runward.handlers.layouts.call_readers import CallLayout
-from runward.handlers.layouts.layout import AsOutcome, DirectoryLayout, Layouts, LogLayout
+from runward.handlers.layouts.layout import AsOutcome, DirectoryLayout, FindMessage, Layouts, LogLayout
 from runward.handlers.layouts.transcript import Said
 
 LAYOUTS: Final = Layouts(
@@ -59,8 +59,13 @@ LAYOUTS: Final = Layouts(
         DirectoryLayout(module=ctcp, goes_by_id=False),
         DirectoryLayout(module=adjutant, goes_by_id=False),
         DirectoryLayout(module=lionagi, goes_by_id=True, logs_come_and_go=True, artifacts="artifacts"),
-        DirectoryLayout(module=copilot.DIRECTORY, goes_by_id=True, names_process=True),
-        DirectoryLayout(module=cline, goes_by_id=True),
+        DirectoryLayout(
+            module=copilot.DIRECTORY,
+            goes_by_id=True,
+            names_process=True,
+            final_message=(copilot.LOG, copilot.DIRECTORY.final_message),
+        ),
+        DirectoryLayout(module=cline, goes_by_id=True, final_message=(cline.MESSAGES, cline.final_message)),
         DirectoryLayout(module=show, goes_by_id=False, outcomes=((show.VERDICT, show.gate_verdict),)),
     ),
 )
@@ -73,10 +78,12 @@ CALLS: Final[Mapping[str, CallLayout]] = {
 }
 """How the calls of a layout's sessions are read, by the layout's name."""
 
-FINAL_MESSAGES: Final[Mapping[str, Callable[[Iterable[bytes]], str | None]]] = {
-    each.name: each.module.final_message for each in LAYOUTS.logs
+FINAL_MESSAGES: Final[Mapping[str, tuple[str | None, FindMessage]]] = {
+    **{each.name: (None, each.module.final_message) for each in LAYOUTS.logs},
+    **{each.name: each.final_message for each in LAYOUTS.directories if each.final_message is not None},
 }
-"""How a layout's last message is found in the lines of a log, newest first, by the layout's name."""
+"""In which file of a session's directory its last message is (None: the session is a log), and how it is found in its lines,
+by the layout's name."""
 
 MESSAGES: Final[Mapping[str, Callable[[bytes], Said | None]]] = {
     each.name: each.module.message_in for each in LAYOUTS.logs

@@ -1,10 +1,12 @@
 """The end of a session's log, read for what the agent said last."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
+from tests.handlers.layouts import cline_lines
 from tests.handlers.layouts.claude_code_lines import Transcript, headless_run
 
 from runward.daemon.rundir import session_reading
@@ -80,3 +82,31 @@ def test_what_the_recorded_agents_said_last_is_found(material: Path, tmp_path: P
         assert final_message("codex", str(packed)) == said
     assert final_message("claude-code", str(material / "samples/claude-code/err400.jsonl")) is None
     assert final_message("codex", str(material / "samples/codex/rollout-err400.jsonl")) is None
+    for layout, home in (
+        ("copilot", "copilot-cli/{}/.copilot/session-state"),
+        ("cline", "cline-cli/{}/.cline/data/sessions"),
+    ):
+        for name, wanted in (("ok", said), ("tool", said), ("err400", None)):
+            (directory,) = (material / "samples" / home.format(name)).glob("[!.]*")
+            assert final_message(layout, str(directory)) == wanted
+
+
+def test_the_last_message_in_a_document_is_that_of_its_last_reply(tmp_path: Path) -> None:
+    log = cline_lines.Log().prompt()
+    path = tmp_path / cline_lines.SESSION
+    assert final_message("cline", str(path)) is None
+    path.mkdir()
+    file = path / f"{cline_lines.SESSION}.messages.json"
+    add: tuple[tuple[Callable[[], object], str | None], ...] = (
+        (lambda: log, None),
+        (lambda: log.call().result(), None),
+        (lambda: log.say("Two\nlines."), "Two\nlines."),
+        (lambda: log.prompt("and now?"), None),
+        (lambda: log.say("Done.").fail(), None),
+    )
+    for go_on, wanted in add:
+        go_on()
+        file.write_bytes(log.messages().content)
+        assert final_message("cline", str(path)) == wanted
+    file.write_bytes(b"{")
+    assert final_message("cline", str(path)) is None
