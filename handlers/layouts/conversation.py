@@ -464,6 +464,21 @@ class _Provided(Generic[Record]):
             for word in self._layout.words(record)
         ]
 
+    def message_in(self, line: bytes) -> Said | None:
+        """The text that a line adds to the conversation. None if it adds none, or can't be read."""
+        for record in read(self._layout, "", LogLine(1, line), Unreadable(0, ())):
+            for word in self._layout.words(record) if record is not None else ():
+                if isinstance(word, Asked | Replied | Notes) and word.text:
+                    role: Literal["user", "assistant", "system"] = (
+                        "user"
+                        if isinstance(word, Asked)
+                        else "assistant"
+                        if isinstance(word, Replied)
+                        else "system"
+                    )
+                    return Said(self._layout.at(cast("Record", record)), role, word.text)
+        return None
+
 
 class ConversationDirectory(_Provided[Record]):
     """All that a layout of directories with one log provides: see `DirectoryModule`."""
@@ -490,21 +505,6 @@ class ConversationLog(_Provided[Record]):
     def recognises_log(self, name: str, head: bytes) -> bool:
         """Whether a log that begins so (with whole lines or not) is one: a record decides, not the name."""
         return _is_of(self._layout, name, head)
-
-    def message_in(self, line: bytes) -> Said | None:
-        """The text that a line adds to the conversation. None if it adds none, or can't be read."""
-        for record in read(self._layout, "", LogLine(1, line), Unreadable(0, ())):
-            for word in self._layout.words(record) if record is not None else ():
-                if isinstance(word, Asked | Replied | Notes) and word.text:
-                    role: Literal["user", "assistant", "system"] = (
-                        "user"
-                        if isinstance(word, Asked)
-                        else "assistant"
-                        if isinstance(word, Replied)
-                        else "system"
-                    )
-                    return Said(self._layout.at(cast("Record", record)), role, word.text)
-        return None
 
 
 def _is_of(layout: Layout[Record], name: str, head: bytes) -> bool:

@@ -25,6 +25,7 @@ from runward.handlers.layouts import (
     show,
 )
 from runward.handlers.layouts.call_readers import CallLayout
+from runward.handlers.layouts.conversation import ConversationDirectory
 from runward.handlers.layouts.layout import AsOutcome, DirectoryLayout, FindMessage, Layouts, LogLayout
 from runward.handlers.layouts.transcript import Said
 
@@ -85,10 +86,21 @@ FINAL_MESSAGES: Final[Mapping[str, tuple[str | None, FindMessage]]] = {
 """In which file of a session's directory its last message is (None: the session is a log), and how it is found in its lines,
 by the layout's name."""
 
+_CONVERSATIONS: Final = {
+    each.name: each.module for each in LAYOUTS.directories if isinstance(each.module, ConversationDirectory)
+}
+
 MESSAGES: Final[Mapping[str, Callable[[bytes], Said | None]]] = {
-    each.name: each.module.message_in for each in LAYOUTS.logs
+    **{each.name: each.module.message_in for each in LAYOUTS.logs},
+    **{name: module.message_in for name, module in _CONVERSATIONS.items()},
 }
 """The text that a line of a layout's log adds to the conversation, by the layout's name."""
+
+
+def conversation_at(layout: str, path: str) -> str:
+    """The log with the conversation of the session of this layout at `path`."""
+    module = _CONVERSATIONS.get(layout)
+    return path if module is None else f"{path}/{module.LOGS[0]}"
 
 
 def outcome_files(layout: str) -> Mapping[str, AsOutcome]:

@@ -240,24 +240,37 @@ def diff(settings: Settings, left: str, right: str, as_json: bool) -> None:
 @session.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
 @click.option(
+    "--format",
+    "form",
+    type=click.Choice(["bundle", "atif"]),
+    default="bundle",
+    show_default=True,
+    help="What to write: the bundle, or a trajectory that evaluation tools read.",
+)
+@click.option(
     "--output",
-    "directory",
-    required=True,
-    metavar="DIR",
+    metavar="PATH",
     type=NamedPath(),
     shell_complete=completing.directories,
-    help="The directory for the parts; it is created if it doesn't exist.",
+    help="The bundle's directory, which is created if it doesn't exist; or the trajectory's file (default: stdout).",
 )
 @attempt_option
-@click.option("--force", is_flag=True, help="Replace existing parts that differ.")
-@json_option("Print the parts with their sizes and hashes.")
+@click.option("--force", is_flag=True, help="Replace existing parts of a bundle that differ.")
+@json_option("Print the parts of the bundle with their sizes and hashes.")
 @pass_settings
 def export(
-    settings: Settings, identifier: str, directory: str, attempt: int | None, force: bool, as_json: bool
+    settings: Settings,
+    identifier: str,
+    form: str,
+    output: str | None,
+    attempt: int | None,
+    force: bool,
+    as_json: bool,
 ) -> None:
-    """Write the bundle of a session into a directory.
+    """Write the bundle of a session into a directory, or its trajectory.
 
-    The bundle is REPLAY.jsonl, RECEIPT.json and PR_SUMMARY.md.
+    The bundle is REPLAY.jsonl, RECEIPT.json and PR_SUMMARY.md. A trajectory is the whole session in ATIF, the format of
+    Harbor: steps, calls, results, tokens.
 
     If the daemon writes none (history, or `bundle = false`), it is made now, from the session's files. Other files in DIR
     stay. Exit code 1: the session is running, or a part already exists and differs. 75: the bundle is still being made.
@@ -265,7 +278,19 @@ def export(
     \b
     Example:
       runward session export @last --output ./bundle
+      runward session export @last --format atif --output trajectory.json
     """
+    if form == "atif":
+        if attempt is not None or force or as_json:
+            raise click.UsageError("--attempt, --force and --json are for a bundle.")
+        from runward.daemon.cli.session.trajectory import export_trajectory
+
+        with store_to_read(settings) as connection:
+            row = recorded_session(connection, settings, identifier)
+            export_trajectory(connection, settings, row, output)
+        return
+    if output is None:
+        raise click.UsageError("Missing option '--output': a bundle needs a directory.")
     from runward.daemon.cli.session.calls import export_bundle
 
     with store_to_read(settings) as connection:
@@ -275,7 +300,7 @@ def export(
             settings=settings,
             row=row,
             attempt=attempt,
-            directory=directory,
+            directory=output,
             force=force,
             as_json=as_json,
         )

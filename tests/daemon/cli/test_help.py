@@ -176,7 +176,8 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         (place.directory / "out" / name).write_text("text")
     # The examples act on the newest session, and compare these two.
     for name in ("one", "two"):
-        place.add_run(name, exit_code=0)
+        run = place.add_run(name, exit_code=0)
+        (run / "trace.jsonl").write_text('{"event": "ToolCall", "id": "c1", "tool": "Bash", "params": {}}\n')
     place.add_run("newest", exit_code=0, started_at="2026-01-02T03:10:00Z")
     with (place.directory / "runward.toml").open("a") as settings:
         settings.write('\n[[notify]]\non = ["chain.aborted"]\ncommand = ["true"]\n')

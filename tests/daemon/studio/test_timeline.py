@@ -12,9 +12,10 @@ import pytest
 from tests.daemon.cli.calling import SETTINGS, Place
 from tests.daemon.studio.conftest import Studio
 from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, path_of, tags_of
+from tests.handlers.layouts import copilot_lines
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript, notification
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, objects
 from runward.daemon.rundir import recorded_files
 from runward.daemon.views import timeline
 from runward.handlers.secrets import json_without_secrets
@@ -105,6 +106,23 @@ async def test_messages_calls_and_status_changes_are_in_the_order_of_time(
     assert '<p class="said">Make a file.</p>' in page
     assert "<b>Bash</b>" in page
     assert "<summary>&lt;task-notification&gt;</summary>" in page
+
+
+async def test_the_texts_of_a_session_in_a_directory_are_shown(place: Place, studio: Studio) -> None:
+    root = '[[roots]]\nname = "copilot"\npath = "copilot"\nlayout = "copilot"\n'
+    (place.directory / "runward.toml").write_text(SETTINGS + root)
+    log = place.directory / "copilot" / copilot_lines.SESSION / "events.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"\n".join(copilot_lines.Log().prompt().call().result().say().lines()) + b"\n")
+    place.daemon_once()
+    page = await shown(studio, f"copilot:{copilot_lines.SESSION}")
+    found = [each for each in objects(page["timeline"]) if each["kind"] == "message"]
+    assert [(each["role"], each["text"]) for each in found] == [
+        ("system", "You are Copilot."),
+        ("user", "make a file"),
+        ("assistant", "Done."),
+    ]
+    assert page["not_shown"] == []
 
 
 async def test_the_journal_and_an_outcome_are_at_their_time(place: Place, studio: Studio) -> None:

@@ -1,0 +1,44 @@
+"""Reading the texts of a session's conversation from its log, one by one."""
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from runward.daemon.rundir.opening import DIRECTORY, NotRegular, held, open_regular, opened
+from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, PlacedLines, TooLong
+from runward.daemon.rundir.session_places import log_at
+from runward.handlers.layouts.places import PACKED, unpacked_name
+from runward.handlers.layouts.transcript import Said
+
+
+class PlacedText(NamedTuple):
+    """A text, and the byte at which its line begins in the log."""
+
+    start: int
+    said: Said
+
+
+def messages_of(layout: str, path: str) -> Iterator[PlacedText]:
+    """The texts of the session at `path`, in the order of its log. None if the layout has no texts, or the log can't be read.
+
+    Who reads the session's calls learns of the same log why it can't be read (`call_reading.told_by`).
+    """
+    from runward.handlers.layouts.registry import MESSAGES, conversation_at
+
+    message_in = MESSAGES.get(layout)
+    if message_in is None:
+        return
+    directory, name = os.path.split(conversation_at(layout, path))
+    try:
+        with opened(directory or "/", DIRECTORY) as within:
+            log_file = log_at(within, unpacked_name(name))
+            if log_file is None:
+                return
+            with held(open_regular(within, log_file[0])) as descriptor:
+                log = PlacedLines(descriptor, UNREAD, is_packed=log_file[0].endswith(PACKED))
+                for line in log.lines():
+                    said = None if isinstance(line, TooLong) else message_in(line.content)
+                    if said is not None and not isinstance(line, TooLong):
+                        yield PlacedText(line.start, said)
+    except (OSError, NotRegular, CannotUnpack):
+        return
