@@ -101,7 +101,7 @@ def test_another_shell_is_wrong_usage(place: Place) -> None:
         (("run", "--containment", "sc"), ["scope"]),
         (("run", "--timeout", "30"), ["30s"]),
         (("session", "list", "--root", "r"), ["runs"]),
-        (("session", "list", "--layout", "cl"), ["claude-code"]),
+        (("session", "list", "--layout", "cla"), ["claude-code"]),
         (("session", "list", "--agent", "r"), ["reviewer"]),
         (("session", "list", "--since", "to"), ["today"]),
         (("inspect", ".", "--layout", "na"), ["native"]),
