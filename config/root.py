@@ -24,6 +24,7 @@ FOREIGN_LAYOUTS: Final = (
     "droid",
     "copilot",
     "cline",
+    "kimi",
 )
 """The layouts of other tools: the values for a rule of `[[contracts]]`."""
 

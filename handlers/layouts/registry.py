@@ -18,6 +18,7 @@ from runward.handlers.layouts import (
     copilot,
     ctcp,
     droid,
+    kimi,
     lionagi,
     native,
     pi,
@@ -67,6 +68,9 @@ LAYOUTS: Final = Layouts(
             final_message=(copilot.LOG, copilot.DIRECTORY.final_message),
         ),
         DirectoryLayout(module=cline, goes_by_id=True, final_message=(cline.MESSAGES, cline.final_message)),
+        DirectoryLayout(
+            module=kimi.DIRECTORY, goes_by_id=True, final_message=(kimi.LOG, kimi.DIRECTORY.final_message)
+        ),
         DirectoryLayout(module=show, goes_by_id=False, outcomes=((show.VERDICT, show.gate_verdict),)),
     ),
 )

@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.handlers.layouts import copilot_lines, droid_lines, pi_lines, qwen_lines
+from tests.handlers.layouts import copilot_lines, droid_lines, kimi_lines, pi_lines, qwen_lines
 from tests.handlers.layouts.pi_lines import BEGAN, written
 from tests.handlers.layouts.placed import told as calls_told
 
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Returned
-from runward.handlers.layouts import copilot, droid, pi, qwen
+from runward.handlers.layouts import copilot, droid, kimi, pi, qwen
 from runward.handlers.layouts.conversation import Conversation, ConversationDirectory, ConversationLog
 from runward.handlers.layouts.transcript import LogLine, Said, Told
 
@@ -65,6 +65,9 @@ AGENTS: Final = {
     "droid": Agent(
         droid.LOG, droid_lines, "droid/{}/.factory/sessions", "run.completed.ok", b"agent_turn_outcome", False
     ),
+    "kimi": Agent(
+        kimi.DIRECTORY, kimi_lines, "kimi-code/{}/.kimi-code/sessions", "run.aborted.user", b"turn.ended"
+    ),
     "pi": Agent(pi.LOG, pi_lines, "pi/{}/.pi/agent/sessions", None),
     "qwen": Agent(qwen.LOG, qwen_lines, "qwen-code/{}/.qwen/projects", "run.aborted.user"),
 }
@@ -94,7 +97,7 @@ def made(agent: Agent, name: str) -> list[bytes]:
 
 def last_time(log: Any) -> float:
     """When the last record was written that has a time: they are a second apart."""
-    return BEGAN + sum("timestamp" in each for each in log.records) - 1
+    return BEGAN + sum(not {"timestamp", "time", "created_at"}.isdisjoint(each) for each in log.records) - 1
 
 
 @EACH
@@ -271,7 +274,9 @@ RECORDED: Final = {
 @pytest.mark.parametrize("name", RECORDED)
 def test_recordings_of_the_real_program_are_told_rightly(agent: Agent, material: Path, name: str) -> None:
     (path,) = (material / "samples" / agent.recordings.format(name)).rglob("*.jsonl")
-    place = path.parent.name if path.name == copilot.LOG else path.name
+    place = path.name
+    if isinstance(agent.layout, ConversationDirectory):
+        place = path.parents[agent.layout.LOGS[0].count("/")].name
     found = agent.told(path.read_bytes().splitlines(), place)
     reason, calls, usage = RECORDED[name]
     wanted = agent.interrupted if name == "int_tool" else reason
