@@ -299,7 +299,12 @@ class _Listing:
                     except FileNotFoundError:
                         continue  # gone since the listing began
         if isinstance(self._shape, DirectoryShape):
-            self._sessions(within, directories, self._shape)
+            if prefix.count("/") + 1 == self._shape.levels:
+                self._sessions(within, prefix, directories, self._shape)
+                return
+            for name in directories:
+                if not name.startswith(".") and self._left >= 0:
+                    self._descend(within, prefix + name, name, levels - 1)
             return
         if may_tell and prefix and self._is_session(within, prefix.rstrip("/")):
             return
@@ -339,15 +344,15 @@ class _Listing:
             if error.errno not in ABSENT and error.errno != LINK:
                 self.unlisted.append(path)
 
-    def _sessions(self, within: int, directories: list[str], shape: DirectoryShape) -> None:
+    def _sessions(self, within: int, prefix: str, directories: list[str], shape: DirectoryShape) -> None:
         for name in directories:
             if name.startswith("."):
                 continue
             try:
-                self._add(name, signature_in(within, name, shape))
+                self._add(prefix + name, signature_in(within, name, shape))
             except OSError as error:
                 if error.errno not in ABSENT and error.errno != LINK:
-                    self.unlisted.append(name)
+                    self.unlisted.append(prefix + name)
 
     def _add(self, place: str, place_signature: Signature) -> None:
         if is_text(place):

@@ -70,18 +70,24 @@ class LogShape(NamedTuple):
 
 
 class DirectoryShape(NamedTuple):
-    """Sessions that are directories, directly in the root. `files` are those that show that there is one; the last part
-    of such a path may be a glob.
+    """Sessions that are directories, this many levels below the root. `files` are those that show that there is one; the
+    last part of such a path may be a glob.
     """
 
     files: tuple[str, ...] = ()
+    levels: int = 1
 
     def place_of(self, path: str) -> str | None:
         """The place that a path belongs to: a session's directory, for the directory itself and for its `files`."""
-        place, _, rest = path.partition("/")
-        if place.startswith(".") or not place or not is_text(place):
+        parts = path.split("/")
+        places, rest = parts[: self.levels], parts[self.levels :]
+        if len(places) < self.levels or any(not each or each.startswith(".") for each in places):
             return None
-        return place if not rest or _telling(self.files).fullmatch(path) else None
+        place = "/".join(places)
+        if not is_text(place):
+            return None
+        evidence = "/".join((places[-1], *rest))
+        return place if not any(rest) or _telling(self.files).fullmatch(evidence) else None
 
     def beneath(self, name: str) -> tuple[str, ...]:
         """The files and directories in the session's directory of this name whose change is the session's. A glob
@@ -149,7 +155,9 @@ def log_shape(layout: LogLayout) -> LogShape:
 @cache
 def directory_shape(layout: DirectoryLayout) -> DirectoryShape:
     """Like `shape_of`, for a layout of directories."""
-    return DirectoryShape(tuple(dict.fromkeys((*layout.documents, *layout.logs, *layout.markers))))
+    return DirectoryShape(
+        tuple(dict.fromkeys((*layout.documents, *layout.logs, *layout.markers))), layout.levels
+    )
 
 
 def beside(layout: LogLayout, name: str) -> tuple[str, ...]:

@@ -69,7 +69,10 @@ LAYOUTS: Final = Layouts(
         ),
         DirectoryLayout(module=cline, goes_by_id=True, final_message=(cline.MESSAGES, cline.final_message)),
         DirectoryLayout(
-            module=kimi.DIRECTORY, goes_by_id=True, final_message=(kimi.LOG, kimi.DIRECTORY.final_message)
+            module=kimi.DIRECTORY,
+            goes_by_id=True,
+            levels=2,
+            final_message=(kimi.LOG, kimi.DIRECTORY.final_message),
         ),
         DirectoryLayout(module=show, goes_by_id=False, outcomes=((show.VERDICT, show.gate_verdict),)),
     ),

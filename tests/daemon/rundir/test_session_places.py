@@ -164,3 +164,19 @@ def test_ten_thousand_logs_are_listed_in_less_than_half_a_second(tmp_path: Path)
     before = time.process_time()
     assert len(listed(tmp_path, CODEX).directories) == 10_000
     assert time.process_time() - before < 0.5
+
+
+def test_sessions_two_levels_below_the_root_are_listed_with_the_signatures_of_their_places(
+    tmp_path: Path,
+) -> None:
+    kimi = shape_of(LAYOUTS.named("kimi"))
+    for place in ("wd_a/session_1", "wd_a/session_2", "wd_b/session_3", "wd_b/.session", ".wd/session_4"):
+        log = tmp_path / place / "agents/main/wire.jsonl"
+        log.parent.mkdir(parents=True)
+        log.write_text("{}\n")
+    found = list_places(str(tmp_path), kimi)
+    assert isinstance(found, Listing)
+    assert sorted(found.directories) == ["wd_a/session_1", "wd_a/session_2", "wd_b/session_3"]
+    assert found.directories == {
+        each: place_signature(str(tmp_path), each, kimi) for each in found.directories
+    }

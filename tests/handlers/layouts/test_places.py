@@ -127,3 +127,20 @@ def test_the_logs_beside_a_log_are_found_by_its_name() -> None:
     assert unpacked_name("x.jsonl.zst") == "x.jsonl"
     assert not is_glob("a*/b.json")
     assert is_glob("a/b?.json")
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("wd_a", None),
+        ("wd_a/session_1", "wd_a/session_1"),
+        ("wd_a/session_1/agents/main", "wd_a/session_1"),
+        ("wd_a/session_1/agents/main/wire.jsonl", "wd_a/session_1"),
+        ("wd_a/session_1/agents/agent-0/wire.jsonl", None),
+        ("wd_a/.hidden/agents/main/wire.jsonl", None),
+        (".hidden/session_1/agents/main/wire.jsonl", None),
+        ("agents/main/wire.jsonl", None),
+    ],
+)
+def test_directories_may_be_several_levels_below_the_root(path: str, place: str | None) -> None:
+    assert BY_NAME["kimi"].place_of(path) == place
