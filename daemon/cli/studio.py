@@ -62,15 +62,23 @@ _STARTS_WITHIN_S: Final = 10.0
 
 
 def _report(state: Path) -> Mapping[str, JsonValue]:
-    """The report of the daemon; empty if none runs. One that has only just begun is waited for."""
-    # It takes the lock first and reports when it is ready. In between, this command would think that it serves no Studio.
+    """The report of the daemon; empty if none runs. One that has only just begun is waited for, and so is its Studio."""
+    # It takes the lock first and reports when it is ready. After a reload it first has the settings, and then the Studio. In
+    # between, this command would think that it serves none.
     patience = time.monotonic() + _STARTS_WITHIN_S
     while True:
         pid = holder(state)
         report = report_of(str(state), pid)
-        if report or not pid or time.monotonic() > patience:
+        is_ready = bool(report) and (_served_at(report) is not None or not _is_to_serve(report))
+        if is_ready or not pid or time.monotonic() > patience:
             return report
         time.sleep(0.05)
+
+
+def _is_to_serve(report: Mapping[str, JsonValue]) -> bool:
+    """Whether the settings that the daemon uses have a Studio."""
+    in_force = settings_in_report(report)
+    return in_force is not None and in_force.studio is not None
 
 
 def _served_at(report: Mapping[str, JsonValue]) -> int | None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from runward.daemon.rundir.opening import DIRECTORY, NotRegular, held, open_regular, opened
+from runward.daemon.rundir.opening import DIRECTORY, NotRegular, held, open_regular, opened, opened_below
 from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, PlacedLines, TooLong
 from runward.daemon.rundir.session_places import log_at
 from runward.handlers.layouts.places import PACKED, unpacked_name
@@ -23,20 +23,22 @@ def messages_of(layout: str, path: str) -> Iterator[PlacedText]:
 
     Who reads the session's calls learns of the same log why it can't be read (`call_reading.told_by`).
     """
-    from runward.handlers.layouts.registry import MESSAGES, conversation_at
+    from runward.handlers.layouts.registry import MESSAGES, conversation_in
 
     message_in = MESSAGES.get(layout)
     if message_in is None:
         return
-    directory, name = os.path.split(conversation_at(layout, path))
+    log = conversation_in(layout)
+    directory, name = os.path.split(path) if log is None else (path, log)
+    *parents, last = name.split("/")
     try:
-        with opened(directory or "/", DIRECTORY) as within:
-            log_file = log_at(within, unpacked_name(name))
+        with opened(directory or "/", DIRECTORY) as top, opened_below(top, parents) as within:
+            log_file = log_at(within, unpacked_name(last))
             if log_file is None:
                 return
             with held(open_regular(within, log_file[0])) as descriptor:
-                log = PlacedLines(descriptor, UNREAD, is_packed=log_file[0].endswith(PACKED))
-                for line in log.lines():
+                lines = PlacedLines(descriptor, UNREAD, is_packed=log_file[0].endswith(PACKED))
+                for line in lines.lines():
                     said = None if isinstance(line, TooLong) else message_in(line.content)
                     if said is not None and not isinstance(line, TooLong):
                         yield PlacedText(line.start, said)

@@ -122,7 +122,14 @@ def open_in_run(directory: str, name: str) -> int:
 
 
 def open_regular(within: int, name: str) -> int:
-    """A descriptor of the regular file `name` in an open directory. Raises `OSError` and `NotRegular`."""
+    """A descriptor of the regular file `name` in, or below, an open directory. Raises `OSError` and `NotRegular`.
+
+    No link is followed on the way.
+    """
+    if "/" in name:
+        *parents, last = name.split("/")
+        with opened_below(within, parents) as directory:
+            return open_regular(directory, last)
     descriptor = os.open(name, REGULAR, dir_fd=within)
     # Of what was opened. REGULAR does not block at a pipe, but it opens one, and devices.
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

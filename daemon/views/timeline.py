@@ -33,7 +33,7 @@ from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.calls import Called, Returned
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.places import PACKED
-from runward.handlers.layouts.registry import MESSAGES, conversation_at
+from runward.handlers.layouts.registry import MESSAGES, conversation_in
 from runward.handlers.secrets import json_without_secrets
 from runward.handlers.times import iso, moment_of
 
@@ -238,7 +238,8 @@ class Timeline:
             if kind == "journal" and number == 0 and row.origin == "live":
                 return place_of(settings, row, journal_place(settings.state_dir, row)), JOURNAL
             if kind == "messages" and number == 0:
-                directory, _, name = conversation_at(row.layout, row.path).rpartition("/")
+                log = conversation_in(row.layout)
+                directory, _, name = (row.path if log is None else f"{row.path}/{log}").rpartition("/")
                 return place_of(settings, row, directory), name
             if kind == "replay" and number < row.attempt:
                 attempt = number + 1

@@ -104,10 +104,10 @@ MESSAGES: Final[Mapping[str, Callable[[bytes], Said | None]]] = {
 """The text that a line of a layout's log adds to the conversation, by the layout's name."""
 
 
-def conversation_at(layout: str, path: str) -> str:
-    """The log with the conversation of the session of this layout at `path`."""
+def conversation_in(layout: str) -> str | None:
+    """The log with the conversation in a session's directory; None if the session itself is the log."""
     module = _CONVERSATIONS.get(layout)
-    return path if module is None else f"{path}/{module.LOGS[0]}"
+    return None if module is None else module.LOGS[0]
 
 
 def outcome_files(layout: str) -> Mapping[str, AsOutcome]:

@@ -27,6 +27,8 @@ from tests.handlers.layouts.test_conversations import AGENTS
 from runward.config.json_value import JsonValue, objects
 from runward.handlers.layouts import native
 from runward.handlers.layouts.conversation import ConversationLog
+from runward.handlers.layouts.layout import DirectoryLayout
+from runward.handlers.layouts.registry import LAYOUTS
 
 KEY = "ghp_" + "a1B2" * 9
 
@@ -47,9 +49,10 @@ def _pi() -> bytes:
 
 
 def _path_in_home(name: str) -> str:
-    agent = AGENTS[name]
+    agent, layout = AGENTS[name], LAYOUTS.named(name)
+    above = "app/" * (layout.levels - 1) if isinstance(layout, DirectoryLayout) else ""
     log = "" if isinstance(agent.layout, ConversationLog) else f"/{agent.layout.LOGS[0]}"
-    return f"{name}/{agent.lines.NAME}{log}"
+    return f"{name}/{above}{agent.lines.NAME}{log}"
 
 
 def _worked(name: str) -> bytes:

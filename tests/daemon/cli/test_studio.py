@@ -5,8 +5,9 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -102,6 +103,24 @@ def test_a_daemon_that_has_only_just_begun_is_waited_for(
     monkeypatch.setattr(studio, "report_of", lambda *given: nothing.pop() if nothing else report_of(*given))
     link = link_of(place)
     assert nothing == []
+    assert place.call("status", "--json").object()["studio"] == {"address": base_of(link)}
+
+
+def test_a_studio_that_is_about_to_begin_after_a_reload_is_waited_for(
+    served: tuple[Place, subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, _ = served
+    looks = [1, 2]
+
+    def report(*given: Any) -> Mapping[str, JsonValue]:
+        told = report_of(*given)
+        return (
+            {name: each for name, each in told.items() if name != "studio"} if looks and looks.pop() else told
+        )
+
+    monkeypatch.setattr(studio, "report_of", report)
+    link = link_of(place)
+    assert looks == []
     assert place.call("status", "--json").object()["studio"] == {"address": base_of(link)}
 
 

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from tests.handlers.layouts import cline_lines
+from tests.handlers.layouts import cline_lines, kimi_lines
 from tests.handlers.layouts.claude_code_lines import Transcript, headless_run
 
 from runward.daemon.rundir import session_reading
+from runward.daemon.rundir.call_reading import told_by
+from runward.daemon.rundir.message_reading import messages_of
 from runward.daemon.rundir.session_reading import final_message
+from runward.handlers.calls import Called
 
 
 def written(path: Path, transcript: Transcript) -> str:
@@ -52,6 +55,25 @@ def test_links_pipes_directories_and_what_is_gone_say_nothing(tmp_path: Path) ->
         "through/a.jsonl",
     ):
         assert final_message("claude-code", str(tmp_path / name)) is None
+
+
+@pytest.mark.parametrize("link", ["agents", "agents/main", "agents/main/wire.jsonl"])
+def test_no_link_on_the_way_to_a_log_in_a_directory_is_followed(tmp_path: Path, link: str) -> None:
+    session, elsewhere = tmp_path / kimi_lines.SESSION, tmp_path / "elsewhere"
+    log = session / "agents/main/wire.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(
+        b"".join(line + b"\n" for line in kimi_lines.Log().prompt().call().result().say().lines())
+    )
+    path = str(session)
+    assert final_message("kimi", path) == "Done."
+    assert [each.said.text for each in messages_of("kimi", path)] == ["make a file", "Done."]
+    assert any(isinstance(each, Called) for each in told_by("kimi", path, lambda read: True))
+    (session / link).rename(elsewhere)
+    (session / link).symlink_to(elsewhere)
+    assert final_message("kimi", path) is None
+    assert list(messages_of("kimi", path)) == []
+    assert not any(isinstance(each, Called) for each in told_by("kimi", path, lambda read: True))
 
 
 def test_a_packed_log_is_unpacked_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
