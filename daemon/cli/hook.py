@@ -124,7 +124,7 @@ def _wanted(is_sure: bool) -> Iterator[str]:
     if not here:
         fail(f"there is no agent here whose hooks are known; name one of {', '.join(AGENTS)}", NOT_SO)
     if not is_sure and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        fail(f"nobody can be asked here: name agents ({', '.join(here)}), or add --yes", WRONG_USAGE)
+        fail(f"there is no terminal to ask on: name agents ({', '.join(here)}), or add --yes", WRONG_USAGE)
     for agent, standing in here.items():
         if is_sure or click.confirm(f"{name_of(agent)} ({standing}): install the hook?", default=True):
             yield agent

@@ -1,14 +1,14 @@
 """The agents that have hooks: where the settings with them are, and how ours are put in and taken out."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from runward.daemon.configuration.agent_homes import settings_home
 from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.hooks import claude_code_settings, codex_settings, copilot_settings
-from runward.daemon.hooks.claude_code_settings import DROID, QWEN, Form, events_of
+from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, DROID, QWEN, Form, events_of
 from runward.daemon.hooks.programs import Program
 from runward.daemon.hooks.settings_file import Edited, shell_command, words_of
 
@@ -26,11 +26,6 @@ class Hooked(NamedTuple):
     says: Callable[[Program | None], str]
 
 
-def _in_claude_code(text: str | None, name: str, state: str, program: Program | None) -> Edited:
-    command = shell_command(claude_code_settings.AGENT, state)
-    return claude_code_settings.install(text, name, command, events_of(program))
-
-
 def _in_codex(text: str | None, name: str, state: str, program: Program | None) -> Edited:
     return codex_settings.install(text, name, words_of(codex_settings.AGENT, state))
 
@@ -39,30 +34,25 @@ def _in_copilot(text: str | None, name: str, state: str, program: Program | None
     return copilot_settings.install(text, name, shell_command(copilot_settings.AGENT, state))
 
 
-def _in_form_of(form: Form) -> Hooked:
-    """An agent whose settings have Claude Code's form, and that gets all hooks of the form, whatever its version."""
+def _in_form_of(form: Form, events: Callable[[Program | None], Sequence[str]] | None = None) -> Hooked:
+    """An agent whose settings have Claude Code's form. It gets the `events` of its version, or else all of the form."""
+    known = events if events is not None else lambda program: form.events
 
     def install(text: str | None, name: str, state: str, program: Program | None) -> Edited:
         command = shell_command(form.agent, state)
-        return claude_code_settings.install(text, name, command, form.events, form)
+        return claude_code_settings.install(text, name, command, known(program), form)
 
     return Hooked(
         file="settings.json",
         install=install,
         uninstall=partial(claude_code_settings.uninstall, form=form),
         has_ours=partial(claude_code_settings.has_ours, form=form),
-        says=lambda _: f"{len(form.events)} hooks",
+        says=lambda program: f"{len(known(program))} hooks",
     )
 
 
 AGENTS: Final[Mapping[str, Hooked]] = {
-    claude_code_settings.AGENT: Hooked(
-        file="settings.json",
-        install=_in_claude_code,
-        uninstall=claude_code_settings.uninstall,
-        has_ours=claude_code_settings.has_ours,
-        says=lambda program: f"{len(events_of(program))} hooks",
-    ),
+    CLAUDE_CODE.agent: _in_form_of(CLAUDE_CODE, events_of),
     codex_settings.AGENT: Hooked(
         file="config.toml",
         install=_in_codex,

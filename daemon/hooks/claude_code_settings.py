@@ -186,7 +186,7 @@ QWEN: Final = Form("qwen", "Qwen Code", EVENTS, TIMEOUT * 1000, has_comments=Tru
 _WAS_EMPTY: Final = " "
 _BOM: Final = "\ufeff"
 _COMMENT: Final = re.compile(r'"(?:\\.|[^"\\])*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
-"""A comment, or a string: what is in one is no comment."""
+"""A comment, or a string, in which nothing begins a comment."""
 
 _INDENT: Final = re.compile(r"\n([ \t]+)\S")
 

@@ -45,7 +45,7 @@ def _expect_ours(text: str, name: str) -> None:
 
 
 def _commands(document: JsonValue) -> list[JsonValue]:
-    """The commands of all hooks in the document; None for what is no such hook."""
+    """The commands of all hooks in the document; None for each entry that isn't one."""
     hooks = document.get("hooks") if isinstance(document, dict) else None
     lists = list(hooks.values()) if isinstance(hooks, dict) else []
     entries = [entry for each in lists for entry in (each if isinstance(each, list) else [None])]

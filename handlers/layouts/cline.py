@@ -10,7 +10,7 @@
   it misses, too, and marks them: that is `run.aborted.process_gone`. So is an open turn without an error.
 
 The exit code says nothing more: it is 0 for a cancelled session, too. The process that is named may be Cline's hub, which outlives
-its clients and serves several sessions, so it is no evidence. Messages after the end continue the session before its `status` says so.
+its clients and serves several sessions, so it proves nothing. Messages after the end continue the session before its `status` does.
 """
 
 import re

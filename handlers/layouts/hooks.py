@@ -70,13 +70,17 @@ def read_claude_code_hook(payload: dict[str, JsonValue]) -> HookSaid | str | Non
     session_id = id_in(payload.get("session_id"))
     if session_id is None:
         return f"the payload of {name} has no usable session_id"
+    return _said(session_id, kind, payload, payload.get("transcript_path"))
+
+
+def _said(session_id: str, kind: HookKind, payload: dict[str, JsonValue], transcript: JsonValue) -> HookSaid:
     prompt = text_in(payload.get("prompt")) if kind == "prompted" else None
     source = text_in(payload.get("source"), _LONGEST_SOURCE) if kind == "started" else None
     return HookSaid(
         session_id=session_id,
         kind=kind,
         cwd=path_in(payload.get("cwd")),
-        transcript_path=path_in(payload.get("transcript_path")),
+        transcript_path=path_in(transcript),
         prompt=None if prompt is None else clip_prompt(whole(prompt)),
         source=None if source is None else whole(source),
     )
@@ -118,16 +122,7 @@ def read_copilot_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
     session_id = id_in(payload.get("sessionId"))
     if session_id is None:
         return "the payload has no usable sessionId"
-    prompt = text_in(payload.get("prompt")) if kind == "prompted" else None
-    source = text_in(payload.get("source"), _LONGEST_SOURCE) if kind == "started" else None
-    return HookSaid(
-        session_id=session_id,
-        kind=kind,
-        cwd=path_in(payload.get("cwd")),
-        transcript_path=path_in(payload.get("transcriptPath")),
-        prompt=None if prompt is None else clip_prompt(whole(prompt)),
-        source=None if source is None else whole(source),
-    )
+    return _said(session_id, kind, payload, payload.get("transcriptPath"))
 
 
 class Hooks(NamedTuple):

@@ -169,9 +169,10 @@ class DirectoryLayout(_Layout):
     """A layout in which a session is a directory.
 
     Sessions are this many `levels` below a root. With `logs_come_and_go` a log that is no longer there is finished:
-    another log of its name is a new one. `artifacts` is the directory in it at which a contract's paths begin, "" for the session's directory. `outcomes` are the files
-    with outcomes in the layout's own words, each with the function that makes an outcome of its object. `final_message` is
-    the file with the last message (`{name}` as in `DirectoryModule`), with the function that finds it in the file's lines.
+    another log of its name is a new one. `artifacts` is the directory in it at which a contract's paths begin, "" for the
+    session's directory. `outcomes` are the files with outcomes in the layout's own words, each with the function that makes
+    an outcome of its object. `final_message` is the file with the last message (`{name}` as in `DirectoryModule`), with the
+    function that finds it in the file's lines.
     """
 
     module: DirectoryModule

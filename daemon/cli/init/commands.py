@@ -86,7 +86,9 @@ def init(
         raise click.UsageError("--project and --deliver need each other", context)
     _check_deliver(deliver, context)
     if not yes and not dry_run and (as_json or not (sys.stdin.isatty() and sys.stdout.isatty())):
-        fail("nobody can be asked here: add --yes, or see with --dry-run what would be done", WRONG_USAGE)
+        fail(
+            "there is no terminal to ask on: add --yes, or see with --dry-run what would be done", WRONG_USAGE
+        )
     wanted = Wanted(
         not no_hooks,
         not no_service,

@@ -79,7 +79,7 @@ class Log:
         return self
 
     def fail(self, why: str = "400: refused") -> Self:
-        """What the API refuses ends the turn. Whoever tries again asks again."""
+        """What the API refuses ends the turn. A new try begins with a new prompt."""
         if self._turn is None:
             self.prompt("try again")
         self.message("user", [{"type": "text", "text": why}], visibility="user_only")
