@@ -3,7 +3,8 @@
 import difflib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 import click
 
@@ -14,13 +15,24 @@ from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings
-from runward.daemon.cli.terminal.output import Failed, complain, fail, note, safe
+from runward.daemon.cli.terminal.options import json_option, listed
+from runward.daemon.cli.terminal.output import (
+    Columns,
+    Failed,
+    coloured,
+    complain,
+    fail,
+    note,
+    print_list,
+    safe,
+)
 from runward.daemon.configuration.agent_homes import agent_home, sessions_in
 from runward.daemon.configuration.settings import home_of, working_directory
-from runward.daemon.hooks import claude_code_settings, codex_settings
-from runward.daemon.hooks.agents import AGENTS, settings_path
-from runward.daemon.hooks.claude_code_settings import accepts, events_of
-from runward.daemon.hooks.programs import Program, installed, name_of
+from runward.daemon.hooks import codex_settings
+from runward.daemon.hooks.accepting import accepts
+from runward.daemon.hooks.agents import AGENTS, program_of, settings_path
+from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE
+from runward.daemon.hooks.programs import Program, name_of
 from runward.daemon.hooks.settings_file import (
     SCRIPT,
     Edited,
@@ -29,12 +41,19 @@ from runward.daemon.hooks.settings_file import (
     read_settings_file,
     words_of,
 )
-from runward.daemon.hooks.standing import hooks_here
+from runward.daemon.hooks.standing import (
+    NOT_INSTALLED,
+    OUTDATED,
+    Standing,
+    agents_here,
+    hooks_here,
+    standing_of,
+)
 
 
 @click.group(cls=Group)
 def hook() -> None:
-    """Install and remove the hooks of agents, which report to the daemon at once what it would find out later.
+    """Install, show and remove the hooks of agents, which report to the daemon at once what it would find out later.
 
     \b
     Example:
@@ -71,7 +90,7 @@ def claude_code(words: tuple[str, ...]) -> None:
     Example:
       runward hook claude-code < payload.json
     """
-    _become_script(claude_code_settings.AGENT, words)
+    _become_script(CLAUDE_CODE.agent, words)
 
 
 @hook.command("codex", cls=_Script)
@@ -93,12 +112,13 @@ def _become_script(agent: str, words: tuple[str, ...]) -> None:
 
 
 _agents = click.argument("agents", metavar="[AGENT]...", type=click.Choice(tuple(AGENTS)), nargs=-1)
+_sure = click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 _dry = click.option("--dry-run", is_flag=True, help="Only show what would change.")
 
 
 @hook.command("install")
 @_agents
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@_sure
 @_dry
 @click.pass_context
 def install(context: click.Context, agents: tuple[str, ...], yes: bool, dry_run: bool) -> None:
@@ -114,19 +134,19 @@ def install(context: click.Context, agents: tuple[str, ...], yes: bool, dry_run:
     """
     settings = own_settings(context)
     if not agents:
-        agents = tuple(_wanted(yes or dry_run))
+        here = hooks_here(os.environ)
+        if not here:
+            fail(f"there is no agent here whose hooks are known; name one of {', '.join(AGENTS)}", NOT_SO)
+        agents = tuple(_wanted(here, "install", yes or dry_run))
     _one_by_one(agents, lambda agent: _install(agent, settings, dry_run))
 
 
-def _wanted(is_sure: bool) -> Iterator[str]:
-    """The agents that are here, and of them those that the person wants."""
-    here = hooks_here(os.environ)
-    if not here:
-        fail(f"there is no agent here whose hooks are known; name one of {', '.join(AGENTS)}", NOT_SO)
+def _wanted(there: Mapping[str, str], verb: str, is_sure: bool) -> Iterator[str]:
+    """Of these agents, each with how its hook stands, those that the person wants."""
     if not is_sure and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        fail(f"there is no terminal to ask on: name agents ({', '.join(here)}), or add --yes", WRONG_USAGE)
-    for agent, standing in here.items():
-        if is_sure or click.confirm(f"{name_of(agent)} ({standing}): install the hook?", default=True):
+        fail(f"there is no terminal to ask on: name agents ({', '.join(there)}), or add --yes", WRONG_USAGE)
+    for agent, standing in there.items():
+        if is_sure or click.confirm(f"{name_of(agent)} ({standing}): {verb} the hook?", default=True):
             yield agent
 
 
@@ -151,16 +171,18 @@ def _install(agent: str, settings: Settings, dry_run: bool) -> None:
             NOT_SO,
         )
 
-    program = installed(agent, os.environ) if agent == claude_code_settings.AGENT else None
-    events = events_of(program)
+    program = program_of(agent, os.environ)
+    events = AGENTS[agent].known(program)
 
     def edit(text: str | None, name: str) -> Edited:
-        return AGENTS[agent].install(text, name, state, program)
+        return AGENTS[agent].install(text, name, state, events)
 
     def check(undo: Callable[[], None]) -> None:
+        if agent != CLAUDE_CODE.agent:
+            return  # the others skip events that they don't know
         if program is not None:
             _check_accepted(program, events, undo)
-        elif agent == claude_code_settings.AGENT:
+        else:
             click.echo(
                 "Claude Code was not found: the hook is for the events that 2.0 and later versions know"
             )
@@ -185,10 +207,11 @@ def _install(agent: str, settings: Settings, dry_run: bool) -> None:
 
 
 @hook.command("uninstall")
-@click.argument("agents", metavar="AGENT...", type=click.Choice(tuple(AGENTS)), nargs=-1, required=True)
+@_agents
+@_sure
 @_dry
-def uninstall(agents: tuple[str, ...], dry_run: bool) -> None:
-    """Remove the hook from the settings of agents.
+def uninstall(agents: tuple[str, ...], yes: bool, dry_run: bool) -> None:
+    """Remove the hook from the settings of agents; without a name, from all that have it, after asking.
 
     Only what `install` added is removed.
 
@@ -196,11 +219,57 @@ def uninstall(agents: tuple[str, ...], dry_run: bool) -> None:
     Example:
       runward hook uninstall codex
     """
+    if not agents:
+        there = {each: said for each, said in hooks_here(os.environ).items() if said != NOT_INSTALLED}
+        if not there:
+            click.echo("nothing to change: no agent here has the hook")
+            return
+        agents = tuple(_wanted(there, "remove", yes or dry_run))
 
     def remove(agent: str) -> None:
         _carry_out(agent, AGENTS[agent].uninstall, dry_run, "there is no Runward hook in", "")
 
     _one_by_one(agents, remove)
+
+
+def _events(standing: Standing) -> str:
+    missing = f" (without {', '.join(standing.missing)})" if standing.events and standing.missing else ""
+    return f"{', '.join(standing.events)}{missing}" or "-"
+
+
+def _next(standing: Standing) -> str:
+    if standing.problem is not None:
+        return safe(standing.problem)
+    is_due = standing.state in (NOT_INSTALLED, OUTDATED)
+    return f"runward hook install {standing.agent}" if is_due else "-"
+
+
+_COLUMNS: Final[Columns[Standing]] = {
+    "AGENT": lambda standing: standing.agent,
+    "STATE": lambda standing: coloured(standing.state),
+    "FILE": lambda standing: safe(standing.path),
+    "NEXT": _next,
+    "EVENTS": _events,
+}
+
+
+@hook.command("status")
+@_agents
+@listed(_COLUMNS)
+@json_option()
+@click.pass_context
+def status(context: click.Context, agents: tuple[str, ...], as_json: bool) -> None:
+    """Show how the hooks of agents stand; without a name, of those that are here.
+
+    \b
+    Example:
+      runward hook status --json
+    """
+    state = own_settings(context).state_dir
+    shown = dict.fromkeys(agents or agents_here(os.environ))
+    rows = [standing_of(agent, os.environ, state) for agent in shown]
+    nothing = f"there is no agent here whose hooks are known ({', '.join(AGENTS)})"
+    print_list(rows, _COLUMNS, as_json, value=lambda row: row.as_json, nothing=nothing)
 
 
 def _check_accepted(program: Program, events: Sequence[str], undo: Callable[[], None]) -> None:

@@ -18,8 +18,7 @@ from runward.daemon.configuration.secret_file import SecretUnusable, first_line,
 from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.doctor.daemons import how_to
 from runward.daemon.doctor.findings import Finding, Installation, Patience, Result
-from runward.daemon.hooks import claude_code_settings
-from runward.daemon.hooks.claude_code_settings import events_of
+from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, events_in
 from runward.daemon.hooks.programs import installed
 from runward.daemon.hooks.settings_file import Refused, read_settings_file
 from runward.daemon.host.report import Report, read_report
@@ -263,11 +262,11 @@ def examine_hooks(installation: Installation, patience: Patience) -> Iterator[Fi
     """Our hooks must be for events that the version knows. A version that meets an unknown event drops all of its
     settings."""
     environment = installation.environment
-    home = agent_home(claude_code_settings.AGENT, environment, home_of(environment), working_directory())
+    home = agent_home(CLAUDE_CODE.agent, environment, home_of(environment), working_directory())
     path = os.path.join(home, "settings.json")
     try:
         text = read_settings_file(path).text
-        events = claude_code_settings.events_in(text, path) if text is not None else ()
+        events = events_in(text, path) if text is not None else ()
     except Refused as refusal:
         yield Finding("warning", refusal.problem.render(), "fix the file: Claude Code can't read it, either")
         return
@@ -275,9 +274,9 @@ def examine_hooks(installation: Installation, patience: Patience) -> Iterator[Fi
         yield Finding("ok", f"there are no Runward hooks in {path}")
         return
     patience.left()
-    program = installed(claude_code_settings.AGENT, environment)
+    program = installed(CLAUDE_CODE.agent, environment)
     # One event that is unknown to it, and Claude Code ignores the whole file: the person's permissions are gone with it.
-    unknown = [event for event in events if event not in events_of(program)]
+    unknown = [event for event in events if event not in CLAUDE_CODE.known(program)]
     who = "Claude Code (not found; its version is unknown)" if program is None else program.name
     if not unknown:
         yield Finding("ok", f"{who} knows the events of the {len(events)} hooks in {path}")

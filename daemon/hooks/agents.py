@@ -8,64 +8,66 @@ from typing import Final, NamedTuple
 from runward.daemon.configuration.agent_homes import settings_home
 from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.hooks import claude_code_settings, codex_settings, copilot_settings
-from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, DROID, QWEN, Form, events_of
-from runward.daemon.hooks.programs import Program
+from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, DROID, QWEN, Form
+from runward.daemon.hooks.programs import Program, installed
 from runward.daemon.hooks.settings_file import Edited, shell_command, words_of
 
 
 class Hooked(NamedTuple):
     """An agent with hooks. `file` has them, below its home.
 
-    `install` gets a text, its name, the state directory, and the installed program. `says` is what it adds.
+    `known` are the events that get a hook with the installed program. `install` gets a text, its name, the state directory,
+    and these events. `events` are those that have a hook of Runward's in a text. `is_versioned`: which events are known
+    depends on the program's version.
     """
 
     file: str
-    install: Callable[[str | None, str, str, Program | None], Edited]
+    known: Callable[[Program | None], tuple[str, ...]]
+    install: Callable[[str | None, str, str, Sequence[str]], Edited]
     uninstall: Callable[[str | None, str], Edited]
-    has_ours: Callable[[str, str], bool]
-    says: Callable[[Program | None], str]
+    events: Callable[[str, str], tuple[str, ...]]
+    is_versioned: bool = False
 
 
-def _in_codex(text: str | None, name: str, state: str, program: Program | None) -> Edited:
+def _in_codex(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
     return codex_settings.install(text, name, words_of(codex_settings.AGENT, state))
 
 
-def _in_copilot(text: str | None, name: str, state: str, program: Program | None) -> Edited:
+def _in_copilot(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
     return copilot_settings.install(text, name, shell_command(copilot_settings.AGENT, state))
 
 
-def _in_form_of(form: Form, events: Callable[[Program | None], Sequence[str]] | None = None) -> Hooked:
-    """An agent whose settings have Claude Code's form. It gets the `events` of its version, or else all of the form."""
-    known = events if events is not None else lambda program: form.events
+def _in_form_of(form: Form) -> Hooked:
+    """An agent whose settings have Claude Code's form."""
 
-    def install(text: str | None, name: str, state: str, program: Program | None) -> Edited:
-        command = shell_command(form.agent, state)
-        return claude_code_settings.install(text, name, command, known(program), form)
+    def install(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
+        return claude_code_settings.install(text, name, shell_command(form.agent, state), events, form)
 
     return Hooked(
         file="settings.json",
+        known=form.known,
         install=install,
         uninstall=partial(claude_code_settings.uninstall, form=form),
-        has_ours=partial(claude_code_settings.has_ours, form=form),
-        says=lambda program: f"{len(known(program))} hooks",
+        events=partial(claude_code_settings.events_in, form=form),
+        is_versioned=any(map(any, form.since.values())),
     )
 
 
 AGENTS: Final[Mapping[str, Hooked]] = {
-    CLAUDE_CODE.agent: _in_form_of(CLAUDE_CODE, events_of),
+    CLAUDE_CODE.agent: _in_form_of(CLAUDE_CODE),
     codex_settings.AGENT: Hooked(
         file="config.toml",
+        known=lambda _: (codex_settings.KEY,),
         install=_in_codex,
         uninstall=codex_settings.uninstall,
-        has_ours=codex_settings.has_ours,
-        says=lambda _: f"{codex_settings.KEY} calls Runward",
+        events=codex_settings.events_in,
     ),
     copilot_settings.AGENT: Hooked(
         file="hooks/runward.json",
+        known=lambda _: copilot_settings.EVENTS,
         install=_in_copilot,
         uninstall=copilot_settings.uninstall,
-        has_ours=copilot_settings.has_ours,
-        says=lambda _: f"{len(copilot_settings.EVENTS)} hooks",
+        events=copilot_settings.events_in,
     ),
     DROID.agent: _in_form_of(DROID),
     QWEN.agent: _in_form_of(QWEN),
@@ -81,3 +83,8 @@ def home_with_settings(agent: str, environment: Mapping[str, str]) -> str:
 def settings_path(agent: str, environment: Mapping[str, str]) -> str:
     """The file with the agent's hooks."""
     return os.path.join(home_with_settings(agent, environment), AGENTS[agent].file)
+
+
+def program_of(agent: str, environment: Mapping[str, str]) -> Program | None:
+    """The agent's program, if it matters which version is here."""
+    return installed(agent, environment) if AGENTS[agent].is_versioned else None

@@ -1,186 +1,73 @@
 """The `settings.json` of Claude Code, and of agents with the same form: our hooks added and removed in the text.
 
-The rest stays byte for byte. Only hook events that the installed version knows are added.
+The rest stays byte for byte.
 """
 
 import json
-import os
 import re
-import shlex
-import signal
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Problem
-from runward.daemon.hooks.programs import Program, Version, alone
+from runward.daemon.hooks.json_places import Span, json_places
+from runward.daemon.hooks.programs import Program, Version
 from runward.daemon.hooks.settings_file import Edited, Refused, is_our_shell_command, refused
-
-KNOWN_SINCE: Final[Mapping[str, Version]] = MappingProxyType(
-    {
-        "SessionStart": (1, 0, 62),
-        "UserPromptSubmit": (1, 0, 54),
-        "Stop": (1, 0, 38),
-        "StopFailure": (2, 1, 78),
-        "SessionEnd": (1, 0, 85),
-    }
-)
-"""The hooks that tell something which the daemon can use, each with the first version that knows it."""
-
-_NOT_FOUND: Final[Version] = (2, 0, 0)
-"""The version that is assumed if the program is not found: almost nobody still uses an older one."""
-
-_ACCEPTS_S: Final = 30.0
-_TURN_S: Final = 0.05
-_ASKED: Final = ("-p", "hello")
-_EARLIEST: Final = "UserPromptSubmit"
-"""The first event that a start reports and that every version knows that knows either of them."""
-
-
-def events_of(program: Program | None) -> tuple[str, ...]:
-    """The events that the program knows; without one, or a version, those that it very probably does."""
-    version = (program.version if program is not None else None) or _NOT_FOUND
-    return tuple(event for event, since in KNOWN_SINCE.items() if since <= version)
-
-
-def accepts(program: Program, events: Sequence[str], environment: Mapping[str, str]) -> bool | None:
-    """Whether the program accepts settings with hooks for these events; None if it can't be found out.
-
-    It is started in a home of its own, where it reaches no model and needs no account: it calls its first hook before
-    it asks for anything. None of the person's files are read or written.
-    """
-    if _calls(program, events, environment):
-        return True
-    # If even the oldest event calls nothing, something else is wrong with the trial, and it proves nothing.
-    return False if _calls(program, (_EARLIEST,), environment) else None
-
-
-def _calls(program: Program, events: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether it calls a hook from settings that have exactly these."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-        called = Path(scratch, "called")
-        hook = {"type": "command", "command": f"touch {shlex.quote(str(called))}", "timeout": 10}
-        hooks = {event: [{"hooks": [hook]}] for event in events}
-        variables = alone(environment, scratch)
-        Path(variables["CLAUDE_CONFIG_DIR"], "settings.json").write_text(json.dumps({"hooks": hooks}))
-        try:
-            process = subprocess.Popen(
-                [program.path, *_ASKED],
-                cwd=scratch,
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except OSError:
-            return False
-        try:
-            until = time.monotonic() + _ACCEPTS_S
-            while not called.exists() and process.poll() is None and time.monotonic() < until:
-                time.sleep(_TURN_S)
-            return called.exists()
-        finally:
-            try:
-                # The whole group: it may have started others.
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
-
-
-_BLANK: Final = re.compile(r"[ \t\r\n]*")
-_STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
-_SCALAR: Final = re.compile(r"[^\s,\]}]+")
-
-
-# It scans a text that `json` has already accepted, so it looks for ends, not for mistakes.
-class Span(NamedTuple):
-    """A value from the offset `start` up to `end`; a member's `start` is that of its key, `key` is None in a list."""
-
-    start: int
-    end: int
-    key: str | None
-    value: int
-    """Where the value begins."""
-    items: tuple["Span", ...] = ()
-    """The items of a list or an object, in the order of the text."""
-
-    def members(self, key: str) -> list["Span"]:
-        """The members with this key: more than one if the text has it twice."""
-        return [item for item in self.items if item.key == key]
-
-
-def json_places(text: str) -> Span:
-    """The document's value with everything in it. Raises `RecursionError` if it is nested too deeply."""
-    start = _skip(_BLANK, text, 0)
-    return _value(text, start, start, None)
-
-
-def _value(text: str, start: int, at: int, key: str | None) -> Span:
-    match text[at]:
-        case "{" | "[":
-            return _container(text, start, at, key)
-        case '"':
-            return Span(start, _skip(_STRING, text, at), key, at)
-        case _:
-            return Span(start, _skip(_SCALAR, text, at), key, at)
-
-
-def _container(text: str, start: int, opened: int, key: str | None) -> Span:
-    items: list[Span] = []
-    at = _skip(_BLANK, text, opened + 1)
-    while text[at] not in "]}":
-        if text[at] == ",":
-            at = _skip(_BLANK, text, at + 1)
-        items.append(_member(text, at) if text[opened] == "{" else _value(text, at, at, None))
-        at = _skip(_BLANK, text, items[-1].end)
-    return Span(start, at + 1, key, opened, tuple(items))
-
-
-def _member(text: str, start: int) -> Span:
-    end = _skip(_STRING, text, start)
-    key = str(json.loads(text[start:end]))
-    at = _skip(_BLANK, text, _skip(_BLANK, text, end) + 1)
-    return _value(text, start, at, key)
-
-
-def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
-    match = pattern.match(text, at)
-    assert match is not None, f"json accepted what the scan can't follow at {at}"
-    return match.end()
-
-
-AGENT: Final = "claude-code"
-EVENTS: Final = tuple(KNOWN_SINCE)
-"""The hooks that tell something which the daemon can use."""
-
-TIMEOUT: Final = 10
-"""Seconds after which Claude Code continues without us."""
 
 
 class Form(NamedTuple):
     """What differs between the agents whose settings have this form. `timeout` is in the agent's own unit.
 
-    With `has_comments` the agent reads comments as JavaScript has them.
+    `since` has the hooks that tell something which the daemon can use, each with the first version that knows it. A program
+    that is not found, or that doesn't say its version, counts as `assumed`. With `has_comments` the agent reads comments as
+    JavaScript has them.
     """
 
     agent: str
     title: str
-    events: tuple[str, ...]
+    since: Mapping[str, Version]
     timeout: int
+    assumed: Version = (0, 0, 0)
     has_comments: bool = False
 
+    def known(self, program: Program | None) -> tuple[str, ...]:
+        """The events that the program knows; without one, or a version, those that it very probably does."""
+        version = (program.version if program is not None else None) or self.assumed
+        return tuple(event for event, since in self.since.items() if since <= version)
 
-CLAUDE_CODE: Final = Form(AGENT, "Claude Code", EVENTS, TIMEOUT)
-DROID: Final = Form("droid", "Droid", ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"), TIMEOUT)
+
+TIMEOUT: Final = 10
+"""Seconds after which the agents continue without us."""
+
+_ANY: Final[Version] = (0, 0, 0)
+
+CLAUDE_CODE: Final = Form(
+    agent="claude-code",
+    title="Claude Code",
+    since={
+        "SessionStart": (1, 0, 62),
+        "UserPromptSubmit": (1, 0, 54),
+        "Stop": (1, 0, 38),
+        "StopFailure": (2, 1, 78),
+        "SessionEnd": (1, 0, 85),
+    },
+    timeout=TIMEOUT,
+    assumed=(2, 0, 0),  # almost nobody still uses an older one
+)
+DROID: Final = Form(
+    agent="droid",
+    title="Droid",
+    since=dict.fromkeys(("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"), _ANY),
+    timeout=TIMEOUT,
+)
 """It skips events that it doesn't know. `droid exec` calls no `UserPromptSubmit`."""
-QWEN: Final = Form("qwen", "Qwen Code", EVENTS, TIMEOUT * 1000, has_comments=True)
+QWEN: Final = Form(
+    agent="qwen",
+    title="Qwen Code",
+    since=dict.fromkeys(CLAUDE_CODE.since, _ANY),
+    timeout=TIMEOUT * 1000,
+    has_comments=True,
+)
 """It skips events that it doesn't know. 0.24 counts seconds below 1000, and milliseconds from there on, as earlier ones do."""
 
 _WAS_EMPTY: Final = " "
@@ -214,7 +101,7 @@ class _Ours(NamedTuple):
 
 
 def install(
-    text: str | None, name: str, command: str, events: Sequence[str] = EVENTS, form: Form = CLAUDE_CODE
+    text: str | None, name: str, command: str, events: Sequence[str], form: Form = CLAUDE_CODE
 ) -> Edited:
     """The settings with our `command` for each of these of the form's events, and for no other. Raises `Refused`."""
     if text is None:
@@ -239,14 +126,9 @@ def uninstall(text: str | None, name: str, form: Form = CLAUDE_CODE) -> Edited:
     return Edited(text)
 
 
-def events_in(text: str, name: str) -> tuple[str, ...]:
+def events_in(text: str, name: str, form: Form = CLAUDE_CODE) -> tuple[str, ...]:
     """The events that have a command of Runward's in the settings. Raises `Refused`."""
-    return tuple(dict.fromkeys(str(each.name) for each in _ours(text, name, CLAUDE_CODE)))
-
-
-def has_ours(text: str, name: str, form: Form = CLAUDE_CODE) -> bool:
-    """Whether any event has a command of Runward's. Raises `Refused`."""
-    return bool(_ours(text, name, form))
+    return tuple(dict.fromkeys(str(each.name) for each in _ours(text, name, form)))
 
 
 def _towards(
@@ -364,7 +246,7 @@ def _document(text: str, name: str, form: Form) -> Span:
     hooks = _only(root, "hooks", text, name)
     if hooks is not None:
         _expect(hooks, "{", "hooks is not an object", text, name, form)
-        for event in form.events:
+        for event in form.since:
             groups = _only(hooks, event, text, name)
             if groups is not None:
                 _expect(groups, "[", f"hooks.{event} is not a list", text, name, form)

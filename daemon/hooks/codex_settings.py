@@ -67,10 +67,10 @@ def uninstall(text: str | None, name: str) -> Edited:
     return Edited(_without_key(text, notify))
 
 
-def has_ours(text: str, name: str) -> bool:
-    """Whether `notify` calls our program. Raises `Refused`."""
+def events_in(text: str, name: str) -> tuple[str, ...]:
+    """`notify`, if it calls our program. Raises `Refused`."""
     _, notify = _read(text, name)
-    return notify is not None and notify.own > 0
+    return (KEY,) if notify is not None and notify.own else ()
 
 
 def _with(text: str, name: str, notify: _Notify | None, words: Sequence[str]) -> str:

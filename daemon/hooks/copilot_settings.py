@@ -27,26 +27,23 @@ def uninstall(text: str | None, name: str) -> Edited:
     return Edited(None)
 
 
-def has_ours(text: str, name: str) -> bool:
-    """Whether the file is Runward's. Raises `Refused` if it is another's."""
-    _expect_ours(text, name)
-    return True
+def events_in(text: str, name: str) -> tuple[str, ...]:
+    """The events in our file. Raises `Refused` if it is another's."""
+    return tuple(_expect_ours(text, name))
 
 
-def _expect_ours(text: str, name: str) -> None:
+def _expect_ours(text: str, name: str) -> dict[str, JsonValue]:
+    """The hooks in our file."""
     try:
-        commands = list(_commands(json.loads(text)))
+        document = json.loads(text)
     except (ValueError, RecursionError):
-        commands = []
+        document = None
+    hooks = document.get("hooks") if isinstance(document, dict) else None
+    ours: dict[str, JsonValue] = hooks if isinstance(hooks, dict) else {}
+    entries = [entry for each in ours.values() for entry in (each if isinstance(each, list) else [None])]
+    commands = [entry.get("bash") if isinstance(entry, dict) else None for entry in entries]
     # It is replaced and removed as a whole, so nothing of anybody else's may be in it.
     if not commands or not all(is_our_shell_command(each, AGENT) for each in commands):
         fix = "move it to a file with another name, and try again"
         raise Refused(Problem(name, None, None, "has something else than Runward's hooks", fix))
-
-
-def _commands(document: JsonValue) -> list[JsonValue]:
-    """The commands of all hooks in the document; None for each entry that isn't one."""
-    hooks = document.get("hooks") if isinstance(document, dict) else None
-    lists = list(hooks.values()) if isinstance(hooks, dict) else []
-    entries = [entry for each in lists for entry in (each if isinstance(each, list) else [None])]
-    return [entry.get("bash") if isinstance(entry, dict) else None for entry in entries]
+    return ours

@@ -17,8 +17,8 @@ from runward.daemon.cli.init.record import (
 )
 from runward.daemon.disk.durable import sync_directory
 from runward.daemon.disk.state_rights import check
-from runward.daemon.hooks import claude_code_settings
-from runward.daemon.hooks.claude_code_settings import accepts, events_of
+from runward.daemon.hooks.accepting import accepts
+from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE
 from runward.daemon.hooks.programs import Program
 from runward.daemon.hooks.settings_file import Refused, SettingsFile, read_settings_file
 from runward.daemon.units.installing import Systemctl
@@ -85,7 +85,7 @@ def _do(step: Step) -> str:
         words.append("written" if step.file.text is None else "changed")
         put(step.file, step.text)
     # Of the agents, Claude Code alone ignores settings that name an event that it doesn't know.
-    program = None if step.name != claude_code_settings.AGENT or step.agent is None else step.agent.program
+    program = None if step.name != CLAUDE_CODE.agent or step.agent is None else step.agent.program
     if program is not None and step.file is not None:
         words.append(_accepted(step, step.file, program))
     if step.service is not None:
@@ -100,7 +100,7 @@ def _do(step: Step) -> str:
 
 def _accepted(step: Step, file: SettingsFile, program: Program) -> str:
     """Whether the installed program takes settings with these hooks; else they are taken out again. Raises `_Failed`."""
-    match accepts(program, events_of(program), os.environ):
+    match accepts(program, CLAUDE_CODE.known(program), os.environ):
         case True:
             return f"{program.title} called a hook"
         case None:

@@ -155,12 +155,15 @@ def _hook(agent: Agent, state: str) -> Step:
     if isinstance(file, str):
         return step._replace(problem=file)
     try:
-        text = hooked.install(file.text, path, state, agent.program).text
+        events = hooked.known(agent.program)
+        text = hooked.install(file.text, path, state, events).text
     except Refused as refusal:
         return step._replace(problem=str(refusal))
     if text == file.text:
         return step._replace(file=file)
-    return step._replace(file=file, text=text, detail=hooked.says(agent.program))
+    return step._replace(
+        file=file, text=text, detail=f"{len(events)} hooks" if events[1:] else f"{events[0]} calls Runward"
+    )
 
 
 def _service(settings: Settings, named: str | None, found: Found) -> Iterator[Step]:

@@ -24,7 +24,7 @@ _FOR_TERMINALS = {("top",)}
 """Refused here; `test_top.py` has them on a terminal."""
 
 _LIKE_A_DAEMON = {("chain", "check")}
-_WITH_JSON = {("daemon", "install"), ("daemon", "uninstall")}
+_WITH_JSON = {("daemon", "install"), ("daemon", "uninstall"), ("hook", "status")}
 _SILENT = {("claude-code",), ("codex",)}
 """The hooks that agents call."""
 
@@ -230,7 +230,7 @@ def test_the_examples_of_the_page_run(lived_in: Place, path: tuple[str, ...]) ->
         wait_for(lambda: place.call(*running).objects() == [], "the end of its chain runs")
 
 
-@pytest.mark.parametrize("command", [("schema",), ("completion",), ("hook", "uninstall")])
+@pytest.mark.parametrize("command", [("schema",), ("completion",)])
 def test_a_missing_argument_is_said_in_one_line_with_the_choices(
     place: Place, command: tuple[str, ...]
 ) -> None:

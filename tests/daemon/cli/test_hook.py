@@ -1,4 +1,4 @@
-"""`runward hook install|uninstall`: shown first, written whole, undone to the last byte."""
+"""`runward hook install|status|uninstall`: shown first, written whole, undone to the last byte."""
 
 import json
 import os
@@ -6,13 +6,14 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.daemon.cli.screens import Screen
 from tests.waiting import PATIENCE_S
 
-from runward.daemon.hooks import claude_code_settings, settings_file
+from runward.daemon.hooks import accepting, settings_file
 from runward.daemon.hooks.settings_file import Refused, read_settings_file
 
 FILES = {
@@ -130,6 +131,72 @@ def test_of_several_agents_one_that_fails_stops_no_other(place: Place) -> None:
     removed = place.call("hook", "uninstall", "claude-code", "qwen", "codex")
     assert (removed.code, removed.out.count("done: ")) == (0, 2)
     assert not path_of(place, "qwen").exists()
+
+
+def statuses(place: Place, *agents: str, **variables: str) -> dict[str, dict[str, Any]]:
+    shown = place.call("hook", "status", *agents, "--json", **variables)
+    assert (shown.code, shown.err) == (0, "")
+    return {str(each["agent"]): each for each in shown.objects()}
+
+
+@pytest.mark.parametrize("agent", FILES)
+def test_status_says_whether_the_hook_is_the_one_that_this_runward_writes(place: Place, agent: str) -> None:
+    path = path_of(place, agent)
+    before = statuses(place, agent)[agent]
+    assert (before["state"], before["events"], before["path"]) == ("not installed", [], str(path))
+    place.call("hook", "install", agent)
+    after = statuses(place)[agent]
+    assert (after["state"], after["events"], after["missing"]) == ("installed", before["missing"], [])
+    path.write_text(path.read_text().replace("/runward_hook.py", "/of/an/older/runward_hook.py"))
+    older = statuses(place)[agent]
+    assert (older["state"], older["events"]) == ("outdated", after["events"])
+    assert f"runward hook install {agent}" in place.call("hook", "status").out
+    place.call("hook", "install", agent)
+    assert statuses(place)[agent] == after
+
+
+def test_status_is_of_the_agents_that_are_here_and_says_what_is_wrong_with_a_file(place: Place) -> None:
+    assert place.call("hook", "status").out.startswith("there is no agent here")
+    path_of(place, "codex").parent.mkdir()
+    path_of(place, "qwen").parent.mkdir()
+    path_of(place, "qwen").write_text("[]")
+    shown = statuses(place)
+    assert {agent: each["state"] for agent, each in shown.items()} == {
+        "codex": "not installed",
+        "qwen": "unreadable",
+    }
+    assert shown["qwen"]["problem"] == "does not contain an object"
+    assert "does not contain an object" in place.call("hook", "status", "qwen", "codex").out
+
+
+def test_status_names_the_events_that_the_installed_version_knows_besides(place: Place) -> None:
+    place.call("hook", "install", "claude-code", **claude(place, "2.1.77", "StopFailure"))
+    now = claude(place, "2.1.78", "nothing")
+    shown = statuses(place, "claude-code", **now)["claude-code"]
+    assert (shown["state"], shown["missing"]) == ("outdated", ["StopFailure"])
+    assert "(without StopFailure)" in place.call("hook", "status", **now).out
+
+
+def test_without_a_name_the_hook_is_removed_wherever_it_is(place: Place) -> None:
+    before = everything(place)
+    assert "no agent here has the hook" in place.call("hook", "uninstall").out
+    (place.directory / ".qwen").mkdir()
+    place.call("hook", "install", "codex", "copilot")
+    unasked = place.call("hook", "uninstall")
+    assert (unasked.code, "name agents (codex, copilot), or add --yes" in unasked.err) == (2, True)
+    shown = place.call("hook", "uninstall", "--dry-run")
+    assert (shown.code, shown.out.count("+++ ")) == (0, 2)
+    screen = Screen(place, 40, 100, "hook", "uninstall")
+    screen.until("Codex (installed): remove the hook? [Y/n]")
+    screen.press(b"n\n")
+    screen.until("GitHub Copilot (installed): remove the hook? [Y/n]")
+    screen.press(b"\n")
+    assert screen.end() == 0
+    assert path_of(place, "codex").exists()
+    assert not path_of(place, "copilot").exists()
+    assert place.call("hook", "uninstall", "--yes").code == 0
+    (place.directory / ".qwen").rmdir()
+    assert everything(place) == before
 
 
 @pytest.mark.parametrize("agent", EDITED)
@@ -372,7 +439,7 @@ def test_without_claude_code_nothing_is_installed_that_an_older_version_drops_th
 def test_settings_that_the_installed_version_does_not_accept_are_put_back(
     place: Place, before: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claude_code_settings, "_ACCEPTS_S", 2.0)
+    monkeypatch.setattr(accepting, "_ACCEPTS_S", 2.0)
     path = path_of(place, "claude-code")
     if before is not None:
         path.parent.mkdir()
@@ -387,7 +454,7 @@ def test_settings_that_the_installed_version_does_not_accept_are_put_back(
 def test_where_the_installed_version_calls_no_hook_at_all_that_is_said(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claude_code_settings, "_ACCEPTS_S", 1.0)
+    monkeypatch.setattr(accepting, "_ACCEPTS_S", 1.0)
     done = place.call("hook", "install", "claude-code", **claude(place, "9.0.0", "hooks"))
     assert (done.code, "could not be asked whether it accepts the hooks" in done.err) == (0, True)
     assert "StopFailure" in events(place)

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
-from runward.daemon.hooks.claude_code_settings import EVENTS, QWEN, TIMEOUT, install, uninstall
+from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, QWEN, TIMEOUT, install, uninstall
 from runward.daemon.hooks.settings_file import Refused, is_our_shell_command, shell_command
 
+EVENTS = tuple(CLAUDE_CODE.since)
 NAME = "settings.json"
 OURS = shell_command("claude-code", "/state of mine")
 OLDER = "/old/python -S -E /old/site/runward/daemon/hooks/runward_hook.py claude-code --state /s"
@@ -20,7 +21,7 @@ THEIRS: JsonValue = {"matcher": "Bash", "hooks": [{"type": "command", "command":
 
 
 def installed(text: str | None) -> str:
-    after = install(text, NAME, OURS).text
+    after = install(text, NAME, OURS, EVENTS).text
     assert after is not None
     return after
 
@@ -131,7 +132,7 @@ def test_what_was_added_beside_ours_stays() -> None:
 )
 def test_what_is_broken_is_refused_with_its_place_and_fix(text: str, place: str) -> None:
     with pytest.raises(Refused) as refusal:
-        install(text, NAME, OURS)
+        install(text, NAME, OURS, EVENTS)
     said = refusal.value.problem.render()
     assert said.startswith(NAME + place)
     assert said.endswith(")"), "and the fix"
@@ -160,14 +161,14 @@ COMMENTED = """\
 )
 def test_where_the_agent_reads_comments_they_stay(text: str) -> None:
     ours = shell_command("qwen", "/state")
-    after = install(text, NAME, ours, QWEN.events, QWEN).text
+    after = install(text, NAME, ours, EVENTS, QWEN).text
     assert after is not None
     assert [line for line in re.findall("//.*", text) if line not in after] == []
-    assert after.count(json.dumps(ours)) == len(QWEN.events)
-    assert install(after, NAME, ours, QWEN.events, QWEN).text == after
+    assert after.count(json.dumps(ours)) == len(EVENTS)
+    assert install(after, NAME, ours, EVENTS, QWEN).text == after
     assert uninstall(after, NAME, QWEN).text == text
     with pytest.raises(Refused, match="is not JSON"):
-        install(text, NAME, OURS)
+        install(text, NAME, OURS, EVENTS)
 
 
 def test_only_the_commands_of_the_agent_itself_are_ours() -> None:
