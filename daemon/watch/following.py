@@ -28,7 +28,7 @@ from runward.handlers.layouts.layout import DirectoryLayout, LogLayout, Scan, fe
 from runward.handlers.layouts.transcript import Resumed, Told
 from runward.handlers.model.files import Signature, Unreadable
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
-from runward.handlers.model.sessions import SessionDeclaration
+from runward.handlers.model.sessions import SUBAGENT, SessionDeclaration
 from runward.handlers.sessions.ended import launcher_key
 from runward.handlers.sessions.follow import Followed, FollowRule, Sign, follow, lose
 from runward.handlers.sessions.over import Absence, Writer, WriterOf, is_same
@@ -283,7 +283,7 @@ class _Batch:
         # The process is checked after its files were read. It may have written its last lines in between, so the end of
         # a process is believed only after a time in which nothing more arrived.
         writer = self._writer(hinted, report, before)
-        launcher = self._launcher(hinted, writer, before)
+        launcher = self._launcher(hinted, report.works_for, writer, before)
         # What can't be read now may say how it ended.
         is_complete = not sight.more and not any(log.may_pass for log in sight.read.logs)
         lines = _lines_read(hinted, sight.read)
@@ -435,11 +435,16 @@ class _Batch:
             return writer
         return writer._replace(liveness="unknown")
 
-    def _launcher(self, hinted: Hinted, writer: Writer, before: Remembered) -> str | None:
-        """The launcher's session that this one was started in, by its hook or by its process's environment."""
+    def _launcher(
+        self, hinted: Hinted, works_for: str | None, writer: Writer, before: Remembered
+    ) -> str | None:
+        """The session that this one is part of: its origin's or, by its hook or its process's environment, its launcher's."""
         # What it was started in never changes, and a process can only be asked while it lives.
         if before.launcher is not None:
             return before.launcher
+        # A sub-agent is part of the session that ordered it: how it ends says nothing of the run that both are in.
+        if works_for is not None:
+            return f"{hinted.layout.name}:{works_for}"
         hook = hinted.known.hook
         session = hook.launcher_session if hook is not None else None
         if session is None and writer.process is not None and not before.is_asked:
@@ -542,7 +547,7 @@ def _declaration(hinted: Hinted, report: Told, launcher: str | None) -> SessionD
         layout=layout.name,
         root=hinted.root.name,
         path=path,
-        kind="agent",
+        kind="agent" if report.works_for is None else SUBAGENT,
         artifacts_path=artifacts or path.rpartition("/")[0],
         agent=report.agent,
         cwd=report.cwd,

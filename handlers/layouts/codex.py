@@ -201,7 +201,9 @@ class Rollout:
         self._note_resumed(began, resumed)
         attribution = payload.get("turn_attribution")
         trigger = attribution.get("turn_trigger") if isinstance(attribution, dict) else None
-        if trigger == "exec" or trigger == "user":
+        # A sub-agent's turns have the trigger of its origin's.
+        is_own = self.origin is None or not self.origin.is_subagent
+        if is_own and (trigger == "exec" or trigger == "user"):
             self.headless = trigger == "exec"
         self.calls.question = None
 
@@ -499,7 +501,8 @@ class CodexScanner(KeepsState[Rollout]):
         return Told(
             session_id=state.thread,
             parent_session_id=origin.parent if origin is not None else None,
-            is_subagent=origin is not None and origin.is_subagent,
+            is_subagent=origin is not None and origin.is_subagent and origin.parent is None,
+            works_for=origin.parent if origin is not None and origin.is_subagent else None,
             attempt=turns.attempt if state.events else 0,
             turn="open" if turns.asked else turns.turn,
             close=None if turns.asked else turns.close,

@@ -170,14 +170,17 @@ class Origin(NamedTuple):
 
 def read_origin(payload: dict[str, JsonValue]) -> Origin:
     """What the payload of a `session_meta` says."""
-    source = payload.get("source")
+    source, thread = payload.get("source"), thread_in(payload)
+    is_subagent = _is_worker(source) or payload.get("thread_source") in _WORKERS
+    parent = (
+        name_in(payload.get("parent_thread_id")) or _spawner(source) or name_in(payload.get("forked_from_id"))
+    )
     return Origin(
-        thread=thread_in(payload),
-        parent=name_in(payload.get("parent_thread_id"))
-        or _spawner(source)
-        or name_in(payload.get("forked_from_id")),
-        is_subagent=_is_worker(source) or payload.get("thread_source") in _WORKERS,
-        headless=_is_headless(source, payload.get("originator")),
+        thread=thread,
+        parent=None if parent == thread else parent,
+        is_subagent=is_subagent,
+        # Nobody types to a sub-agent, whatever program its origin runs in.
+        headless=True if is_subagent else _is_headless(source, payload.get("originator")),
         made_at=parse_time(payload.get("timestamp")),
         version=name_in(payload.get("cli_version")),
         cwd=whole_text_in(payload.get("cwd"), LONGEST_PATH),

@@ -55,13 +55,18 @@ Origin: TypeAlias = Literal["live", "history"]
 HookKind: TypeAlias = Literal["started", "prompted", "turn_ended", "turn_failed", "ended"]
 
 
+SUBAGENT: Final = "subagent"
+"""The `kind` of a session that another one ordered. It is judged for itself, and nobody is told of its end."""
+
+
 class SessionDeclaration(Struct, frozen=True):
     """What a run says about itself when it starts.
 
     `contract` is the launcher's snapshot as JSON if the run carries one; `has_snapshot` tells
     an explicit "no contract" from silence. `artifacts_path` is absolute. `cwd` and `prompt` are the
     session's working directory and its first prompt (see `clip_prompt`), if its layout knows them. `launcher` is the
-    key of the launcher's session in which an agent was started; that session has the contract.
+    key of the session that this one is part of, and that has the contract: of the run in which an agent was started, or
+    of the agent that a sub-agent works for.
     """
 
     session_id: str
@@ -242,6 +247,7 @@ class Session(NamedTuple):
     contract_basis: str | None = None
     invocation_id: str | None = None
     reason_code: str | None = None
+    kind: str = "agent"
 
 
 class ProcessesOf(Question["RunProcesses"], frozen=True):

@@ -43,6 +43,7 @@ from runward.handlers.model.outcomes import ReadOutcome, RecordArtifact, outcome
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.schedules import RingNow
 from runward.handlers.model.sessions import (
+    SUBAGENT,
     AgeOf,
     AttemptEnded,
     Cancellation,
@@ -221,6 +222,9 @@ def _told(
 ) -> Asking[Effects]:
     """What others learn of the verdict: chains, recipients of notices, the invocation, and the show."""
     reports: Effects = ()
+    # Its origin goes on, with or without it, so nothing begins at its end.
+    if session.kind == SUBAGENT:
+        return named(outcomes, given.at, event.key)
     if (yield from ask(ListenersTo(FINISHED))):
         cwd = yield from ask(WorkingDirectoryOf(session.key))
         reports = finished(session, judged, outcomes, cwd)

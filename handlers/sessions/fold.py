@@ -41,6 +41,7 @@ def fold(session: Session | None, effects: Effects) -> Session | None:
                     contract_basis=effect.contract_basis,
                     invocation_id=declaration.invocation_id,
                     reason_code=effect.reason.code,
+                    kind=declaration.kind,
                 )
             case OpenAttempt():
                 assert session is not None

@@ -105,14 +105,19 @@ def test_a_daemon_judges_what_happens_to_a_real_agent(agent: Agent, tmp_path: Pa
             told = {root: stage.sessions() for root, stage in stages.items()}
             watched.wait_bundled()
         for root, stage in stages.items():
-            assert sorted(each.session_id for each in told[root]) == sorted(seen[root].sessions), root
-            for session in told[root]:
+            own = [session for session in told[root] if session.session_id in seen[root].sessions]
+            assert len(own) == len(seen[root].sessions), root
+            workers = [session for session in told[root] if session not in own]
+            assert len(workers) == (agent is not CLAUDE and stage.case == "delegates"), root
+            for worker in workers:
+                assert (worker.history, worker.linked) == ((STARTED, OK), (own[0].key,)), root
+            for session in own:
                 reason, evidence = true_to(agent, seen[root], session)
                 assert (root, session.history) == (root, (STARTED, reason))
                 assert (root, session.status) == (root, reason.split(".")[1])
                 assert (root, session.attempts) == (root, (evidence,))
                 assert reason in CASES[stage.case].reasons, root
-                assert session.linked == ()
+                assert session.linked == tuple(worker.key for worker in workers)
                 assert_hooked(stage, session)
                 assert_bundled(stage, seen[root], session)
             midway = seen[root].midway

@@ -145,7 +145,7 @@ def test_what_happened_is_told(
         assert_tool_goes_on(stage)
     else:
         assert_no_tool(stage)
-    assert_inspected(seen.end, reason)
+    assert_inspected(seen.end, reason, session)
     if seen.midway is not None:
         assert_told_midway(agent, seen.midway, left)
         assert seen.end.holders == (seen.midway.holders if code < 0 else frozenset())
@@ -158,12 +158,12 @@ def assert_told_midway(agent: Agent, midway: Glimpse, left: Transcript) -> None:
     assert midway.alive
     assert (told.turn, told.close, told.attempt) == ("open", None, 1)
     assert left.content.startswith(then.content)
-    assert_inspected(midway, None)
+    assert_inspected(midway, None, told.session_id)
 
 
-def assert_inspected(seen: Glimpse, reason: str | None) -> None:
+def assert_inspected(seen: Glimpse, reason: str | None, own: str | None) -> None:
     """`runward inspect` says the end that the log tells, else what the process tells, where the agent names it."""
-    (session,) = seen.inspected
+    (session,) = [each for each in seen.inspected if each["session_id"] == own]
     standing = (session["state"], session["evidence"], session["reason_code"], session["activity"])
     if reason is not None:
         assert standing == (reason.split(".")[1], "declared", reason, None)

@@ -111,10 +111,12 @@ def test_two_runs_in_one_directory_are_two_sessions(agent: Agent, stage_for: Sta
 def test_a_sub_agent_s_file_says_whose_it_is(agent: Agent, stage_for: StageFor) -> None:
     """Claude Code keeps it in a directory of the session's, Codex among the sessions."""
     seen = scenarios.delegated(stage_for(agent))
-    (beside,) = seen.others
+    (beside,), (session,) = seen.others, seen.sessions
     told = agent.reading.hear(beside.name, beside.read_bytes()).told
-    assert told.is_subagent
-    assert told.session_id not in seen.sessions
-    assert told.parent_session_id == seen.sessions[0]
-    assert inspected(seen.end) == {seen.sessions[0]: ("completed", 1, None)}, "it is not listed"
+    assert told.session_id is not None
+    assert told.session_id != session
+    assert told.parent_session_id == session
+    assert (told.is_subagent, told.works_for) == ((True, None) if agent is CLAUDE else (False, session))
+    own = {} if agent is CLAUDE else {told.session_id: ("completed", 1, session)}
+    assert inspected(seen.end) == {session: ("completed", 1, None), **own}
     assert (f"{seen.sessions[0]}/subagents" in beside.parent.as_posix()) == (agent is CLAUDE)

@@ -63,7 +63,10 @@ _SHOWN: Final = 32
     "--steps", "has_steps", is_flag=True, help="Show each step of a chain instead of the chain run."
 )
 @click.option(
-    "--each", "has_each", is_flag=True, help="Show agents that were started in a launched run, too."
+    "--each",
+    "has_each",
+    is_flag=True,
+    help="Show agents that were started in a launched run, and sub-agents, too.",
 )
 @listed(("STATE", "AGE", "TOOK", "SESSION", "FOR", "DIRECTORY", "TOKENS", "COST", "WHAT"))
 @json_option()

@@ -147,11 +147,13 @@ def chain_steps(connection: sqlite3.Connection, run: str) -> list[ChainStepRow]:
 
 
 def agents_of_runs(connection: sqlite3.Connection, runs: Sequence[str]) -> dict[str, str]:
-    """The chain runs, by the keys of the agents' sessions that were started in their steps."""
+    """The chain runs, by the keys of the agents' sessions that were started in their steps, and of their sub-agents'."""
     return dict(
         connection.execute(
-            "select l.linked, s.run from chain_steps s join links l on l.launcher = s.session_key"
-            " where s.run in (select value from json_each(?))",
+            "with recursive inside as (select l.linked, s.run from chain_steps s"
+            " join links l on l.launcher = s.session_key where s.run in (select value from json_each(?))"
+            " union select l.linked, inside.run from inside join links l on l.launcher = inside.linked)"
+            " select linked, run from inside",
             (listed(runs),),
         )
     )

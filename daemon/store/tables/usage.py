@@ -125,10 +125,13 @@ def _spent(rows: sqlite3.Cursor) -> list[Spent]:
 
 
 def launchers(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, str]:
-    """The launched runs that these sessions were started in, by the sessions' keys."""
+    """The sessions that these ones are part of, the outermost ones, by the sessions' keys."""
     return dict(
         connection.execute(
-            "select linked, launcher from links where linked in (select value from json_each(?))",
+            "with recursive above as (select linked, launcher from links"
+            " where linked in (select value from json_each(?)) union"
+            " select above.linked, links.launcher from above join links on links.linked = above.launcher)"
+            " select linked, launcher from above where launcher not in (select linked from links)",
             (listed(keys),),
         )
     )

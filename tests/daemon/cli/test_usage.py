@@ -182,11 +182,17 @@ def test_a_chain_run_has_the_tokens_and_the_cost_of_the_agents_that_its_steps_st
 
     assert cells() == ["-", "-"]
     link = "insert into links (linked, launcher) select ?, session_key from chain_steps where run = ? and step = 0"
+    (worker,) = [each for each in listed if each["session_id"] == SESSION.format(0xCC)]
+    assert (worker["usage"], worker["linked"]) == (usage, ["native:runs/nightly"])
+    move = "update links set launcher = ? where linked = ?"
     everyday.change_store(link, agent["key"], run)
     try:
         assert cells() == ["131", "$0.0011"]
+        everyday.change_store(move, agent["key"], worker["key"])
+        assert cells() == ["262", "$0.0021"], "with that of its sub-agent"
     finally:
         everyday.change_store("delete from links where linked = ?", agent["key"])
+        everyday.change_store(move, "native:runs/nightly", worker["key"])
     assert (usage["input_tokens"], usage["output_tokens"]) == (111, 20)
 
 

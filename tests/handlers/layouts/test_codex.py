@@ -262,9 +262,36 @@ def test_a_rollout_of_another_name_is_known_by_its_first_record() -> None:
         {"source": "exec", "thread_source": "guardian_review", "parent_thread_id": PARENT},
     ],
 )
-def test_a_sub_agent_s_own_rollout_names_its_parent(changed: dict[str, object]) -> None:
+def test_a_sub_agent_is_a_session_that_works_for_its_origin(changed: dict[str, object]) -> None:
+    seen = told(Log().meta(**changed).start(1, "user").prompt("do it", 1))
+    assert (seen.is_subagent, seen.works_for, seen.parent_session_id) == (False, PARENT, PARENT)
+    assert (seen.turn, seen.headless, seen.prompt) == ("open", True, "do it"), "nobody types to it"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"source": {"internal": "memory_consolidation"}},
+        {"source": "exec", "thread_source": "memory_consolidation"},
+        {"source": {"subagent": {"thread_spawn": {"parent_thread_id": THREAD}}}},
+    ],
+    ids=["internal", "by its thread's source", "its own origin"],
+)
+def test_what_works_for_no_other_session_is_no_session_itself(changed: dict[str, object]) -> None:
     seen = told(Log().meta(**changed))
-    assert (seen.is_subagent, seen.parent_session_id) == (True, PARENT)
+    assert (seen.is_subagent, seen.works_for) == (True, None)
+
+
+def test_a_sub_agent_with_its_origin_s_history_has_its_own_work_alone() -> None:
+    """As 0.169 writes it with `fork_context`: in the middle of the turn that orders it."""
+    origin = Log(PARENT).meta().start(1).prompt("the origin's", 1).call().output().tokens(70, 7)
+    source = {"subagent": {"thread_spawn": {"parent_thread_id": PARENT}}}
+    log = Log().meta(source=source, forked_from_id=PARENT).copy_of(origin)
+    log.start(2).prompt("its own", 2).call().reply_record("r1", 30, 3).output().tokens(30, 3)
+    seen = told(log)
+    assert (seen.works_for, seen.turn, seen.prompt, seen.turns) == (PARENT, "open", "its own", 1)
+    assert (seen.counts.tool_calls, seen.usage) == (1, (30, 3))
+    assert code(log.say().complete(2)) == "run.completed.ok"
 
 
 def test_sub_agents_are_counted_in_their_parent_once() -> None:
