@@ -65,22 +65,26 @@ class Home:
     def work(self) -> Path:
         return self.place / "work"
 
-    def start(self, *command: str) -> Run:
-        """Start a program in a session of its own."""
-        output = self.place / f"output-{len(self.runs)}"
-        environment = {
+    def environment(self) -> dict[str, str]:
+        """The environment of what runs here."""
+        return {
             "HOME": str(self.home),
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
             "HTTP_PROXY": NOWHERE,
             "HTTPS_PROXY": NOWHERE,
             "NO_PROXY": "127.0.0.1",
+            **self.variables,
         }
+
+    def start(self, *command: str) -> Run:
+        """Start a program in a session of its own."""
+        output = self.place / f"output-{len(self.runs)}"
         with output.open("wb") as file:
             process = subprocess.Popen(
                 command,
                 cwd=self.work,
-                env=environment | self.variables,
+                env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

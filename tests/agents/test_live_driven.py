@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from tests.agents.agents import ClaudeCode
 from tests.agents.following import OK, STARTED, homes
-from tests.agents.homes import NOWHERE
 from tests.agents.installed import CLAUDE_CODE_2_1_332, program
 from tests.agents.scripted_model import prompt
 from tests.waiting import wait_for
@@ -32,13 +31,12 @@ def test_a_driven_session_waits_between_its_prompts_and_is_one_attempt(tmp_path:
     with homes(AGENT, tmp_path) as watched:
         (stage,) = watched.stages(["driven"], []).values()
         home = stage.home
-        variables = {"HOME": str(home.home), "HTTP_PROXY": NOWHERE, "HTTPS_PROXY": NOWHERE}
-        variables |= {"NO_PROXY": "127.0.0.1", "CLAUDE_CODE_ENTRYPOINT": "sdk-py", **home.variables}
+        home.variables["CLAUDE_CODE_ENTRYPOINT"] = "sdk-py"
         command = [*program(AGENT.pinned), *_OPTIONS]
         with (
             watched.place.serving(),
             subprocess.Popen(
-                command, cwd=home.work, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                command, cwd=home.work, env=home.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
             ) as agent,
         ):
             assert agent.stdin is not None
