@@ -4,7 +4,6 @@ What is new goes to the caller, in the order in which it is found. Nothing here 
 """
 
 import fnmatch
-import hashlib
 import math
 import os
 import stat
@@ -57,15 +56,14 @@ class LogRead(NamedTuple):
 class FilesRead(NamedTuple):
     """How far the files of a session were read.
 
-    `listed` are the directories in which files are found by globs, as they were when they were listed, and `beside`
-    the hashed names of the further logs whose beginnings were given. `failures` counts the readings in a row that
-    failed; what failed isn't tried again before `retry_at` (Unix seconds), at which somebody should look again.
+    `listed` are the directories in which files are found by globs, as they were when they were listed. `failures`
+    counts the readings in a row that failed; what failed isn't tried again before `retry_at` (Unix seconds), at which
+    somebody should look again.
     """
 
     logs: tuple[LogRead, ...] = ()
     documents: tuple[tuple[str, Signature], ...] = ()
     listed: tuple[tuple[str, Signature], ...] = ()
-    beside: tuple[str, ...] = ()
     failures: int = 0
     retry_at: float = 0.0
     version: int = VERSION
@@ -92,7 +90,6 @@ JUST_WRITTEN: Final = 2.0
 _MOST_UNPACKED: Final = 32 << 20
 """Bytes of a packed log that are given at a time, at most: all that was given before is unpacked again for them."""
 
-_BEGINNING: Final = 16 << 10
 _NOTHING: Final[Mapping[str, Signature]] = MappingProxyType({})
 
 
@@ -155,7 +152,6 @@ class SessionFiles:
         self._documents = dict(known.documents)
         self._were_listed = dict(known.listed)
         self._listed: dict[str, Signature] = {}
-        self._beside = dict.fromkeys(known.beside)
         # A time further ahead dates from before the clock was set back.
         self._waits = now < known.retry_at <= now + LONGEST_WAIT
         self._fails = self._failed = False
@@ -189,7 +185,6 @@ class SessionFiles:
             logs=tuple(logs),
             documents=tuple(documents),
             listed=tuple(trusted),
-            beside=tuple(self._beside),
             failures=failures,
             retry_at=retry_at,
         )
@@ -277,25 +272,6 @@ class SessionFiles:
             self._logs[name] = LogRead(name, known.cursor, current, self._fail(name, NotRegular()))
         else:
             self._read(directory, last, LogRead(name, known.cursor), come_and_go=come_and_go)
-
-    def beginnings(self, wanted: Iterable[str]) -> None:
-        """The first lines of further logs that say only little about the session, once each.
-
-        Nothing for a log that can't be read; if its first line isn't written yet, it is given once it is.
-        """
-        for pattern in wanted:
-
-            def read(directory: int, last: str, name: str, pattern: str = pattern) -> None:
-                hashed = hashlib.blake2b(last.encode(), digest_size=6).hexdigest()
-                if hashed in self._beside or len(self._beside) >= MOST_FILES:
-                    return
-                if self.bytes_read < self._most and self._beginning(directory, last, name):
-                    self._beside[hashed] = None
-                else:
-                    self.more = self.more or self.bytes_read >= self._most
-                    self._listed.pop(pattern, None)
-
-            self._each(pattern, (), read)
 
     def _each(self, pattern: str, known: Iterable[str], visit: Callable[[int, str, str], None]) -> None:
         """Visit the files that match a path or glob: each file's directory, its name in there, its path.
@@ -412,22 +388,6 @@ class SessionFiles:
             self._logs[read.name] = LogRead(read.name, portion.cursor)
             if not portion.more or (taken >= allowed and portion.cursor.offset > start):
                 return portion.more
-
-    def _beginning(self, directory: int, last: str, name: str) -> bool:
-        """Read the beginning of a log; returns whether it needn't be looked at again."""
-        try:
-            with held(open_regular(directory, last)) as descriptor:
-                log = Growing(descriptor, UNREAD, is_packed=last.endswith(PACKED))
-                portion = log.portion(_BEGINNING)
-                self._count(portion.taken)
-                while portion.more and not portion.lines:
-                    portion = log.portion()
-                    self._count(portion.taken)
-        except (OSError, NotRegular, CannotUnpack):
-            return True
-        if portion.lines:
-            self._reader.take(name, portion.lines)
-        return bool(portion.lines)
 
     def _count(self, count: int) -> None:
         self.bytes_read += count

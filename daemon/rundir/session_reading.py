@@ -30,6 +30,7 @@ from runward.daemon.rundir.session_files import (
     FilesRead,
     Gathered,
     LogPortion,
+    LogRead,
     SessionFiles,
 )
 from runward.daemon.rundir.session_logs import CannotUnpack, Unpacked
@@ -130,9 +131,9 @@ class _Look:
         def read(files: SessionFiles) -> None:
             files.documents(documents_beside(layout, name))
             files.log(within, file, name)
-            files.beginnings(beside(layout, name))
+            files.logs(beside(layout, name))
 
-        renamed = tuple(each._replace(name=name) for each in self._known.logs)
+        renamed = _renamed(self._known.logs, name)
         return self._sight(within, signature_of(status), self._known._replace(logs=renamed), read)
 
     def in_directory(self, directory: int, name: str, layout: DirectoryLayout) -> SessionSight:
@@ -168,6 +169,15 @@ class _Look:
             unsettled=files.withheld or files.changed_just_now,
             bytes_read=files.bytes_read,
         )
+
+
+def _renamed(logs: tuple[LogRead, ...], name: str) -> tuple[LogRead, ...]:
+    """The logs of a session whose own log, the first of them, may have had another name before."""
+    if not logs or logs[0].name == name:
+        return logs
+    before, now = (each.removesuffix(LOG) + "/" for each in (logs[0].name, name))
+    others = (each._replace(name=now + each.name.removeprefix(before)) for each in logs[1:])
+    return (logs[0]._replace(name=name), *others)
 
 
 MOST_RETRIES: Final = 5
@@ -206,7 +216,7 @@ def read_session(
                 os.stat(name, dir_fd=within, follow_symlinks=False)  # a missing one is reported
                 _documents(files, documents_beside(layout, name))
                 files.log(within, name, unpacked_name(name))
-                files.beginnings(beside(layout, name))
+                files.logs(beside(layout, name))
             else:
                 _documents(files, named(layout.documents, name))
                 files.logs(named(layout.logs, name))

@@ -34,7 +34,6 @@ from runward.handlers.layouts.claude_code_records import (
     Message,
     Record,
     content_of,
-    counts_as_subagent,
     decode,
     every_text_of,
     is_headless,
@@ -63,7 +62,7 @@ _LONG_BEGINNING: Final = 200_000
 
 
 class ClaudeCodeScanner(KeepsState[State]):
-    """Scans one session's transcript and, for their number alone, the files of its sub-agents."""
+    """Scans one session's transcript and, for their number and what they cost, the files of its sub-agents."""
 
     def start(self, name: str) -> State:
         file = name.rsplit("/", 1)[-1]
@@ -75,11 +74,12 @@ class ClaudeCodeScanner(KeepsState[State]):
     def feed(self, state: State, file: str, lines: Sequence[LogLine]) -> tuple[State, tuple[Resumed, ...]]:
         if state.is_subagent:
             return _of_subagent(state, file, lines), ()
-        if is_subagent_file(file):
-            return state._replace(agent_files=state.agent_files + _agents_beginning(file, lines)), ()
         session = Session(state)
         unreadable = Unreadable(state.unreadable, state.complaints)
-        session.take(file, lines, unreadable)
+        if is_subagent_file(file):
+            session.take_of_agent(file, lines)
+        else:
+            session.take(file, lines, unreadable)
         return session.state(unreadable), tuple(session.resumed)
 
     def see(self, state: State, documents: Sequence[Document]) -> State:
@@ -168,14 +168,6 @@ def _of_subagent(state: State, file: str, lines: Sequence[LogLine]) -> State:
         if isinstance(record, dict) and isinstance(parent := record.get("sessionId"), str):
             return state._replace(parent_session_id=parent[:LONGEST_ID])
     return state
-
-
-def _agents_beginning(file: str, lines: Sequence[LogLine]) -> int:
-    """1 if the lines begin a file of a sub-agent that counts, else 0."""
-    if not lines or lines[0].number != 1:
-        return 0
-    first = next(records(file, lines[:1], Unreadable(0, ())), None)
-    return int(counts_as_subagent(file, record_of(first) if isinstance(first, dict) else None))
 
 
 _WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,18}")

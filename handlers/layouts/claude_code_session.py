@@ -4,7 +4,8 @@ Also what is counted in it, and what is remembered of it between two readings. M
 here: most records need only a few checks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.handlers.foreign_json import parse_time
@@ -27,6 +28,7 @@ from runward.handlers.layouts.claude_code_records import (
     change_by_result,
     command_text,
     content_of,
+    counts_as_subagent,
     decode,
     ended_by_itself,
     is_command_output,
@@ -45,7 +47,7 @@ from runward.handlers.layouts.transcript_lines import Unreadable, records
 from runward.handlers.model.sessions import Complaint
 from runward.handlers.usage.counting import FAST, SIZES, STANDARD, Counted, Run, add, counted, hour_in
 
-VERSION: Final = 4
+VERSION: Final = 5
 
 
 Beside: TypeAlias = Literal["caveat", "answer"]
@@ -94,10 +96,11 @@ class State(NamedTuple):
     tasks that run in the background, by their ids, and whose end Claude Code will report. `queue` is how much was
     queued for the model while it worked. `stays` says that a headless session's turn ended well but it waits for
     these: then `held` is that end. `beside` is what was last said outside the conversation. `counted` are the sums of
-    replies that were not taken yet.
+    replies that were not taken yet. `first` are the times of the first records, and `agents` the sub-agents with files
+    of their own.
     """
 
-    version: Literal[4]
+    version: Literal[5]
     session_id: str | None = None
     parent_session_id: str | None = None
     is_subagent: bool = False
@@ -140,6 +143,25 @@ class State(NamedTuple):
     launches: tuple[str, ...] = ()
     unreadable: int = 0
     complaints: tuple[Complaint, ...] = ()
+    first: tuple[str, ...] = ()
+    agents: tuple["Agent", ...] = ()
+
+
+FIRST_KEPT: Final = 8
+"""Records at the beginning of a session whose times are remembered."""
+
+
+class Agent(NamedTuple):
+    """A sub-agent's file, by the hash of its name. `reply` is the last one in it.
+
+    `is_copy`: it begins with the conversation that the sub-agent continues, whose replies count in the session. Then
+    nothing in it counts, for it doesn't say where the copy ends. Newer versions only name what is continued. It is None
+    before that is known.
+    """
+
+    name: str
+    is_copy: bool | None = None
+    reply: Reply | None = None
 
 
 def headless(entrypoint: str | None, seems_headless: bool | None) -> bool | None:
@@ -157,7 +179,7 @@ CALLS_KEPT: Final = 32
 class Tally:
     """The counts of a session, while lines are fed. `reply` is the one whose `cost` is yet to be added.
 
-    `first` is what its first line says about it: when it was written, its model, and where it counts.
+    `stated` is what its first line says about it: when it was written, its model, and where it counts.
     """
 
     __slots__ = (
@@ -165,7 +187,6 @@ class Tally:
         "calls",
         "cost",
         "counted",
-        "first",
         "input_tokens",
         "launches",
         "output_tokens",
@@ -175,6 +196,7 @@ class Tally:
         "run_hour",
         "run_model",
         "run_speed",
+        "stated",
         "tool_calls",
     )
 
@@ -191,7 +213,7 @@ class Tally:
         self.launches = dict.fromkeys(state.launches)
         self.reply: str | None = None
         self.cost = Usage()
-        self.first: First = (None, None, True, True)
+        self.stated: First = (None, None, True, True)
 
     def note_call(self, call: Block) -> None:
         """Count a tool's call, once by its id."""
@@ -227,7 +249,7 @@ class Tally:
         if reply is None or reply != self.reply:
             self.add_cost()
             self.reply = reply or ""
-            self.first = (stamp, model, is_told, is_spent)
+            self.stated = (stamp, model, is_told, is_spent)
         self.cost = usage
 
     def add_cost(self) -> None:
@@ -236,7 +258,7 @@ class Tally:
         if name is None:
             return
         self.reply = None
-        usage, first, replies = self.cost, self.first, self.replies
+        usage, first, replies = self.cost, self.stated, self.replies
         if len(name) > LONGEST_ID:
             name = name[:LONGEST_ID]
         if name and name in replies:
@@ -387,7 +409,10 @@ class Session(Tally):
     prompt: str | None
     events: int
     errors: int
+    agent_files: int
     agent_chains: int
+    first: tuple[str, ...]
+    agents: tuple[Agent, ...]
 
     def __init__(self, state: State) -> None:
         for field, value in zip(State._fields, state, strict=True):
@@ -421,6 +446,35 @@ class Session(Tally):
                     take(record_of(value) if isinstance(value, dict) else Record())
             else:
                 take(record)
+
+    def take_of_agent(self, file: str, lines: Sequence[LogLine]) -> None:
+        """Take in lines of a sub-agent's own file. What its replies cost is the session's; what it does is its own."""
+        if lines and lines[0].number == 1:
+            self.agent_files += counts_as_subagent(file, next(_readable(file, lines[:1]), None))
+        name = blake2b(file.rpartition("/")[2].encode(), digest_size=6).hexdigest()
+        agent = next((each for each in self.agents if each.name == name), Agent(name))
+        # Several write at once. Each file has its own last reply, so that no other pushes it out of what is remembered.
+        others = self.replies
+        self.replies = {} if agent.reply is None else {agent.reply.id: agent.reply}
+        is_copy = agent.is_copy
+        for record in _readable(file, lines):
+            if is_copy is None:
+                is_copy = self._is_copy(record)
+            if not is_copy:
+                self.note_agent(record)
+        self.add_cost()
+        last = None if not self.replies else _reply(*list(self.replies.items())[-1])
+        self.replies = others
+        rest = (each for each in self.agents if each.name != name)
+        self.agents = (*rest, Agent(name, is_copy, last))
+
+    def _is_copy(self, record: Record) -> bool | None:
+        """Whether a sub-agent's file that begins so copies the session's own conversation. None if a later record tells."""
+        if record.type == "fork-context-ref":
+            return False
+        if record.type not in ("user", "assistant"):
+            return None
+        return record.type == "assistant" or bool(record.is_compact_summary) or record.timestamp in self.first
 
     def _take(self, record: Record) -> None:
         # Old versions write the records of sub-agents among those of the session.
@@ -462,6 +516,8 @@ class Session(Tally):
 
     def _meet(self, record: Record, stamp: str | None) -> bool:
         """Learn what each record of the main chain repeats. Whether this one was copied from a fork's origin."""
+        if stamp is not None and len(self.first) < FIRST_KEPT and not self._is_known():
+            self.first = (*self.first, stamp)
         if record.entrypoint is not None:
             self.entrypoint = record.entrypoint[:LONGEST_ID]
         self.cwd = self.cwd or _clipped(record.cwd, _LONGEST_TEXT)
@@ -473,9 +529,12 @@ class Session(Tally):
         if not self.is_begun and stamp is not None and self.queued is not None and stamp < self.queued:
             return True
         self.started = self.started or stamp
-        known = self.has_own and self.is_begun and self.cwd and self.agent_version and self.started
-        self.is_settled = bool(known)
+        self.is_settled = self._is_known()
         return False
+
+    def _is_known(self) -> bool:
+        """Whether all is known that records repeat."""
+        return bool(self.has_own and self.is_begun and self.cwd and self.agent_version and self.started)
 
     def _origin(self, record: Record) -> None:
         """A fork's first records are copies: they may name the session that they come from."""
@@ -770,6 +829,16 @@ class Session(Tally):
         else:
             self._opens()
             self.turn = "none"
+
+
+def _readable(file: str, lines: Sequence[LogLine]) -> Iterator[Record]:
+    """The records of a sub-agent's file. What is malformed in it is not the session's."""
+    for line in lines:
+        try:
+            yield decode(line.content)
+        except NOT_DECODED:
+            values = records(file, (line,), Unreadable(0, ()))
+            yield from (record_of(value) for value in values if isinstance(value, dict))
 
 
 def _is_time(stamp: str) -> bool:

@@ -141,7 +141,7 @@ class LogLayout(_Layout):
 
     `usual_place` is what the paths of its files end in, for a file that can't be read. `beside` are globs of further
     logs of a session, such as its sub-agents', relative to its own log, whose name (without its suffix) is `{name}`
-    in them: the scanner gets their beginnings. `documents` are paths of small files in the same form, which the scanner
+    in them, which the scanner gets, too. `documents` are paths of small files in the same form, which the scanner
     gets whole whenever they were rewritten. Logs whose names begin with one of `no_sessions` do not belong to any session.
     """
 

@@ -6,8 +6,11 @@ from tests.agents.agents import CLAUDE, CODEX_NOW, Agent
 from tests.agents.checks import StageFor, checked, cost
 from tests.agents.scenarios import Glimpse
 from tests.agents.scripted_model import prompt
+from tests.handlers.usage.naive import claude_code_replies
 
 from runward.config.json_value import JsonValue
+from runward.daemon.rundir.session_reading import read_session
+from runward.handlers.layouts.registry import LAYOUTS
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 BOTH = pytest.mark.parametrize(
@@ -120,3 +123,11 @@ def test_a_sub_agent_s_file_says_whose_it_is(agent: Agent, stage_for: StageFor) 
     own = {} if agent is CLAUDE else {told.session_id: ("completed", 1, session)}
     assert inspected(seen.end) == {session: ("completed", 1, None), **own}
     assert (f"{seen.sessions[0]}/subagents" in beside.parent.as_posix()) == (agent is CLAUDE)
+    if agent is CLAUDE:
+        counted = read_session(LAYOUTS.named("claude-code"), str(seen.left[0].path)).told.counted
+        by_file = [
+            len(claude_code_replies(seen.sessions[0], path.read_bytes().splitlines()))
+            for path in (seen.left[0].path, beside)
+        ]
+        assert min(by_file) > 0
+        assert sum(each.replies for each in counted) == sum(by_file)

@@ -31,7 +31,6 @@ def stored(read: FilesRead) -> str:
                 ("branches/é.json", Signature(4, 0, -1)),
             ),
             listed=(("branches/*.json", Signature(5, 4096, 10**18)),),
-            beside=("0123456789ab",),
             failures=3,
             retry_at=1e9 + 8.25,
         ),
@@ -68,5 +67,6 @@ def test_what_is_stored_of_an_ordinary_session_is_small() -> None:
             Signature(10**7, 4096, 10**18, 66306, 10**18),
         ),
     )
-    read = FilesRead((log,), listed=listed, beside=("0" * 12,) * 20)
-    assert len(stored(read)) - len(stored(NOTHING_READ)) < 1000
+    agent = log._replace(name="0f5c0e6e-1111-4222-8333-000000000001/subagents/agent-a11023636826fcb4d.jsonl")
+    read = FilesRead((log, *(agent,) * 20), listed=listed)
+    assert len(stored(read)) - len(stored(NOTHING_READ)) < 6000

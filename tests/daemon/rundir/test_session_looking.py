@@ -313,23 +313,35 @@ def test_a_log_that_changed_just_now_is_looked_at_again_though_nothing_seems_to_
     assert onlooker.lines["a.jsonl"] == content.split(b"\n")[:-1]
 
 
-def test_of_the_logs_beside_a_log_the_beginnings_are_given_once(onlooker: Onlooker, log: Path) -> None:
+def test_the_logs_beside_a_log_are_given_line_by_line_and_each_once(onlooker: Onlooker, log: Path) -> None:
     agents = log.parent / "a/agents"
     agents.mkdir(parents=True)
     for name in ("1.jsonl", "2.jsonl", "3.txt"):
         (agents / name).write_bytes(lines({"work": True}) * 10_000)
     (agents / "4.jsonl").write_bytes(b'{"wor')
-    names = [each.name for each in onlooker.all(most_bytes=20_000).portions]
-    names = sorted(onlooker.lines)
-    assert names == ["a.jsonl", "a/agents/1.jsonl", "a/agents/2.jsonl"]
-    assert 0 < len(onlooker.lines["a/agents/1.jsonl"]) < 10_000
+    onlooker.all(most_bytes=20_000)
+    assert sorted(onlooker.lines) == ["a.jsonl", "a/agents/1.jsonl", "a/agents/2.jsonl"]
+    assert len(onlooker.lines["a/agents/1.jsonl"]) == 10_000
     append(agents / "1.jsonl", lines({"work": True}))
     append(agents / "4.jsonl", b'k": 1}\n')
-    assert [each.name for each in onlooker.look().portions] == ["a/agents/4.jsonl"]
-    append(agents / "4.jsonl", b"{}\n")
+    assert [each.name for each in onlooker.look().portions] == ["a/agents/1.jsonl", "a/agents/4.jsonl"]
     (agents / "5.jsonl").write_bytes(lines({"work": True}))
     assert [each.name for each in onlooker.look().portions] == ["a/agents/5.jsonl"]
     assert onlooker.look().bytes_read == 0
+
+
+def test_a_session_that_was_renamed_keeps_its_place_in_the_logs_beside(onlooker: Onlooker, log: Path) -> None:
+    agents = log.parent / "a/agents"
+    agents.mkdir(parents=True)
+    (agents / "1.jsonl").write_bytes(b"{}\n")
+    onlooker.look()
+    log.rename(log.with_name("b.jsonl"))
+    (log.parent / "a").rename(log.parent / "b")
+    append(log.parent / "b/agents/1.jsonl", b'{"more": 1}\n')
+    onlooker.place = onlooker.place.replace("a.jsonl", "b.jsonl")
+    sight = onlooker.answer()
+    assert isinstance(sight, SessionSight)
+    assert [(each.name, len(each.lines)) for each in sight.portions] == [("b/agents/1.jsonl", 1)]
 
 
 def test_what_was_given_of_the_logs_beside_is_given_again_when_the_log_is_read_anew(

@@ -57,13 +57,13 @@ def test_a_log_that_cannot_be_read_is_a_problem_of_its_session(tmp_path: Path) -
     assert gone.message == "can't be read: No such file or directory"
 
 
-def test_of_the_logs_beside_a_transcript_the_beginnings_are_read(tmp_path: Path) -> None:
+def test_the_logs_beside_a_transcript_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(lines(begin()))
     (tmp_path / "a/agents").mkdir(parents=True)
     for name in ("1.jsonl", "2.jsonl", "3.txt"):
-        (tmp_path / "a/agents" / name).write_bytes(lines({"work": True}) * 100_000)
+        (tmp_path / "a/agents" / name).write_bytes(lines({"work": True}) * 1000)
     read = read_session(replace(LOG, beside=("{name}/agents/*.jsonl",)), str(tmp_path / "a.jsonl"))
-    assert 3 <= read.told.counts.events < 100_000
+    assert read.told.counts.events == 2001
     assert read_session(LOG, str(tmp_path / "a.jsonl")).told.counts.events == 1
 
 

@@ -5,16 +5,21 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 from tests.daemon.cli.calling import Place, Recorded
 from tests.waiting import wait_for
 
 from runward.daemon.backup import Examined, examine
+from runward.daemon.rundir.session_files import FilesRead, LogRead
+from runward.daemon.rundir.session_logs import Cursor
 from runward.daemon.store.schema import migrate, migrations
 from runward.daemon.store.tables.actions import WantedActions, actions
 from runward.daemon.store.tables.session_lists import unseen_failures
 from runward.daemon.store.tables.shared_artifacts import shared_artifact
 from runward.daemon.store.tables.shows import shows
+from runward.daemon.watch.remembered import Remembered, dump_remembered
+from runward.handlers.model.files import Signature
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
 STORES: Final = {int(path.stem): path for path in sorted(GOLDEN.glob("*.sql"))}
@@ -302,3 +307,48 @@ def test_a_daemon_works_on_with_a_store_of_any_version(place: Place, version: in
     rows = place.rows("select session_id, status from sessions where session_id <> 'goes-on' order by 1")
     assert rows == [("delivers", "completed"), ("lacks", "failed"), ("new", "completed")]
     assert examined(place.state / "runward.db").sessions == 4
+
+
+def test_sessions_with_sub_agents_are_read_again_and_the_others_stay_as_they_were_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "runward.db"
+    load(38, path)
+    read = FilesRead((LogRead("a.jsonl", Cursor(1, 2, 300)),), listed=(("a", Signature(2, 310, 10**18)),))
+    states = {
+        "claude-code:alone": dump_remembered(Remembered("claude", "a.jsonl", read=read, scan=scan_of(0))),
+        "claude-code:delegates": dump_remembered(Remembered("claude", "b.jsonl", read=read, scan=scan_of(1))),
+        "codex:thread": dump_remembered(Remembered("codex", "c.jsonl", read=read, scan="[1, 2]")),
+        "claude-code:damaged": "[",
+    }
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for key, state in states.items():
+            stored = state
+            if state != "[":
+                remembered = msgspec.json.decode(state)
+                remembered[3].insert(3, ["0123456789ab"])
+                stored = msgspec.json.encode(remembered).decode()
+            connection.execute(
+                "insert into cursors (key, root, directory, session_key, phase, state) values (?1, 'r', ?1, ?1, 'idle', ?2)",
+                (key, stored),
+            )
+            connection.execute("insert into usage_read (session_key, looks) values (?, 3)", (key,))
+            connection.execute(
+                "insert into places (key, root, place, session_key, signature) values (?1, 'r', ?1, ?1, 'known')",
+                (key,),
+            )
+    migrate(path)
+    with closing(sqlite3.connect(path)) as connection:
+        assert states == dict(
+            connection.execute("select key, state from cursors where session_key not glob 'native:*'")
+        )
+        again = [("claude-code:delegates",)]
+        assert connection.execute("select session_key from usage_read where looks = 0").fetchall() == again
+        assert (
+            connection.execute("select session_key from places where signature is null").fetchall() == again
+        )
+
+
+def scan_of(agent_files: int) -> str:
+    """The state that the scanner of that version had of a session: what matters of it."""
+    return msgspec.json.encode([4, *([0] * 31), agent_files]).decode()

@@ -91,7 +91,7 @@ async def test_what_an_older_version_read_is_counted_in_the_background(tmp_path:
             """
             delete from usage;
             update usage_read set looks = 0;
-            update cursors set state = replace(state, '"[4,', '"[3,');
+            update cursors set state = replace(state, '"[5,', '"[4,');
             update places set signature = null;
             """
         )
@@ -102,6 +102,51 @@ async def test_what_an_older_version_read_is_counted_in_the_background(tmp_path:
         assert await stored(running) == in_files(home) != {}
         assert await running.rows("select key, status, attempt from sessions") == before
         assert await running.rows("select count(*) from events") == events
+
+
+async def test_replies_of_sub_agents_are_counted_as_their_files_grow_and_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path)
+    agents = [Transcript(now=home.clock.wall - 90 + number) for number in range(2)]
+
+    def write() -> None:
+        for number, agent in enumerate(agents):
+            place = home.place.with_suffix("") / f"subagents/agent-{number}.jsonl"
+            home.write_as(agent.content(), place)
+        home.write()
+
+    def in_all() -> Sums:
+        files = (home.transcript, *agents)
+        return of_replies(reply for each in files for reply in claude_code_replies(SESSION, each.lines))
+
+    home.transcript.prompt("fix it")
+    calls = [home.transcript.call("Agent"), home.transcript.call("Agent")]
+    for agent in agents:
+        agent.user("look around", isSidechain=True)
+        agent.said([{"type": "text", "text": "I look."}], None, "msg_own", isSidechain=True)
+    write()
+    async with home.open() as running:
+        await running.settle()
+        assert await stored(running) == in_all() != in_files(home)
+        for agent in agents:
+            agent.said([{"type": "text", "text": "Seen."}], "end_turn", "msg_own", isSidechain=True)
+            agent.said([{"type": "text", "text": "Done."}], "end_turn", isSidechain=True)
+        home.transcript.result(calls[0])
+        write()
+        await running.settle()
+        assert await stored(running) == in_all()
+        ((told,),) = await running.rows("select json_extract(state, '$[10][3]') from cursors")
+    agents[1].said([{"type": "text", "text": "And done."}], "end_turn", isSidechain=True)
+    home.transcript.result(calls[1])
+    home.transcript.text("Done.")
+    write()
+    async with home.open() as running:
+        await home.rest(running)
+        assert await stored(running) == in_all()
+        assert await running.rows("select status from sessions") == [("completed",)]
+        assert sum(values[0] for values in in_all().values()) == 8
+        assert told == 2 * 111, "the session's own replies"
 
 
 async def test_totals_beside_a_log_are_counted_once_as_they_grow_after_a_restart_and_a_resume(

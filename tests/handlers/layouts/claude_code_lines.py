@@ -236,8 +236,8 @@ def notification(task: str = "b1", status: str = "completed") -> str:
 
 
 def subagent_file(prompt: str = "look around", session: str = SESSION) -> Transcript:
-    """A sub-agent's own file."""
-    transcript = Transcript(session=session)
+    """A sub-agent's own file, begun after what the session said first."""
+    transcript = Transcript(session=session, now=BEGAN + 100)
     transcript.user(prompt, isSidechain=True, agentId="0f2d6c1e")
     transcript.said([{"type": "text", "text": "Done."}], "end_turn", isSidechain=True, agentId="0f2d6c1e")
     return transcript

@@ -257,10 +257,10 @@ def test_of_very_many_tasks_only_the_last_are_waited_for() -> None:
     assert short(told(transcript)) == "run.completed.ok"
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_state_of_before_tasks_asides_or_sums_were_known_is_read_anew(version: int) -> None:
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_a_state_of_before_tasks_asides_sums_or_agents_were_known_is_read_anew(version: int) -> None:
     """What an earlier version stored lacks them, so it can't be continued."""
     dumped = SCANNER.dump(SCANNER.start(NAME))
-    assert dumped.startswith("[4,")
+    assert dumped.startswith("[5,")
     with pytest.raises(ValueError, match="0"):
-        SCANNER.load(f"[{version},{dumped.removeprefix('[4,')}")
+        SCANNER.load(f"[{version},{dumped.removeprefix('[5,')}")

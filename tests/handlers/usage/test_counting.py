@@ -77,9 +77,9 @@ USAGES = st.fixed_dictionaries(
 )
 
 
-def transcript_of(replies: Sequence[dict[str, Any]]) -> Transcript:
+def transcript_of(replies: Sequence[dict[str, Any]], now: float = BEGAN) -> Transcript:
     """A session with these replies. Each is written in some lines, whose output grows; other records come between them."""
-    transcript = Transcript()
+    transcript = Transcript(now=now)
     transcript.prompt("x")
     for number, each in enumerate(replies):
         transcript.now += each["pause"]
@@ -117,6 +117,60 @@ def test_replies_of_claude_code_are_counted_as_a_naive_reader_counts_them(
     contents = transcript_of(replies).lines
     expected = of_replies(claude_code_replies(SESSION, contents))
     assert counts(claude_code.SCANNER, f"{SESSION}.jsonl", contents, cuts) == expected
+
+
+def counts_with_agents(
+    session: Sequence[bytes], agents: Sequence[Sequence[bytes]], turns: Iterable[int]
+) -> Sums:
+    """The same for a session and its sub-agents' files, of which each turn reads a few lines of one."""
+    scanner = claude_code.SCANNER
+    names = [f"{SESSION}.jsonl", *(f"{SESSION}/subagents/agent-{i}.jsonl" for i in range(len(agents)))]
+    rows: list[Counted] = []
+    state, left = scanner.start(names[0]), [list(enumerate(each, 1)) for each in (session, *agents)]
+    for turn in [0, *turns, *range(len(names))]:
+        which = turn % len(names)
+        count = len(session) if which == 0 else 1 + turn % 7
+        while left[which]:
+            lines = [LogLine(*each) for each in left[which][:count]]
+            left[which] = left[which][count:]
+            state, _ = scanner.feed(scanner.load(scanner.dump(state)), names[which], lines)
+            rows += scanner.tell(state).counted
+            state = scanner.taken(state)
+            if turn >= len(names):
+                break
+    return summed(rows)
+
+
+@given(
+    st.lists(st.lists(USAGES, max_size=25), min_size=1, max_size=3),
+    st.lists(st.integers(3, 200), max_size=40),
+)
+def test_replies_of_sub_agents_with_files_of_their_own_are_the_sessions(
+    agents: list[list[dict[str, Any]]], turns: list[int]
+) -> None:
+    session = headless_run().lines
+    files = [transcript_of(each, now=BEGAN + 100 + number).lines for number, each in enumerate(agents)]
+    replies = [reply for lines in (session, *files) for reply in claude_code_replies(SESSION, lines)]
+    assert counts_with_agents(session, files, turns) == of_replies(replies)
+
+
+def test_what_a_sub_agent_copied_of_the_conversation_that_it_continues_counts_once() -> None:
+    session = headless_run()
+    copied = Transcript(now=session.now)
+    copied.lines = session.lines[2:]
+    copied.user("and what about the tests?")
+    copied.text("None.", reply="msg_own")
+    summary = Transcript(now=session.now)
+    summary.user("what came before: …", isCompactSummary=True)
+    summary.lines += copied.lines
+    named = Transcript(now=session.now)
+    named.write({"type": "fork-context-ref", "agentId": "a1", "parentSessionId": SESSION})
+    named.text("I go on.", reply="msg_named")
+    alone = counts_with_agents(session.lines, [], ())
+    assert counts_with_agents(session.lines, [copied.lines, summary.lines], ()) == alone
+    ((more, *_),) = counts_with_agents(session.lines, [named.lines], ()).values()
+    ((few, *_),) = alone.values()
+    assert more == few + 1
 
 
 def test_what_a_fork_copied_is_counted_where_it_came_from() -> None:
