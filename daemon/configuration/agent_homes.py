@@ -24,7 +24,7 @@ _HOMES: Final = {
     "codex": (("CODEX_HOME",), ".codex", "", "sessions/*/*/*/rollout-*.jsonl*"),
     "copilot": (("COPILOT_HOME",), ".copilot", "session-state", "*/events.jsonl"),
     "droid": ((), ".factory", "sessions", "*/*.jsonl"),
-    "kimi": ((), ".kimi-code", "sessions", "*/*/agents/main/wire.jsonl"),
+    "kimi": (("KIMI_CODE_HOME",), ".kimi-code", "sessions", "*/*/agents/main/wire.jsonl"),
     "qwen": (("QWEN_RUNTIME_DIR", "QWEN_HOME"), ".qwen", PROJECTS, "*/chats/*.jsonl"),
     "pi": (("PI_CODING_AGENT_DIR",), ".pi/agent", "sessions", "*/*.jsonl"),
 }

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from runward.daemon.configuration.agent_homes import settings_home
 from runward.daemon.configuration.settings import home_of, working_directory
-from runward.daemon.hooks import claude_code_settings, codex_settings, copilot_settings
+from runward.daemon.hooks import claude_code_settings, codex_settings, copilot_settings, kimi_settings
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, DROID, QWEN, Form
 from runward.daemon.hooks.programs import Program, installed
 from runward.daemon.hooks.settings_file import Edited, shell_command, words_of
@@ -35,6 +35,10 @@ def _in_codex(text: str | None, name: str, state: str, events: Sequence[str]) ->
 
 def _in_copilot(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
     return copilot_settings.install(text, name, shell_command(copilot_settings.AGENT, state))
+
+
+def _in_kimi(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
+    return kimi_settings.install(text, name, shell_command(kimi_settings.AGENT, state))
 
 
 def _in_form_of(form: Form) -> Hooked:
@@ -70,6 +74,13 @@ AGENTS: Final[Mapping[str, Hooked]] = {
         events=copilot_settings.events_in,
     ),
     DROID.agent: _in_form_of(DROID),
+    kimi_settings.AGENT: Hooked(
+        file="config.toml",
+        known=lambda _: kimi_settings.EVENTS,
+        install=_in_kimi,
+        uninstall=kimi_settings.uninstall,
+        events=kimi_settings.events_in,
+    ),
     QWEN.agent: _in_form_of(QWEN),
 }
 """By the layout's name. A new agent is its line here, in `handlers/layouts/hooks.py`, and in the script."""

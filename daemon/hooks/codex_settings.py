@@ -4,19 +4,18 @@ Codex knows one program to notify. An existing one is kept: it follows Runward's
 by ours.
 """
 
-import tomllib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.config.problem import Place, Problem
-from runward.config.toml_document import line_of_deep_key, read_toml, toml_positions, toml_texts
+from runward.config.problem import Problem
+from runward.config.toml_document import toml_texts
 from runward.daemon.hooks.settings_file import Edited, Refused, is_ours, refused
+from runward.daemon.hooks.toml_text import BOM, line_break_of, quoted_in_toml, read_toml_text
 
 AGENT: Final = "codex"
 KEY: Final = "notify"
 _THEN: Final = "--"
-_BOM: Final = "\ufeff"
 _FIX: Final = "make it a list of texts at the top of the file, or take it out, and try again"
 
 
@@ -75,9 +74,8 @@ def events_in(text: str, name: str) -> tuple[str, ...]:
 
 def _with(text: str, name: str, notify: _Notify | None, words: Sequence[str]) -> str:
     if notify is None:
-        at = len(_BOM) if text.startswith(_BOM) else 0
-        line_break = "\r\n" if "\r\n" in text else "\n"
-        return text[:at] + _line(words) + (line_break if text[at:] else "") + text[at:]
+        at = len(BOM) if text.startswith(BOM) else 0
+        return text[:at] + _line(words) + (line_break_of(text) if text[at:] else "") + text[at:]
     if notify.own:
         wanted = [*words, _THEN] if notify.words[notify.own - 1] == _THEN else list(words)
         if notify.words[: notify.own] == wanted:
@@ -102,8 +100,8 @@ def _after_then(text: str, notify: _Notify) -> int:
 def _without_key(text: str, notify: _Notify) -> str:
     """The text without the key and its list, and without their line if there is nothing else on it."""
     start = text.rfind("\n", 0, notify.key) + 1
-    if start == 0 and text.startswith(_BOM):
-        start = len(_BOM)
+    if start == 0 and text.startswith(BOM):
+        start = len(BOM)
     line_end = text.find("\n", notify.end)
     end = len(text) if line_end < 0 else line_end + 1
     if text[start : notify.key].strip() or text[notify.end : end].strip():
@@ -113,41 +111,22 @@ def _without_key(text: str, notify: _Notify) -> str:
 
 def _read(text: str, name: str) -> tuple[dict[str, JsonValue], _Notify | None]:
     """The document and what it says of `notify`. Raises `Refused`."""
-    plain = text.removeprefix(_BOM)
-    line = line_of_deep_key(plain)
-    if line is not None:
-        raise Refused(Problem(name, line, None, "is nested too deeply", "nest less"))
-    try:
-        document = tomllib.loads(plain)
-        marks = toml_positions(plain)
-    except RecursionError as error:
-        raise Refused(Problem(name, None, None, "is nested too deeply", "nest less")) from error
-    except ValueError as error:
-        problems = read_toml(text, name).errors
-        raise Refused(problems[0]) from error
+    read = read_toml_text(text, name)
+    document = read.document
     if KEY not in document:
         return document, None
-    words, mark = document[KEY], marks[(KEY,)]
-    shift = len(text) - len(plain)
-    start = _offset(plain, mark.value) + shift
+    words, mark = document[KEY], read.marks[(KEY,)]
+    start = read.offset(mark.value)
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise refused(name, text, start, f"{KEY} is not a list of texts", _FIX)
     assert mark.key is not None, "a key has a place"
     spans, end = toml_texts(text, start)
-    return document, _Notify(words, _offset(plain, mark.key) + shift, start, end, spans)
+    return document, _Notify([str(word) for word in words], read.offset(mark.key), start, end, spans)
 
 
 def _others(document: dict[str, JsonValue]) -> list[tuple[str, str]]:
     """The rest of a document apart from `notify`, in a comparable form: a NaN equals nothing."""
     return sorted((key, repr(value)) for key, value in document.items() if key != KEY)
-
-
-def _offset(text: str, place: Place) -> int:
-    line, column = place
-    start = 0
-    for _ in range(line - 1):
-        start = text.index("\n", start) + 1
-    return start + column - 1
 
 
 def _line(words: Sequence[str]) -> str:
@@ -156,9 +135,3 @@ def _line(words: Sequence[str]) -> str:
 
 def _list(words: Sequence[str]) -> str:
     return ", ".join(quoted_in_toml(word) for word in words)
-
-
-def quoted_in_toml(word: str) -> str:
-    """A text in TOML syntax."""
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in escaped) + '"'

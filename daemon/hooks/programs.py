@@ -25,6 +25,7 @@ _KNOWN: Final = {
     "codex": _Known("Codex", "codex"),
     "copilot": _Known("GitHub Copilot", "copilot"),
     "droid": _Known("Droid", "droid"),
+    "kimi": _Known("Kimi Code", "kimi"),
     "pi": _Known("Pi", "pi"),
     "qwen": _Known("Qwen Code", "qwen"),
 }

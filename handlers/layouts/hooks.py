@@ -125,6 +125,17 @@ def read_copilot_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
     return _said(session_id, kind, payload, payload.get("transcriptPath"))
 
 
+def read_kimi_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
+    """What a payload of Kimi Code says: what Claude Code's says, with a prompt that is a list of parts."""
+    parts = payload.get("prompt")
+    texts = (
+        [text_in(each.get("text")) for each in parts if isinstance(each, dict)]
+        if isinstance(parts, list)
+        else []
+    )
+    return read_claude_code_hook({**payload, "prompt": "\n".join(filter(None, texts)) or None})
+
+
 class Hooks(NamedTuple):
     """What is known of an agent's hooks.
 
@@ -141,6 +152,7 @@ HOOKS: Final[Mapping[str, Hooks]] = {
     "codex": Hooks(read_codex_hook, 0),
     "copilot": Hooks(read_copilot_hook, 1),
     "droid": Hooks(read_claude_code_hook, 1),
+    "kimi": Hooks(read_kimi_hook, 1),
     "qwen": Hooks(read_claude_code_hook, 1),
 }
 """The agents that have hooks, by the layout's name."""

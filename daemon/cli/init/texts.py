@@ -8,7 +8,7 @@ from typing import Final
 from runward.config.glob_rule import ANY_DEPTH, escaped
 from runward.config.notification import KINDS
 from runward.config.path_rule import names_in
-from runward.daemon.hooks.codex_settings import quoted_in_toml
+from runward.daemon.hooks.toml_text import quoted_in_toml
 
 TOLD: Final = tuple(each for each in ("approval.asked", "session.waiting", "session.failed") if each in KINDS)
 """The notices that a desktop shows: somebody is waited for, or a session failed."""

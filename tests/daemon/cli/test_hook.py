@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ FILES = {
     "copilot": (".copilot/hooks", "runward.json"),
     "qwen": (".qwen", "settings.json"),
     "droid": (".factory", "settings.json"),
+    "kimi": (".kimi-code", "config.toml"),
 }
 EDITED = [agent for agent in FILES if agent != "copilot"]
 """Those whose settings have more in them than Runward's hooks."""
@@ -30,6 +32,7 @@ WRITTEN = {
     "codex": '# mine\nnotify = [ "say" ] # loud\n[tui]\n',
     "qwen": '// mine\n{\n\t"model": "coder"\n}',
     "droid": '{"model": "opus"}\n',
+    "kimi": '# mine\n[[hooks]]\nevent = "Stop"\ncommand = "say done"',
 }
 
 
@@ -64,6 +67,7 @@ def test_into_nothing_and_out_again_leaves_nothing(place: Place, agent: str) -> 
         ("copilot", ".copilot/session-state"),
         ("qwen", ".qwen/projects"),
         ("droid", ".factory/sessions"),
+        ("kimi", ".kimi-code/sessions"),
     ],
 )
 def test_who_watches_no_sessions_of_the_agent_is_told_which_root_to_add(
@@ -254,6 +258,8 @@ def test_the_agents_own_variables_say_where_its_settings_lie(place: Place) -> No
     place.call("hook", "install", "codex", CODEX_HOME="d")
     assert (place.directory / "c/settings.json").exists()
     assert (place.directory / "d/config.toml").exists()
+    place.call("hook", "install", "kimi", KIMI_CODE_HOME="g")
+    assert (place.directory / "g/config.toml").exists()
     place.call("hook", "install", "copilot", COPILOT_HOME="e")
     assert (place.directory / "e/hooks/runward.json").exists()
     place.call("hook", "install", "qwen", QWEN_HOME="f", QWEN_RUNTIME_DIR="sessions")
@@ -350,20 +356,19 @@ def test_what_was_installed_runs_as_the_agents_run_it(place: Place) -> None:
     place.state.mkdir()
     for agent in FILES:
         assert place.call("hook", "install", agent).code == 0
-    documents = {
-        agent: json.loads(path_of(place, agent).read_text())["hooks"] for agent in FILES if agent != "codex"
-    }
-    entry = documents["claude-code"]["Stop"][0]["hooks"][0]
-    qwen, copilot = documents["qwen"]["Stop"][0]["hooks"][0], documents["copilot"]["agentStop"][0]
-    droid = documents["droid"]["Stop"][0]["hooks"][0]
+    documents = {agent: path_of(place, agent).read_text() for agent in FILES}
+    forms = {each: json.loads(documents[each])["hooks"]["Stop"] for each in ("claude-code", "droid", "qwen")}
+    commands = [form[0]["hooks"][0]["command"] for form in forms.values()]
+    commands.append(json.loads(documents["copilot"])["hooks"]["agentStop"][0]["bash"])
+    commands.append(tomllib.loads(documents["kimi"])["hooks"][0]["command"])
     payload = '{"hook_event_name": "Stop"}'
-    for command in (entry["command"], qwen["command"], droid["command"], copilot["bash"]):
+    for command in commands:
         subprocess.run(["sh", "-c", command], input=payload.encode(), check=True, timeout=PATIENCE_S, env={})
-    line = path_of(place, "codex").read_text().removeprefix("notify = ")
+    line = documents["codex"].removeprefix("notify = ")
     subprocess.run([*json.loads(line), payload], check=True, timeout=PATIENCE_S, env={})
     hooks = [json.loads(path.read_text())["hook"] for path in (place.state / "inbox").iterdir()]
     assert sorted(hooks) == sorted(FILES)
-    assert shlex.split(entry["command"])[0] == os.path.abspath(sys.executable)
+    assert shlex.split(commands[0])[0] == os.path.abspath(sys.executable)
 
 
 def test_the_hooks_can_be_called_by_their_names(place: Place) -> None:

@@ -66,6 +66,22 @@ def test_each_of_copilots_hooks_is_told_by_its_fields(kind: str, more: dict[str,
     assert "no usable sessionId" in str(hooks.read_copilot_hook({**more, "sessionId": "../x"}))
 
 
+@pytest.mark.parametrize(
+    ("prompt", "read"),
+    [
+        ([{"type": "text", "text": "fix"}, {"type": "image"}, {"type": "text", "text": "it"}], "fix\nit"),
+        ([{"type": "image"}, 7, {"text": ["x"]}], None),
+        ({"text": "x"}, None),
+    ],
+)
+def test_a_prompt_of_kimi_code_is_the_texts_among_its_parts(prompt: JsonValue, read: str | None) -> None:
+    session, event = f"session_{ID}", "UserPromptSubmit"
+    said = hooks.read_kimi_hook(
+        {"session_id": session, "hook_event_name": event, "cwd": "/w", "prompt": prompt}
+    )
+    assert said == HookSaid(session, "prompted", "/w", None, read)
+
+
 def test_codex_tells_of_a_good_turn() -> None:
     assert hooks.read_codex_hook(TURN) == HookSaid(ID, "turn_ended", "/home/dev/app")
 
