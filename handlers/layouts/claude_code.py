@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from runward.config.json_value import LATEST, JsonValue
-from runward.handlers.calls import Called, Place, Unusable, answered
+from runward.handlers.calls import Called, Paid, Place, Unusable, answered
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine, Plans, WithoutDocuments
@@ -247,6 +247,7 @@ PLAN_TOOL: Final = "TodoWrite"
 
 _CALL: Final = b'"tool_use"'
 _RESULT: Final = b'"tool_result"'
+_TELLING: Final = (_RESULT, _CALL, b'"cost-state"')
 _EXIT: Final = re.compile(r"(?:Error: )?Exit code (\d{1,3})\b")
 _LONGEST_STAMP: Final = 40
 
@@ -254,7 +255,8 @@ _LONGEST_STAMP: Final = 40
 @dataclass(slots=True)
 class CallsState:
     """What is known so far. `queued` is when a prompt was queued before anything else was written; records that a fork
-    copied are older. `begun` says that a record of the session's own was met. `reply` made the last call.
+    copied are older. `begun` says that a record of the session's own was met. `reply` made the last call. `usd` is what
+    Claude Code said last that the session had cost until then.
     """
 
     session: str | None = None
@@ -263,6 +265,8 @@ class CallsState:
     queued: str | None = None
     begun: bool = False
     reply: str | None = None
+    is_fork: bool = False
+    usd: float = 0.0
 
 
 class ClaudeCodeCalls(WithoutDocuments):
@@ -279,7 +283,7 @@ class ClaudeCodeCalls(WithoutDocuments):
             return
         for line in lines:
             content = line.content
-            if state.begun and _RESULT not in content and _CALL not in content:
+            if state.begun and not any(word in content for word in _TELLING):
                 continue
             try:
                 record = decode(content)
@@ -301,8 +305,13 @@ class ClaudeCodeCalls(WithoutDocuments):
             yield Unusable(place, unreadable.complaints[0].message)
 
     def _record(self, place: Place, record: Record, problem: str | None) -> Iterator[ToldCall]:
-        if record.is_sidechain or self._is_copied(record):
+        if record.is_sidechain:
             return
+        if self._is_copied(record):
+            self._state.is_fork = True
+            return
+        if record.type == "cost-state":
+            yield from self._paid(place, record)
         message = record.message
         if not isinstance(message, Message) or not isinstance(message.content, list):
             return
@@ -335,6 +344,18 @@ class ClaudeCodeCalls(WithoutDocuments):
             return True
         state.begun = True
         return False
+
+    def _paid(self, place: Place, record: Record) -> Iterator[ToldCall]:
+        """What a process says at its end that the session has cost, with what processes before it said.
+
+        A fork's begins with what its origin had cost, which its file doesn't say: so the cost of a fork is not known.
+        """
+        total, state = record.total_cost_usd, self._state
+        if total is None or state.is_fork or record.session_id != state.session:
+            return
+        if total > state.usd:
+            yield Paid(place, None, total - state.usd)
+            state.usd = total
 
     def _called(
         self, place: Place, at: float | None, message: Message, block: Block, problem: str | None

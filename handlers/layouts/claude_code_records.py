@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.foreign_values import UUID
+from runward.handlers.layouts.foreign_values import MOST_USD, UUID
 from runward.handlers.layouts.transcript import Close, closed
 
 LONGEST_ID: Final = 128
@@ -101,6 +101,9 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     agent_setting: str | None = None
     forked_from: Origin | None = None
     tool_use_result: msgspec.Raw = msgspec.Raw()
+    total_cost_usd: Annotated[float, msgspec.Meta(ge=0, le=MOST_USD)] | None = msgspec.field(
+        default=None, name="totalCostUSD"
+    )
 
 
 decode: Final = msgspec.json.Decoder(Record).decode

@@ -14,11 +14,12 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar,
 import msgspec
 
 from runward.config.json_value import JsonValue
-from runward.handlers.calls import Called, Place, Unusable, answered
+from runward.handlers.calls import Called, Paid, Place, Unusable, answered
 from runward.handlers.calls import Told as CallTold
 from runward.handlers.layouts.call_readers import CallLayout, PlacedLine, WithoutDocuments
 from runward.handlers.layouts.foreign_values import (
     MOST_TOKENS,
+    MOST_USD,
     document_object,
     seconds_in,
     text_value,
@@ -425,7 +426,10 @@ class ConversationCalls(WithoutDocuments, Generic[Record]):
             )
         elif isinstance(word, Used):
             self._used = sum(word.spent[:4])
+            yield from _paid(place, at, word.spent)
         elif isinstance(word, Replied):
+            if word.spent is not None:
+                yield from _paid(place, at, word.spent)
             spent, self._used = self._used if word.spent is None else sum(word.spent[:4]), None
             for number, call in enumerate(word.calls):
                 params, problem = value_in(call.params)
@@ -433,6 +437,11 @@ class ConversationCalls(WithoutDocuments, Generic[Record]):
                     params, problem = text_value(params)
                 tokens = spent if number == 0 else None
                 yield Called(place, at, call.id, call.tool, params, tokens=tokens, problem=problem)
+
+
+def _paid(place: Place, at: float | None, spent: Spent) -> Iterator[CallTold]:
+    if spent.nanousd is not None:
+        yield Paid(place, at, spent.nanousd / 1e9)
 
 
 class _Provided(Generic[Record]):
@@ -544,7 +553,7 @@ def nanousd(value: object) -> int | None:
     if type(value) not in (int, float):
         return None
     cost = cast("float", value)
-    return round(cost * 1e9) if 0 <= cost < 1e6 else None
+    return round(cost * 1e9) if 0 <= cost <= MOST_USD else None
 
 
 def joined(parts: Iterable[object]) -> str:

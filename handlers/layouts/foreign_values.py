@@ -26,6 +26,9 @@ LONGEST_PATH: Final = 4096
 MOST_TOKENS: Final = 2**48
 """The largest believable number of tokens."""
 
+MOST_USD: Final = 1_000_000
+"""The largest believable cost."""
+
 UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 """The pattern of a session's id in most agents' file names."""
 

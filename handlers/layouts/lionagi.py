@@ -30,6 +30,7 @@ from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.call_readers import CallLayout, PlacedLine
 from runward.handlers.layouts.foreign_values import (
     LARGEST_COUNT,
+    MOST_USD,
     count_in,
     document_object,
     list_in,
@@ -382,9 +383,6 @@ def _close(run: Run | None) -> Close | None:
 
 
 _BRANCHES: Final = "branches/*.json"
-
-MOST_USD: Final = 1_000_000
-"""A reply that cost more is not believed."""
 
 
 class LionagiCalls:

@@ -72,11 +72,11 @@ class Transcript:
     def user(self, content: JsonValue, **fields: JsonValue) -> None:
         self.chained("user", message={"role": "user", "content": content}, **fields)
 
-    def prompt(self, text: str) -> None:
+    def prompt(self, text: str, **fields: JsonValue) -> None:
         """What was asked for."""
         if self.entrypoint == "sdk-cli":
             self.queued(text)
-        self.user(text)
+        self.user(text, **fields)
 
     def said(self, content: JsonValue, stop: JsonValue, reply: str | None = None, **fields: JsonValue) -> str:
         """A line of a reply; without `reply` it begins a new one."""
@@ -103,8 +103,10 @@ class Transcript:
         self.chained("assistant", message=message, **fields)
         return reply
 
-    def text(self, text: str, stop: JsonValue = "end_turn", reply: str | None = None) -> str:
-        return self.said([{"type": "text", "text": text}], stop, reply)
+    def text(
+        self, text: str, stop: JsonValue = "end_turn", reply: str | None = None, **fields: JsonValue
+    ) -> str:
+        return self.said([{"type": "text", "text": text}], stop, reply, **fields)
 
     def call(self, name: str = "Bash", reply: str | None = None, **given: JsonValue) -> str:
         """A tool's call; its id."""

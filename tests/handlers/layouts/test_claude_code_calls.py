@@ -8,7 +8,7 @@ from tests.handlers.layouts.claude_code_lines import BEGAN, PARENT, SESSION, Tra
 from tests.handlers.layouts.placed import told, told_in_halves
 
 from runward.config.json_value import JsonValue
-from runward.handlers.calls import Called, PlanTold, Returned, StepDone, Told, Unusable
+from runward.handlers.calls import Called, Paid, PlanTold, Returned, StepDone, Told, Unusable
 
 NAME = f"{SESSION}.jsonl"
 
@@ -64,6 +64,32 @@ def test_an_exit_code_that_nobody_reported_is_unknown(record: JsonValue) -> None
     returned = calls(log)[1]
     assert isinstance(returned, Returned)
     assert returned.exit_code is None
+
+
+def test_what_the_session_cost_is_what_each_process_added_to_it() -> None:
+    log = Transcript()
+    log.prompt("go")
+    log.result(log.call())
+    log.text("Done.")
+    log.note("cost-state", totalCostUSD=0.25)
+    log.prompt("and again")
+    log.text("Done.")
+    log.note("cost-state", totalCostUSD=1)
+    log.note("cost-state", totalCostUSD=1)
+    for unbelievable in (-1, 1e9, "2", None, True):
+        log.note("cost-state", totalCostUSD=unbelievable)
+    log.write({"type": "cost-state", "sessionId": PARENT, "totalCostUSD": 5})
+    assert [each.usd for each in calls(log) if isinstance(each, Paid)] == [0.25, 0.75]
+
+
+def test_the_cost_of_a_fork_is_not_known_for_its_origins_is_in_it() -> None:
+    log = Transcript()
+    log.prompt("go", forkedFrom={"sessionId": PARENT})
+    log.text("Done.", forkedFrom={"sessionId": PARENT})
+    log.prompt("and again")
+    log.text("Done.")
+    log.note("cost-state", totalCostUSD=1)
+    assert only(Paid, calls(log)) == []
 
 
 def test_blocks_of_a_result_stay_as_they_are() -> None:

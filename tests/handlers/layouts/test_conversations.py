@@ -18,7 +18,7 @@ from tests.handlers.layouts.pi_lines import BEGAN, written
 from tests.handlers.layouts.placed import told as calls_told
 
 from runward.config.json_value import JsonValue
-from runward.handlers.calls import Called, Returned
+from runward.handlers.calls import Called, Paid, Returned
 from runward.handlers.layouts import copilot, droid, kimi, pi, qwen
 from runward.handlers.layouts.conversation import Conversation, ConversationDirectory, ConversationLog
 from runward.handlers.layouts.transcript import LogLine, Said, Told
@@ -55,7 +55,8 @@ class Agent(NamedTuple):
         return self.layout.recognises_directory(frozenset([log]), {log: head})
 
     def calls(self, lines: Sequence[bytes]) -> list[Any]:
-        return calls_told(self.layout.LAYOUT, self.lines.NAME, lines)
+        found = calls_told(self.layout.LAYOUT, self.lines.NAME, lines)
+        return [each for each in found if not isinstance(each, Paid)]
 
 
 AGENTS: Final = {

@@ -6,6 +6,7 @@ from tests.handlers.layouts.placed import told as calls_told
 from tests.handlers.layouts.test_conversations import AGENTS
 
 from runward.config.json_value import JsonValue
+from runward.handlers.calls import Paid
 
 PI = AGENTS["pi"]
 
@@ -22,6 +23,13 @@ def test_a_reply_says_why_it_stopped(stop: str, reason: str) -> None:
 def test_the_cost_is_what_pi_reports() -> None:
     (sums,) = PI.told(Log().prompt().call().result().say().lines()).counted
     assert (sums.replies, sums.reported_nanousd) == (2, 160_000)
+
+
+def test_what_each_reply_cost_is_told_with_its_calls() -> None:
+    lines = Log().prompt().call().result().say().lines()
+    paid = [each.usd for each in calls_told("pi", NAME, lines) if isinstance(each, Paid)]
+    assert len(paid) == 2
+    assert sum(paid) == pytest.approx(0.00016)
 
 
 @pytest.mark.parametrize("key", ["parentSession", "branchedFrom"])
