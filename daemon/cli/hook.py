@@ -30,7 +30,7 @@ from runward.daemon.configuration.agent_homes import agent_home, sessions_in
 from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.hooks import codex_settings
 from runward.daemon.hooks.accepting import accepts
-from runward.daemon.hooks.agents import AGENTS, program_of, settings_path
+from runward.daemon.hooks.agents import AGENTS, Hooked, files_of, program_of
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE
 from runward.daemon.hooks.programs import Program, name_of
 from runward.daemon.hooks.settings_file import (
@@ -44,6 +44,7 @@ from runward.daemon.hooks.settings_file import (
 from runward.daemon.hooks.standing import (
     NOT_INSTALLED,
     OUTDATED,
+    UNTRUSTED,
     Standing,
     agents_here,
     hooks_here,
@@ -172,26 +173,11 @@ def _install(agent: str, settings: Settings, dry_run: bool) -> None:
         )
 
     program = program_of(agent, os.environ)
-    events = AGENTS[agent].known(program)
-
-    def edit(text: str | None, name: str) -> Edited:
-        return AGENTS[agent].install(text, name, state, events)
-
-    def check(undo: Callable[[], None]) -> None:
-        if agent != CLAUDE_CODE.agent:
-            return  # the others skip events that they don't know
-        if program is not None:
-            _check_accepted(program, events, undo)
-        else:
-            click.echo(
-                "Claude Code was not found: the hook is for the events that 2.0 and later versions know"
-            )
-
-    removes = f"runward hook uninstall {agent} removes it"
-    changes = _carry_out(
-        agent=agent, edit=edit, dry_run=dry_run, state="the hook is installed in", more=removes, check=check
-    )
-    if not changes or any(root.layout in (agent, AUTO) for root in settings.roots):
+    changes = [
+        _install_in(path, hooked, agent, state, program, dry_run)
+        for path, hooked in files_of(agent, os.environ).items()
+    ]
+    if not any(changes) or any(root.layout in (agent, AUTO) for root in settings.roots):
         return
     if all(f"roots.{root.name}" not in settings.origin for root in settings.roots):
         click.echo(
@@ -204,6 +190,36 @@ def _install(agent: str, settings: Settings, dry_run: bool) -> None:
     home = agent_home(agent, os.environ, home_of(os.environ), working_directory())
     sessions = sessions_in(agent, home)
     click.echo(f'[[roots]]\npath = "{safe(sessions)}"\nlayout = "{agent}"')
+
+
+def _install_in(
+    path: str, hooked: Hooked, agent: str, state: str, program: Program | None, dry_run: bool
+) -> bool:
+    """Put the hook into one of the agent's files; whether anything changes."""
+    events = hooked.known(program)
+
+    def edit(text: str | None, name: str) -> Edited:
+        return hooked.install(text, name, state, events)
+
+    def check(undo: Callable[[], None]) -> None:
+        if agent != CLAUDE_CODE.agent:
+            return  # what is installed for the others is nothing that they refuse
+        if program is not None:
+            _check_accepted(program, events, undo)
+        else:
+            click.echo(
+                "Claude Code was not found: the hook is for the events that 2.0 and later versions know"
+            )
+
+    if not events and not os.path.lexists(path):
+        return False  # this version has no such hooks
+    removes = f"runward hook uninstall {agent} removes it"
+    changes = _carry_out(path, hooked, edit, dry_run, "the hook is installed in", removes, check)
+    if hooked.is_trusted is not None and not dry_run and events:
+        text = read_settings_file(path).text
+        if text is not None and not hooked.is_trusted(path, text, program):
+            click.echo(f"{name_of(agent)} skips the hooks in {path} until you trust them: {hooked.trust}")
+    return changes
 
 
 @hook.command("uninstall")
@@ -227,7 +243,8 @@ def uninstall(agents: tuple[str, ...], yes: bool, dry_run: bool) -> None:
         agents = tuple(_wanted(there, "remove", yes or dry_run))
 
     def remove(agent: str) -> None:
-        _carry_out(agent, AGENTS[agent].uninstall, dry_run, "there is no Runward hook in", "")
+        for path, hooked in files_of(agent, os.environ).items():
+            _carry_out(path, hooked, hooked.uninstall, dry_run, "there is no Runward hook in", "")
 
     _one_by_one(agents, remove)
 
@@ -240,6 +257,8 @@ def _events(standing: Standing) -> str:
 def _next(standing: Standing) -> str:
     if standing.problem is not None:
         return safe(standing.problem)
+    if standing.state == UNTRUSTED:
+        return str(standing.trust)
     is_due = standing.state in (NOT_INSTALLED, OUTDATED)
     return f"runward hook install {standing.agent}" if is_due else "-"
 
@@ -247,7 +266,7 @@ def _next(standing: Standing) -> str:
 _COLUMNS: Final[Columns[Standing]] = {
     "AGENT": lambda standing: standing.agent,
     "STATE": lambda standing: coloured(standing.state),
-    "FILE": lambda standing: safe(standing.path),
+    "FILES": lambda standing: safe(", ".join(standing.paths)),
     "NEXT": _next,
     "EVENTS": _events,
 }
@@ -290,18 +309,18 @@ def _nothing_to_check(undo: Callable[[], None]) -> None:
 
 
 def _carry_out(
-    agent: str,
+    path: str,
+    hooked: Hooked,
     edit: Callable[[str | None, str], Edited],
     dry_run: bool,
     state: str,
     more: str,
     check: Callable[[Callable[[], None]], None] = _nothing_to_check,
 ) -> bool:
-    """Edit the agent's settings, after showing how; whether anything changes. Ends with 2 if the file must be left alone.
+    """Edit a file with an agent's hooks, after showing how; whether anything changes. Ends with 2 if it must be left alone.
 
     `check` gets a function that restores the file.
     """
-    path = settings_path(agent, os.environ)
     try:
         file = read_settings_file(path)
         text = edit(file.text, path).text
@@ -310,7 +329,7 @@ def _carry_out(
             return False
         show_change(file, text)
         if not dry_run:
-            file.replace(text, levels=AGENTS[agent].file.count("/") + 1)
+            file.replace(text, levels=hooked.file.count("/") + 1)
             check(lambda: _undo(file, text))
     except Refused as refusal:
         complain([refusal.problem])

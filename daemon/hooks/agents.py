@@ -7,18 +7,25 @@ from typing import Final, NamedTuple
 
 from runward.daemon.configuration.agent_homes import settings_home
 from runward.daemon.configuration.settings import home_of, working_directory
-from runward.daemon.hooks import claude_code_settings, codex_settings, copilot_settings, kimi_settings
+from runward.daemon.hooks import (
+    claude_code_settings,
+    codex_hooks,
+    codex_settings,
+    copilot_settings,
+    kimi_settings,
+)
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, DROID, QWEN, Form
 from runward.daemon.hooks.programs import Program, installed
 from runward.daemon.hooks.settings_file import Edited, shell_command, words_of
 
 
 class Hooked(NamedTuple):
-    """An agent with hooks. `file` has them, below its home.
+    """A file with an agent's hooks, below its home.
 
     `known` are the events that get a hook with the installed program. `install` gets a text, its name, the state directory,
     and these events. `events` are those that have a hook of Runward's in a text. `is_versioned`: which events are known
-    depends on the program's version.
+    depends on the program's version. If the agent skips hooks that its person has not trusted, `is_trusted` gets a path, the
+    text there and the program, and `trust` says what the person has to do.
     """
 
     file: str
@@ -27,6 +34,8 @@ class Hooked(NamedTuple):
     uninstall: Callable[[str | None, str], Edited]
     events: Callable[[str, str], tuple[str, ...]]
     is_versioned: bool = False
+    is_trusted: Callable[[str, str, Program | None], bool | None] | None = None
+    trust: str = ""
 
 
 def _in_codex(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
@@ -41,14 +50,14 @@ def _in_kimi(text: str | None, name: str, state: str, events: Sequence[str]) -> 
     return kimi_settings.install(text, name, shell_command(kimi_settings.AGENT, state))
 
 
-def _in_form_of(form: Form) -> Hooked:
+def _in_form_of(form: Form, file: str = "settings.json") -> Hooked:
     """An agent whose settings have Claude Code's form."""
 
     def install(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
         return claude_code_settings.install(text, name, shell_command(form.agent, state), events, form)
 
     return Hooked(
-        file="settings.json",
+        file=file,
         known=form.known,
         install=install,
         uninstall=partial(claude_code_settings.uninstall, form=form),
@@ -57,31 +66,43 @@ def _in_form_of(form: Form) -> Hooked:
     )
 
 
-AGENTS: Final[Mapping[str, Hooked]] = {
-    CLAUDE_CODE.agent: _in_form_of(CLAUDE_CODE),
-    codex_settings.AGENT: Hooked(
-        file="config.toml",
-        known=lambda _: (codex_settings.KEY,),
-        install=_in_codex,
-        uninstall=codex_settings.uninstall,
-        events=codex_settings.events_in,
+AGENTS: Final[Mapping[str, tuple[Hooked, ...]]] = {
+    CLAUDE_CODE.agent: (_in_form_of(CLAUDE_CODE),),
+    codex_settings.AGENT: (
+        Hooked(
+            file="config.toml",
+            known=lambda _: (codex_settings.KEY,),
+            install=_in_codex,
+            uninstall=codex_settings.uninstall,
+            events=codex_settings.events_in,
+        ),
+        _in_form_of(codex_hooks.FORM, codex_hooks.FILE)._replace(
+            known=codex_hooks.known,
+            is_versioned=True,
+            is_trusted=codex_hooks.is_trusted,
+            trust=codex_hooks.TRUST,
+        ),
     ),
-    copilot_settings.AGENT: Hooked(
-        file="hooks/runward.json",
-        known=lambda _: copilot_settings.EVENTS,
-        install=_in_copilot,
-        uninstall=copilot_settings.uninstall,
-        events=copilot_settings.events_in,
+    copilot_settings.AGENT: (
+        Hooked(
+            file="hooks/runward.json",
+            known=lambda _: copilot_settings.EVENTS,
+            install=_in_copilot,
+            uninstall=copilot_settings.uninstall,
+            events=copilot_settings.events_in,
+        ),
     ),
-    DROID.agent: _in_form_of(DROID),
-    kimi_settings.AGENT: Hooked(
-        file="config.toml",
-        known=lambda _: kimi_settings.EVENTS,
-        install=_in_kimi,
-        uninstall=kimi_settings.uninstall,
-        events=kimi_settings.events_in,
+    DROID.agent: (_in_form_of(DROID),),
+    kimi_settings.AGENT: (
+        Hooked(
+            file="config.toml",
+            known=lambda _: kimi_settings.EVENTS,
+            install=_in_kimi,
+            uninstall=kimi_settings.uninstall,
+            events=kimi_settings.events_in,
+        ),
     ),
-    QWEN.agent: _in_form_of(QWEN),
+    QWEN.agent: (_in_form_of(QWEN),),
 }
 """By the layout's name. A new agent is its line here, in `handlers/layouts/hooks.py`, and in the script."""
 
@@ -91,11 +112,12 @@ def home_with_settings(agent: str, environment: Mapping[str, str]) -> str:
     return settings_home(agent, environment, home_of(environment), working_directory())
 
 
-def settings_path(agent: str, environment: Mapping[str, str]) -> str:
-    """The file with the agent's hooks."""
-    return os.path.join(home_with_settings(agent, environment), AGENTS[agent].file)
+def files_of(agent: str, environment: Mapping[str, str]) -> dict[str, Hooked]:
+    """The files with the agent's hooks, by their paths."""
+    home = home_with_settings(agent, environment)
+    return {os.path.join(home, each.file): each for each in AGENTS[agent]}
 
 
 def program_of(agent: str, environment: Mapping[str, str]) -> Program | None:
     """The agent's program, if it matters which version is here."""
-    return installed(agent, environment) if AGENTS[agent].is_versioned else None
+    return installed(agent, environment) if any(each.is_versioned for each in AGENTS[agent]) else None

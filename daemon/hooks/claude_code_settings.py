@@ -104,6 +104,8 @@ def install(
     text: str | None, name: str, command: str, events: Sequence[str], form: Form = CLAUDE_CODE
 ) -> Edited:
     """The settings with our `command` for each of these of the form's events, and for no other. Raises `Refused`."""
+    if text is None and not events:
+        return Edited(None)
     if text is None:
         return Edited(_pretty({"hooks": {event: [_group(command, form)] for event in events}}, "  ") + "\n")
     before, style = text, _style(text, name, form)

@@ -1,7 +1,7 @@
 """What an agent's hook runs: it puts what the hook said into the daemon's inbox, and never gets in the agent's way.
 
 Run by its path, as `PYTHON -S -E …/runward_hook.py AGENT [--state DIR] [-- PROGRAM…]`, with nothing but
-the standard library and as little of that as possible. Agents give the payload on stdin, Codex as the last
+the standard library and as little of that as possible. Agents give the payload on stdin, Codex's `notify` as the last
 word; it is passed on as it is, and read by the daemon. After `--` comes the program that Codex's `notify` named
 before: it is called with the same payload.
 
@@ -35,7 +35,7 @@ def main(words: list[str]) -> None:
     try:
         program = words[words.index("--") + 1 :] if "--" in words else []
         own = words[: words.index("--")] if program else words
-        payload = os.fsencode(words[-1]) if own[0] == "codex" else read_stdin()
+        payload = os.fsencode(words[-1]) if words[-1].startswith("{") else read_stdin()
         if own[0] in AGENTS and payload[:1] == b"{" and len(payload) <= MAXIMUM_PAYLOAD:
             put(state_directory(own), note(own[0], payload))
     except BaseException:  # noqa: BLE001, S110  # the agent shows a traceback and reacts to a status: not even Ctrl-C may cause one

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.hooks.agents import AGENTS, home_with_settings, program_of, settings_path
+from runward.daemon.hooks.agents import AGENTS, files_of, home_with_settings, program_of
 from runward.daemon.hooks.settings_file import Refused, read_settings_file
 
 INSTALLED: Final = "installed"
 OUTDATED: Final = "outdated"
+UNTRUSTED: Final = "untrusted"
 NOT_INSTALLED: Final = "not installed"
 UNREADABLE: Final = "unreadable"
 
@@ -17,20 +18,23 @@ UNREADABLE: Final = "unreadable"
 class Standing(NamedTuple):
     """How an agent's hooks stand. `events` have one, `missing` are others that the installed version knows.
 
-    `problem` is why the settings can't be read. The hooks are `outdated` if this Runward would write others.
+    `problem` is why the settings can't be read. The hooks are `outdated` if this Runward would write others, and `untrusted` if
+    the agent skips some of them until a person does what `trust` says.
     """
 
     agent: str
-    path: str
+    paths: tuple[str, ...]
     state: str
     events: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     problem: str | None = None
+    trust: str | None = None
 
     @property
     def as_json(self) -> dict[str, JsonValue]:
         """The same for a program."""
-        return {**self._asdict(), "events": [*self.events], "missing": [*self.missing]}
+        lists = {name: [*getattr(self, name)] for name in ("paths", "events", "missing")}
+        return {**self._asdict(), **lists}
 
 
 def hooks_here(environment: Mapping[str, str]) -> dict[str, str]:
@@ -47,22 +51,31 @@ def agents_here(environment: Mapping[str, str]) -> list[str]:
 def standing_of(agent: str, environment: Mapping[str, str], state: str | None = None) -> Standing:
     """How an agent's hooks stand.
 
-    With a state directory, the agent may be asked for its version, and the hooks are compared with those that this Runward
-    would write.
+    With a state directory, the agent may be asked for its version and its trust, and the hooks are compared with those that this
+    Runward would write.
     """
-    path, hooked = settings_path(agent, environment), AGENTS[agent]
-    found = Standing(agent, path, NOT_INSTALLED)
+    files = files_of(agent, environment)
+    found = Standing(agent, tuple(files), NOT_INSTALLED)
+    program = None if state is None else program_of(agent, environment)
     try:
-        text = read_settings_file(path).text
-        if text is not None and (events := hooked.events(text, path)):
-            found = found._replace(state=INSTALLED, events=events)
-        if state is None:
-            return found
-        known = hooked.known(program_of(agent, environment))
-        found = found._replace(missing=tuple(each for each in known if each not in found.events))
-        if found.events and hooked.install(text, path, state, known).text != text:
-            found = found._replace(state=OUTDATED)
+        for path, hooked in files.items():
+            text = read_settings_file(path).text
+            events = () if text is None else hooked.events(text, path)
+            if events and found.state == NOT_INSTALLED:
+                found = found._replace(state=INSTALLED)
+            found = found._replace(events=(*found.events, *events))
+            if state is None:
+                continue
+            known = hooked.known(program)
+            missing = (each for each in known if each not in events)
+            found = found._replace(missing=(*found.missing, *missing))
+            if hooked.install(text, path, state, known).text != text:
+                found = found._replace(state=OUTDATED)
+            elif text is not None and hooked.is_trusted and hooked.is_trusted(path, text, program) is False:
+                found = found._replace(trust=hooked.trust)
     except (Refused, OSError) as error:
         message = error.problem.message if isinstance(error, Refused) else error.strerror
         return found._replace(state=UNREADABLE, problem=message or "it can't be read")
-    return found
+    if not found.events:
+        return found._replace(state=NOT_INSTALLED)
+    return found if found.trust is None or found.state == OUTDATED else found._replace(state=UNTRUSTED)

@@ -67,19 +67,21 @@ _BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
 def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | None:
     """The report of a hook, attributed to the file's owner, or why it can't be used; None if it concerns no session."""
     agent, at = note.get(HOOK), seconds_in(note.get("at"))
-    hooks = HOOKS.get(agent) if isinstance(agent, str) else None
-    if hooks is None or not isinstance(agent, str):
+    read = HOOKS.get(agent) if isinstance(agent, str) else None
+    if read is None or not isinstance(agent, str):
         return "is not a note of any agent's hook"
     if note.get("version") != 1 or at is None:
         return f"is a note of {agent}'s hook in a form that isn't known"
     payload = _payload(note.get("payload"))
     if payload is None:
         return f"does not contain a payload of {agent}'s hook"
-    reported = hooks.read(payload)
+    reported = read(payload)
     if not isinstance(reported, HookSaid):
         return reported
     boot, launcher = note.get("boot_id"), text_in(note.get("launcher_session"))
     knows_boot = isinstance(boot, str) and _BOOT.fullmatch(boot) is not None
+    # Without the boot, these numbers could be those of any processes.
+    ancestors = _ancestors(note.get("ancestors")) if knows_boot else ()
     return HookSpoke(
         request=file.name,
         at=at,
@@ -91,8 +93,8 @@ def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | 
         prompt=reported.prompt,
         source=reported.source,
         boot_id=str(boot) if knows_boot else "",
-        # Without the boot, these numbers could be those of any processes.
-        ancestors=_ancestors(note.get("ancestors")) if knows_boot else (),
+        # An agent that calls its hook without a shell stands where the others have theirs, too.
+        ancestors=(*ancestors[:1], *ancestors) if reported.is_direct else ancestors,
         launcher_session=None if launcher is None else whole(launcher),
         said_by=file.owner,
         machine=_machine(note.get("machine")),

@@ -23,7 +23,6 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
-from runward.handlers.layouts.hooks import HOOKS
 from runward.handlers.layouts.layout import DirectoryLayout, LogLayout, Scan, fed
 from runward.handlers.layouts.transcript import Resumed, Told
 from runward.handlers.model.files import Signature, Unreadable
@@ -392,7 +391,7 @@ class _Batch:
         # Right after the report, the hook's own helpers may still live. A process that outlives them may be
         # the agent.
         if hook is not None and self.now - hook.at > HOOKED_AFTER:
-            callers = [self._known(each, hook.whereabouts) for each in hook.callers(HOOKS[layout].place)]
+            callers = [self._known(each, hook.whereabouts) for each in hook.callers]
             states = {each.liveness for each in callers}
             if callers and (callers[-1].liveness == "alive" or states == {"gone"}):
                 return callers[-1]
@@ -418,7 +417,7 @@ class _Batch:
     def _missing(self, hinted: Hinted, writer: Writer, absence: Absence, followed: Followed) -> Writer:
         """The processes that the tool's files name can't be found here: whether they are dead, or elsewhere."""
         hook = hinted.known.hook
-        callers = () if hook is None else hook.callers(HOOKS[hinted.layout.name].place)
+        callers = () if hook is None else hook.callers
         known = [
             (followed.process, followed.seen_in),
             *((each, None if hook is None else hook.whereabouts) for each in callers),

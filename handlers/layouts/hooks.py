@@ -17,7 +17,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class HookSaid(NamedTuple):
-    """A usable payload. See `HookSpoke` for the fields."""
+    """A usable payload. See `HookSpoke` for the fields. `is_direct`: the agent calls the hook itself, without a shell."""
 
     session_id: str
     kind: HookKind
@@ -25,6 +25,7 @@ class HookSaid(NamedTuple):
     transcript_path: str | None = None
     prompt: str | None = None
     source: str | None = None
+    is_direct: bool = False
 
 
 def id_in(value: JsonValue) -> str | None:
@@ -87,10 +88,12 @@ def _said(session_id: str, kind: HookKind, payload: dict[str, JsonValue], transc
 
 
 def read_codex_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
-    """What a payload of Codex says (the last argument of its `notify` program), or why it can't be used.
+    """What a payload of Codex says: of its hooks (on stdin), or of its `notify` program (the last argument).
 
-    None for what is not about a turn. Codex notifies after good turns only.
+    None for what is not about a session. Codex notifies after good turns only.
     """
+    if "hook_event_name" in payload:
+        return read_claude_code_hook(payload)
     name = payload.get("type")
     if not isinstance(name, str) or not name:
         return "the payload names no type"
@@ -99,7 +102,7 @@ def read_codex_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
     session_id = id_in(payload.get("thread-id"))
     if session_id is None:
         return f"the payload of {name} has no usable thread-id"
-    return HookSaid(session_id, "turn_ended", path_in(payload.get("cwd")))
+    return HookSaid(session_id, "turn_ended", path_in(payload.get("cwd")), is_direct=True)
 
 
 _COPILOT: Final[dict[str, HookKind]] = {
@@ -136,23 +139,12 @@ def read_kimi_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
     return read_claude_code_hook({**payload, "prompt": "\n".join(filter(None, texts)) or None})
 
 
-class Hooks(NamedTuple):
-    """What is known of an agent's hooks.
-
-    `read` reads a payload. `place` is the agent's among the processes that a hook runs under, the nearest first: 0 if it
-    calls the hook itself, 1 if a shell is between them.
-    """
-
-    read: Callable[[dict[str, JsonValue]], HookSaid | str | None]
-    place: int
-
-
-HOOKS: Final[Mapping[str, Hooks]] = {
-    "claude-code": Hooks(read_claude_code_hook, 1),
-    "codex": Hooks(read_codex_hook, 0),
-    "copilot": Hooks(read_copilot_hook, 1),
-    "droid": Hooks(read_claude_code_hook, 1),
-    "kimi": Hooks(read_kimi_hook, 1),
-    "qwen": Hooks(read_claude_code_hook, 1),
+HOOKS: Final[Mapping[str, Callable[[dict[str, JsonValue]], HookSaid | str | None]]] = {
+    "claude-code": read_claude_code_hook,
+    "codex": read_codex_hook,
+    "copilot": read_copilot_hook,
+    "droid": read_claude_code_hook,
+    "kimi": read_kimi_hook,
+    "qwen": read_claude_code_hook,
 }
-"""The agents that have hooks, by the layout's name."""
+"""How the payloads of the agents that have hooks are read, by the layout's name."""

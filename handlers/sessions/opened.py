@@ -7,6 +7,7 @@ is missing or wrong is the operator's mistake: no contract, and the problem show
 """
 
 import posixpath
+import re
 from typing import Final
 
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from runward.handlers.invocations import of_play
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import show
+from runward.handlers.layouts.foreign_values import UUID
 from runward.handlers.layouts.native import LAYOUT
 from runward.handlers.model.asking import Asking, Given, TryLater, ask
 from runward.handlers.model.chains import chain_run_of
@@ -61,6 +63,7 @@ from runward.handlers.model.sessions import (
     why_started,
 )
 
+_UUID: Final = re.compile(UUID, re.ASCII)
 _LAUNCHED_ANEW: Final = "it was launched again under another contract, which applies from that attempt on"
 
 
@@ -261,13 +264,21 @@ def note_hook(event: HookSpoke, given: Given) -> Deciding:
     )
 
 
+def _is_named_after(name: str, session_id: str) -> bool:
+    """Whether a log has the session's id for a name, or a whole UUID at its end, as Codex's and Pi's have."""
+    is_whole = _UUID.fullmatch(session_id) is not None
+    return name == f"{session_id}.jsonl" or (
+        is_whole and name.endswith((f"-{session_id}.jsonl", f"_{session_id}.jsonl"))
+    )
+
+
 def _not_followed(event: HookSpoke) -> Asking[str | None]:
     """Why no session that could be held to anything will follow, if so."""
     path = event.transcript_path
     if path is None or event.cwd is None:
         return "it names no transcript or no working directory"
     # Any program may call a hook. It must not fix the contract of a session that is another one's.
-    if posixpath.basename(path) != f"{event.session_id}.jsonl":
+    if not _is_named_after(posixpath.basename(path), event.session_id):
         return f"it names another session's transcript: {path}"
     root = yield from ask(RootOf(event.layout, path))
     return f"no root watches {path}; add one to runward.toml" if root is None else None

@@ -11,7 +11,7 @@ from runward.daemon.cli.init import texts
 from runward.daemon.cli.init.finding import Agent, Found
 from runward.daemon.cli.init.record import Change, Directory, Entry, Unit, hash_of, missing_directories
 from runward.daemon.configuration.settings import settings_file, settings_places, working_directory
-from runward.daemon.hooks.agents import AGENTS, settings_path
+from runward.daemon.hooks.agents import AGENTS, Hooked, files_of
 from runward.daemon.hooks.settings_file import (
     Refused,
     SettingsFile,
@@ -97,7 +97,7 @@ def steps_of(settings: Settings, config: str | None, found: Found, wanted: Wante
         steps.append(_new_file(RULE, path, text, (SETTINGS, PLAYBOOK)))
         return steps
     if wanted.has_hooks:
-        steps += (_hook(each, settings.state_dir) for each in found.agents if each.layout in AGENTS)
+        steps += _hooks(found.agents, settings.state_dir)
     if wanted.has_service and found.silence is None:
         steps += _service(settings, installing.settings_to_name(file), found)
     return steps
@@ -144,9 +144,19 @@ def _asks_for(step: Step, deliver: str) -> bool:
     return names_in(deliver) in [names_in(path) for path in paths]
 
 
-def _hook(agent: Agent, state: str) -> Step:
-    path = settings_path(agent.layout, os.environ)
-    step, hooked = Step(agent.layout, "change", path, agent=agent), AGENTS[agent.layout]
+def _hooks(agents: Iterable[Agent], state: str) -> Iterator[Step]:
+    for agent in agents:
+        name = agent.layout
+        for path, hooked in (files_of(agent.layout, os.environ) if agent.layout in AGENTS else {}).items():
+            step = _hook(agent, path, hooked, state)._replace(name=name)
+            name = f"{agent.layout}-hooks"
+            # Its version may know none of the hooks of this file.
+            if step.is_needed or step.file is None or step.file.text is not None:
+                yield step
+
+
+def _hook(agent: Agent, path: str, hooked: Hooked, state: str) -> Step:
+    step = Step(agent.layout, "change", path, agent=agent)
     words = words_of(agent.layout, state)
     # A newline in such a path would end the command in the agent's settings, and begin another one.
     if not "".join(words).isprintable():
@@ -161,9 +171,8 @@ def _hook(agent: Agent, state: str) -> Step:
         return step._replace(problem=str(refusal))
     if text == file.text:
         return step._replace(file=file)
-    return step._replace(
-        file=file, text=text, detail=f"{len(events)} hooks" if events[1:] else f"{events[0]} calls Runward"
-    )
+    added = f"{events[0]} calls Runward" if len(events) == 1 else f"{len(events)} hooks"
+    return step._replace(file=file, text=text, detail=f"{added}; {hooked.trust}" if hooked.trust else added)
 
 
 def _service(settings: Settings, named: str | None, found: Found) -> Iterator[Step]:

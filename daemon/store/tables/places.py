@@ -214,12 +214,13 @@ class Hook(NamedTuple):
     whereabouts: Whereabouts | None = None
     """Where the numbers of these processes are valid; None for what was noted before that was recorded."""
 
-    def callers(self, place: int) -> tuple[RecordedProcess, ...]:
-        """The processes from the hook's parent up to the agent, which is at this place.
+    @property
+    def callers(self) -> tuple[RecordedProcess, ...]:
+        """The processes from the hook's parent up to the agent: every agent calls one shell, which calls the hook.
 
         Empty if the agent is not among the ancestors. A shell may have become the hook: then the agent is its parent.
         """
-        return self.ancestors[: place + 1] if place < len(self.ancestors) else ()
+        return self.ancestors[:2] if len(self.ancestors) > 1 else ()
 
 
 async def last_hooks(store: Reader, keys: Iterable[str]) -> dict[str, Hook]:

@@ -1,5 +1,6 @@
 """`runward hook install|status|uninstall`: shown first, written whole, undone to the last byte."""
 
+import hashlib
 import json
 import os
 import shlex
@@ -103,7 +104,7 @@ def test_without_a_name_it_is_for_the_agents_that_are_here(
     unasked = place.call("hook", "install")
     assert (unasked.code, "name agents (codex, copilot), or add --yes" in unasked.err) == (2, True)
     shown = place.call("hook", "install", "--dry-run")
-    assert (shown.code, shown.out.count("+++ ")) == (0, 2)
+    assert (shown.code, shown.out.count("+++ ")) == (0, 3)
     assert everything(place) == before
     assert place.call("hook", "install", "--yes").code == 0
     assert path_of(place, "codex").exists()
@@ -128,11 +129,11 @@ def test_of_several_agents_one_that_fails_stops_no_other(place: Place) -> None:
     path = path_of(place, "claude-code")
     path.parent.mkdir()
     path.write_text("[]")
-    done = place.call("hook", "install", "claude-code", "qwen", "codex", "qwen")
+    done = place.call("hook", "install", "claude-code", "qwen", "droid", "qwen")
     assert (done.code, done.out.count("done: ")) == (2, 2)
     assert f"{path} was left as it is" in done.err
     path.unlink()
-    removed = place.call("hook", "uninstall", "claude-code", "qwen", "codex")
+    removed = place.call("hook", "uninstall", "claude-code", "qwen", "droid")
     assert (removed.code, removed.out.count("done: ")) == (0, 2)
     assert not path_of(place, "qwen").exists()
 
@@ -147,7 +148,7 @@ def statuses(place: Place, *agents: str, **variables: str) -> dict[str, dict[str
 def test_status_says_whether_the_hook_is_the_one_that_this_runward_writes(place: Place, agent: str) -> None:
     path = path_of(place, agent)
     before = statuses(place, agent)[agent]
-    assert (before["state"], before["events"], before["path"]) == ("not installed", [], str(path))
+    assert (before["state"], before["events"], before["paths"][0]) == ("not installed", [], str(path))
     place.call("hook", "install", agent)
     after = statuses(place)[agent]
     assert (after["state"], after["events"], after["missing"]) == ("installed", before["missing"], [])
@@ -189,7 +190,7 @@ def test_without_a_name_the_hook_is_removed_wherever_it_is(place: Place) -> None
     unasked = place.call("hook", "uninstall")
     assert (unasked.code, "name agents (codex, copilot), or add --yes" in unasked.err) == (2, True)
     shown = place.call("hook", "uninstall", "--dry-run")
-    assert (shown.code, shown.out.count("+++ ")) == (0, 2)
+    assert (shown.code, shown.out.count("+++ ")) == (0, 3)
     screen = Screen(place, 40, 100, "hook", "uninstall")
     screen.until("Codex (installed): remove the hook? [Y/n]")
     screen.press(b"n\n")
@@ -361,13 +362,15 @@ def test_what_was_installed_runs_as_the_agents_run_it(place: Place) -> None:
     commands = [form[0]["hooks"][0]["command"] for form in forms.values()]
     commands.append(json.loads(documents["copilot"])["hooks"]["agentStop"][0]["bash"])
     commands.append(tomllib.loads(documents["kimi"])["hooks"][0]["command"])
+    codex = json.loads((place.directory / ".codex/hooks.json").read_text())["hooks"]
+    commands.append(codex["SessionEnd"][0]["hooks"][0]["command"])
     payload = '{"hook_event_name": "Stop"}'
     for command in commands:
         subprocess.run(["sh", "-c", command], input=payload.encode(), check=True, timeout=PATIENCE_S, env={})
     line = documents["codex"].removeprefix("notify = ")
     subprocess.run([*json.loads(line), payload], check=True, timeout=PATIENCE_S, env={})
     hooks = [json.loads(path.read_text())["hook"] for path in (place.state / "inbox").iterdir()]
-    assert sorted(hooks) == sorted(FILES)
+    assert sorted(hooks) == sorted([*FILES, "codex"])
     assert shlex.split(commands[0])[0] == os.path.abspath(sys.executable)
 
 
@@ -477,3 +480,83 @@ def test_doctor_finds_hooks_that_the_installed_version_drops_its_settings_for(pl
     result, said = found(claude(place, "2.1.77", "StopFailure"))
     assert (result, "doesn't know StopFailure" in said) == ("failed", True)
     assert found({"PATH": "/usr/bin:/bin"})[0] == "warning"
+
+
+_CODEX = """\
+#!{python}
+import hashlib, json, os, sys
+if sys.argv[1] == "--version":
+    print("codex-cli {version}")
+    sys.exit()
+file = os.path.realpath(os.environ["CODEX_HOME"] + "/hooks.json")
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] != "hooks/list":
+        continue
+    hooks = []
+    for event, groups in json.load(open(file))["hooks"].items():
+        for group, each in enumerate(groups):
+            for number, hook in enumerate(each["hooks"]):
+                key = f"{{file}}:{{event.lower()}}:{{group}}:{{number}}"
+                told = dict(key=key, eventName=event[0].lower() + event[1:], command=hook["command"])
+                told["currentHash"] = hashlib.sha256(hook["command"].encode()).hexdigest()
+                hooks.append(told)
+    known = [each for each in hooks if each["eventName"] in {known}]
+    answer = dict(data=[dict(hooks=known)])
+    print(json.dumps(dict(method="said/between")), flush=True)
+    print(json.dumps({answer}), flush=True)
+sys.stdin.read()
+"""
+
+
+def codex(place: Place, known: tuple[str, ...], answer: str = "dict(id=2, result=answer)") -> dict[str, str]:
+    """A Codex that knows hooks for these events, or gives another answer; the variables with which it is found."""
+    program = place.directory / "bin/codex"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(_CODEX.format(python=sys.executable, version="0.169.0", known=known, answer=answer))
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+
+def test_codexs_hooks_are_for_events_that_it_knows_and_wait_for_trust(place: Place) -> None:
+    now = codex(place, ("sessionStart", "sessionEnd"))
+    before = everything(place)
+    done = place.call("hook", "install", "codex", **now)
+    file, config = path_of(place, "codex").with_name("hooks.json"), path_of(place, "codex")
+    assert (done.code, done.err) == (0, "")
+    assert f"Codex skips the hooks in {file} until you trust them: start codex" in done.out
+    written = json.loads(file.read_text())["hooks"]
+    assert list(written) == ["SessionStart", "SessionEnd"]
+    shown = statuses(place, **now)["codex"]
+    assert (shown["state"], shown["events"]) == ("untrusted", ["notify", "SessionStart", "SessionEnd"])
+    assert "start codex and trust the hooks" in place.call("hook", "status", **now).out
+    command = written["SessionEnd"][0]["hooks"][0]["command"]
+    trusted = f'trusted_hash = "{hashlib.sha256(command.encode()).hexdigest()}"\n'
+    one, other = (f'[hooks.state."{file}:{event}:0:0"]\n' for event in ("sessionstart", "sessionend"))
+    ours = config.read_text()
+    for state, then in (
+        ("untrusted", one + trusted),
+        ("untrusted", f"{one}{trusted}{other}{trusted}enabled = false\n"),
+        ("untrusted", f"{one}{trusted}{other}{trusted.replace('trusted', 'other')}"),
+        ("installed", f"{one}{trusted}{other}{trusted}"),
+    ):
+        config.write_text(ours + then)
+        assert statuses(place, **now)["codex"]["state"] == state, then
+    again = place.call("hook", "install", "codex", **now)
+    assert (again.code, "trust" in again.out, again.out.count("nothing to change")) == (0, False, 2)
+    later = statuses(place, **codex(place, ("sessionStart", "userPromptSubmit", "sessionEnd")))["codex"]
+    assert (later["state"], later["missing"]) == ("outdated", ["UserPromptSubmit"])
+    config.write_text(ours)
+    assert place.call("hook", "uninstall", "codex", **now).code == 0
+    codex(place, ("sessionStart", "sessionEnd"))
+    assert everything(place) == before
+
+
+@pytest.mark.parametrize("answer", ["dict(error={'message': 'unknown variant'})", "dict(id=2, result=[])"])
+def test_a_codex_without_hooks_is_notified_only(place: Place, answer: str) -> None:
+    old = codex(place, (), answer)
+    done = place.call("hook", "install", "codex", **old)
+    assert (done.code, "trust" in done.out) == (0, False)
+    assert not path_of(place, "codex").with_name("hooks.json").exists()
+    shown = statuses(place, **old)["codex"]
+    assert (shown["state"], shown["events"], shown["missing"]) == ("installed", ["notify"], [])

@@ -232,7 +232,7 @@ def test_undo_goes_back_over_everything_that_several_calls_made(
     assert home.init("--yes").code == 0
     second = home.files()
     changed = {name for name in first if first[name] != second[name] and not name.startswith("systemd")}
-    assert changed == {".claude/settings.json", ".codex/config.toml"}
+    assert changed == {".claude/settings.json", ".codex/config.toml", ".codex/hooks.json"}
     assert home.init("--undo").code == 0
     assert home.everything() == before
 
@@ -293,6 +293,7 @@ def test_a_step_that_fails_stops_only_what_needs_it(home: Home) -> None:
         "playbook": "failed",
         "claude-code": "done",
         "codex": "failed",
+        "codex-hooks": "done",
         "service": "done",
     }
     assert "notify is not a list of texts" in str(steps["codex"]["said"])

@@ -44,7 +44,14 @@ def test_a_note_is_what_its_hook_said_by_the_files_owner() -> None:
     )  # fmt: skip
     turn = {"type": "agent-turn-complete", "thread-id": ID}
     assert loaded(note(turn, hook="codex", launcher_session=None)) == HookSpoke(
-        "a-name", 5.0, "codex", ID, "turn_ended", boot_id=BOOT, ancestors=((7, 70), (1, 3)), said_by="ann"
+        "a-name",
+        5.0,
+        "codex",
+        ID,
+        "turn_ended",
+        boot_id=BOOT,
+        ancestors=((7, 70), (7, 70), (1, 3)),
+        said_by="ann",
     )
 
 

@@ -6,6 +6,7 @@ from base64 import b64encode
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
 from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.handlers.layouts.claude_code_lines import Transcript
 
@@ -51,7 +52,8 @@ class Hooked:
 
     async def says(self, running: Daemon, event: str, at: float = 5.0, **more: JsonValue) -> None:
         """The hook of the session speaks, and the daemon takes it up."""
-        payload = {"hook_event_name": event, "session_id": "s-1", "cwd": "/src", "prompt": "fix it"}
+        session = str(more.pop("session", "s-1"))
+        payload = {"hook_event_name": event, "session_id": session, "cwd": "/src", "prompt": "fix it"}
         payload |= {"transcript_path": str(more.pop("transcript", self.transcript))}
         note = {
             "hook": "claude-code",
@@ -105,6 +107,30 @@ async def test_where_no_root_watches_it_is_said_and_nothing_opened(tmp_path: Pat
         ((verdict, summary),) = await running.rows("select verdict, summary from decisions")
         assert verdict == "refused"
         assert "no root watches /elsewhere/s-1.jsonl; add one to runward.toml" in str(summary)
+
+
+@pytest.mark.parametrize(
+    ("session", "name", "verdict"),
+    [
+        (BOOT, f"rollout-2026-11-28T08-30-00-{BOOT}.jsonl", "decided"),
+        (BOOT, f"2026-11-28T08-36-36-714Z_{BOOT}.jsonl", "decided"),
+        (BOOT, f"{BOOT}.jsonl", "decided"),
+        (BOOT, f"a{BOOT}.jsonl", "refused"),
+        (BOOT, f"{BOOT}-a.jsonl", "refused"),
+        ("b", "a-b.jsonl", "refused"),
+        ("s-1", "s-2.jsonl", "refused"),
+    ],
+)
+async def test_a_hook_fixes_something_only_for_the_session_whose_transcript_it_names(
+    tmp_path: Path, session: str, name: str, verdict: str
+) -> None:
+    hooked = Hooked(tmp_path)
+    async with hooked.open as running:
+        transcript = f"{tmp_path}/projects/-src/{name}"
+        await hooked.says(running, "UserPromptSubmit", session=session, transcript=transcript)
+        ((found, summary),) = await running.rows("select verdict, summary from decisions")
+        assert found == verdict, summary
+        assert ("another session's transcript" in str(summary)) == (verdict == "refused")
 
 
 async def test_what_a_hook_said_last_is_kept_and_its_launcher_for_good(tmp_path: Path) -> None:

@@ -83,7 +83,12 @@ def test_a_prompt_of_kimi_code_is_the_texts_among_its_parts(prompt: JsonValue, r
 
 
 def test_codex_tells_of_a_good_turn() -> None:
-    assert hooks.read_codex_hook(TURN) == HookSaid(ID, "turn_ended", "/home/dev/app")
+    assert hooks.read_codex_hook(TURN) == HookSaid(ID, "turn_ended", "/home/dev/app", is_direct=True)
+
+
+def test_codexs_hooks_are_read_besides_its_notify() -> None:
+    said = hooks.read_codex_hook({**COMMON, "hook_event_name": "UserPromptSubmit", "prompt": "fix it"})
+    assert said == HookSaid(ID, "prompted", "/home/dev/app", PATH, "fix it")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +179,7 @@ def test_the_recorded_payloads_of_further_agents_are_read(recording: str) -> Non
     agent, expected = RECORDED[recording]
     kinds: Counter[str | None] = Counter()
     for path in sorted((Path(material) / "samples" / recording / "hook-payloads").glob("*.json")):
-        said = hooks.HOOKS[agent].read(json.loads(path.read_text()))
+        said = hooks.HOOKS[agent](json.loads(path.read_text()))
         kinds[said.kind if isinstance(said, HookSaid) else said] += 1
     assert kinds == expected
 
@@ -190,7 +195,7 @@ NAMES = ["hook_event_name", "session_id", "transcript_path", "cwd", "prompt", "s
 )
 def test_whatever_a_payload_holds_it_is_read_passed_over_or_told_why(payload: dict[str, JsonValue]) -> None:
     for each in hooks.HOOKS.values():
-        said = each.read(payload)
+        said = each(payload)
         assert said is None or isinstance(said, str | HookSaid)
         if isinstance(said, HookSaid):
             json.dumps(said, ensure_ascii=False).encode()
