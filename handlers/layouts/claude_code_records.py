@@ -1,4 +1,4 @@
-"""Single records of a Claude Code transcript (versions 1.0.60 to 2.1.197): what they hold, and what they mean.
+"""Single records of a Claude Code transcript (versions 1.0.60 to 2.1.332): what they hold, and what they mean.
 
 Only the fields of a record that matter here are read, which is several times faster than reading all of it. Every
 field may hold anything: a value of another kind than Claude Code writes counts as absent. What follows from the order
@@ -89,6 +89,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     entrypoint: str | None = None
     cwd: str | None = None
     session_id: str | None = None
+    request_session_id: str | None = None
     version: str | None = None
     is_meta: bool | None = None
     is_api_error_message: bool | None = None

@@ -97,7 +97,7 @@ class State(NamedTuple):
     queued for the model while it worked. `stays` says that a headless session's turn ended well but it waits for
     these: then `held` is that end. `beside` is what was last said outside the conversation. `counted` are the sums of
     replies that were not taken yet. `first` are the times of the first records, and `agents` the sub-agents with files
-    of their own.
+    of their own. `has_latch` says that a version wrote it that repeats `last-prompt` in the middle.
     """
 
     version: Literal[5]
@@ -145,6 +145,7 @@ class State(NamedTuple):
     complaints: tuple[Complaint, ...] = ()
     first: tuple[str, ...] = ()
     agents: tuple["Agent", ...] = ()
+    has_latch: bool = False
 
 
 FIRST_KEPT: Final = 8
@@ -413,6 +414,7 @@ class Session(Tally):
     agent_chains: int
     first: tuple[str, ...]
     agents: tuple[Agent, ...]
+    has_latch: bool
 
     def __init__(self, state: State) -> None:
         for field, value in zip(State._fields, state, strict=True):
@@ -563,8 +565,11 @@ class Session(Tally):
             self.seems_headless = False
         elif record.type == "agent-setting":
             self.agent = _clipped(record.agent_setting, LONGEST_ID) or self.agent
-        elif record.type == "last-prompt" and self.stays:
-            # It is written when the program ends: nothing more is waited for.
+        elif record.type == "atis-latch":
+            self.has_latch = True
+        elif self.stays and record.type == ("cost-state" if self.has_latch else "last-prompt"):
+            # It is written when the program ends: nothing more is waited for. 2.1.332, which also writes `atis-latch`, repeats
+            # `last-prompt` while it works.
             self.tasks, self.queue = (), 0
             self._stays_no_longer()
 
@@ -713,8 +718,13 @@ class Session(Tally):
                 return
             self.model = _clipped(message.model, LONGEST_ID) or self.model
         if message.usage is not None:
-            # A fork's first records are copies of its origin's, where they count.
-            is_spent = not is_copied and (self.has_own or self._is_own(record))
+            # A fork's first records are copies of its origin's, where they count. Since 2.1.332, a copied reply says which
+            # session asked for it.
+            asked_by = record.request_session_id
+            is_own = asked_by is None or asked_by[:LONGEST_ID] == self.session_id
+            if not is_own:
+                self.parent_session_id = self.parent_session_id or _clipped(asked_by, LONGEST_ID)
+            is_spent = not is_copied and is_own and (self.has_own or self._is_own(record))
             self.note_cost(message.id, message.usage, stamp or self.moved, self.model, is_spent=is_spent)
         called = is_asking = False
         if isinstance(message.content, list):

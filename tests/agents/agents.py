@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from tests.agents.homes import Home
-from tests.agents.installed import CLAUDE_CODE, CLAUDE_CODE_2_0, CODEX, CODEX_0_98, CODEX_0_104, Pinned
+from tests.agents.installed import (
+    CLAUDE_CODE,
+    CLAUDE_CODE_2_0,
+    CLAUDE_CODE_2_1_332,
+    CODEX,
+    CODEX_0_98,
+    CODEX_0_104,
+    Pinned,
+)
 from tests.agents.told import (
     Reading,
     Record,
@@ -197,6 +205,7 @@ def _first(pattern: str, said: str) -> str:
 
 CLAUDE: Final = ClaudeCode(CLAUDE_CODE)
 CLAUDE_2_0: Final = ClaudeCode(CLAUDE_CODE_2_0)
+CLAUDE_2_1_332: Final = ClaudeCode(CLAUDE_CODE_2_1_332)
 CODEX_NOW: Final = Codex(CODEX, word_of_codex)
 CODEX_BEFORE: Final = Codex(CODEX_0_104, word_of_codex_without_errors)
 CODEX_OLD: Final = Codex(CODEX_0_98, word_of_old_codex)

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.agents.agents import CLAUDE, Wish
+from tests.agents.agents import CLAUDE_2_1_332, Wish
 from tests.agents.following import OK, STARTED, homes
 from tests.agents.scripted_model import prompt
 from tests.waiting import wait_for
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 @pytest.mark.parametrize(("script", "waits"), [("in_background", False), ("delegated_in_background", True)])
 def test_a_session_is_not_over_before_its_background_task(script: str, waits: bool, tmp_path: Path) -> None:
     """Claude Code waits for an agent however long, and for a command for five seconds: then it may have ended it."""
-    with homes(CLAUDE, tmp_path) as watched:
+    with homes(CLAUDE_2_1_332, tmp_path) as watched:
         (stage,) = watched.stages(["background"], []).values()
         with watched.place.serving():
             run = stage.start(Wish(prompt(script)))
@@ -39,4 +39,4 @@ def test_a_session_is_not_over_before_its_background_task(script: str, waits: bo
         lines = content.splitlines(keepends=True)
         closed = [heard.told.close is not None for heard in stage.agent.reading.follow(log.name, content)]
         before = b"".join(lines[: closed.index(True) + 1])
-        assert b"<task-notification>" in before or b'"type":"last-prompt"' in before
+        assert b"<task-notification>" in before or b'"type":"cost-state"' in before

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.agents.agents import ClaudeCode
+from tests.agents.agents import CLAUDE_2_1_332
 from tests.agents.following import OK, STARTED, homes
-from tests.agents.installed import CLAUDE_CODE_2_1_332, program
+from tests.agents.installed import program
 from tests.agents.scripted_model import prompt
 from tests.waiting import wait_for
 
@@ -16,7 +16,6 @@ from runward.handlers.sessions.over import SETTLE
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
-AGENT = ClaudeCode(CLAUDE_CODE_2_1_332)
 ACTIVITY = "select activity from cursors"
 _OPTIONS = ("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 
@@ -28,11 +27,11 @@ def rest() -> None:
 
 
 def test_a_driven_session_waits_between_its_prompts_and_is_one_attempt(tmp_path: Path) -> None:
-    with homes(AGENT, tmp_path) as watched:
+    with homes(CLAUDE_2_1_332, tmp_path) as watched:
         (stage,) = watched.stages(["driven"], []).values()
         home = stage.home
         home.variables["CLAUDE_CODE_ENTRYPOINT"] = "sdk-py"
-        command = [*program(AGENT.pinned), *_OPTIONS]
+        command = [*program(CLAUDE_2_1_332.pinned), *_OPTIONS]
         with (
             watched.place.serving(),
             subprocess.Popen(

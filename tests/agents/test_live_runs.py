@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import pytest
 from tests.agents import scenarios
-from tests.agents.agents import CLAUDE, CLAUDE_2_0, CODEX_BEFORE, CODEX_NOW, CODEX_OLD, Agent
+from tests.agents.agents import CLAUDE, CLAUDE_2_0, CLAUDE_2_1_332, CODEX_BEFORE, CODEX_NOW, CODEX_OLD, Agent
 from tests.agents.checks import StageFor, checked, cost
 from tests.agents.scenarios import Glimpse, Scenario, Stage, Transcript, in_request, in_tool
 from tests.waiting import wait_for
@@ -72,6 +72,12 @@ TABLE: Final[list[tuple[str, Agent, Scenario, *tuple[Expected, ...]]]] = [
     ("claude, SIGINT in a request", CLAUDE, in_request(signal.SIGINT), Expected(0, None)),
     ("claude, SIGTERM in a request", CLAUDE, in_request(signal.SIGTERM), Expected(143, None)),
     ("claude, SIGKILL in a request", CLAUDE, in_request(signal.SIGKILL), Expected(KILLED, None)),
+    (
+        "claude 2.1.332, SIGINT in a request",
+        CLAUDE_2_1_332,
+        in_request(signal.SIGINT),
+        Expected(0, INTERRUPTED),
+    ),
     ("claude 2.0 uses a tool", CLAUDE_2_0, scenarios.used_a_tool, Expected(0, OK, 1, replies=2)),
     ("claude 2.0 runs out of turns", CLAUDE_2_0, scenarios.ran_out_of_turns, Expected(0, None, 2, replies=2)),
     ("claude 2.0 delegates", CLAUDE_2_0, scenarios.delegated, Expected(0, OK, 2, replies=None, subagents=1)),

@@ -580,6 +580,51 @@ def test_a_fork_names_its_origin_where_its_copies_do(fields: dict[str, JsonValue
     assert (told(transcript).session_id, told(transcript).parent_session_id) == (SESSION, PARENT)
 
 
+def test_a_reply_that_another_session_asked_for_names_the_origin_and_counts_there() -> None:
+    """As 2.1.332 copies it into a fork, whose own id stands in every record."""
+    transcript = Transcript(version="2.1.332", entrypoint="cli")
+    transcript.prompt("do it")
+    transcript.text("done", requestSessionId=PARENT)
+    transcript.prompt("do it differently")
+    transcript.text("done", requestSessionId=SESSION)
+    state, _ = fed(transcript.lines)
+    now = SCANNER.tell(state)
+    assert (now.session_id, now.parent_session_id, now.prompt) == (SESSION, PARENT, "do it")
+    assert sum(each.replies for each in now.counted) == 1
+
+
+NOTES_OF_2_1_332 = (
+    *("agent-color", "agent-name", "ai-title", "api-request", "api-request-blob", "api-request-resumed"),
+    *("api-request-shape", "artifact-autoreact-ledger", "artifact-comment-monitor", "atis-latch"),
+    *("attribution-snapshot", "bridge-session", "content-replacement", "continued-in", "cost-state"),
+    *("custom-title", "data-flow-incomplete", "data-flow-records", "derived-from", "dev-mods"),
+    *("ended-by-model", "file-history-delta", "file-history-snapshot", "fork-context-ref", "frame-link"),
+    *("history-suppression", "isolation-latch", "last-prompt", "memory-mode", "mode", "observer-ref"),
+    *("permission-mode", "pr-link", "progress", "relocated", "resume-head-vouch", "session-owner", "summary"),
+    *("tag", "tools-used", "worktree-state"),
+)
+"""The records beside the conversation that the program's own text names."""
+
+
+@pytest.mark.parametrize("kind", NOTES_OF_2_1_332)
+def test_what_2_1_332_notes_beside_the_conversation_changes_no_turn(kind: str) -> None:
+    plain, noted = Transcript(), Transcript()
+    for transcript in (plain, noted):
+        transcript.prompt("x")
+        transcript.result(transcript.call())
+        transcript.text("Done.")
+    noted.lines = [
+        line
+        for each in noted.lines
+        for line in (each, b'{"type":"%s","sessionId":"%s"}' % (kind.encode(), SESSION.encode()))
+    ]
+    for length in range(1, len(plain.lines) + 1):
+        (before, _), (after, _) = fed(plain.lines[:length]), fed(noted.lines[: 2 * length])
+        expected = SCANNER.tell(before)
+        counts = expected.counts._replace(events=2 * length)
+        assert SCANNER.tell(after) == expected._replace(counts=counts)
+
+
 def test_the_id_is_the_files_name_or_where_that_is_none_what_the_first_records_say() -> None:
     assert told(headless_run(), "kept.jsonl").session_id == SESSION
     assert told(headless_run(), f"{PARENT}.jsonl").session_id == PARENT

@@ -84,6 +84,20 @@ def waited_long_enough(t: Transcript) -> None:
     t.last_prompt()
 
 
+def noted_in_the_middle(t: Transcript) -> None:
+    """2.1.332 repeats `last-prompt` while it works and waits."""
+    t.prompt("x")
+    t.note("atis-latch", atis="")
+    t.background()
+    t.text("I started it.")
+    t.last_prompt()
+
+
+def waited_long_enough_in_a_version_that_notes_its_costs(t: Transcript) -> None:
+    noted_in_the_middle(t)
+    t.note("cost-state", totalCostUSD=0.1)
+
+
 def ended_with_the_session(t: Transcript) -> None:
     left_running(t)
     t.enqueue(notification(status="killed"))
@@ -187,6 +201,8 @@ HISTORIES = [
     (one_of_two_answered, "open", 2),
     (both_answered, "run.completed.ok", 3),
     (waited_long_enough, "run.completed.ok", 1),
+    (noted_in_the_middle, "open", 1),
+    (waited_long_enough_in_a_version_that_notes_its_costs, "run.completed.ok", 1),
     (ended_with_the_session, "run.completed.ok", 1),
     (over_while_it_worked, "run.completed.ok", 1),
     (stopped_by_the_model, "run.completed.ok", 1),
