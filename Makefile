@@ -42,8 +42,8 @@ rest: check ## the checkers, and the proofs that CI runs beyond `make test` (abo
 goldens: setup ## draw every golden screen again, in tests/golden/screens: read what has changed before you commit it
 	@RUNWARD_GOLDENS=rewrite $(BIN)/python -m pytest -q -n 0 tests/daemon/cli/test_screens.py tests/daemon/cli/test_init.py -k 'file_has_it'
 
-agents: setup ## the real Claude Code and Codex against a scripted model
-	@$(PYTEST) -m agents
+agents: setup ## the real agents against a scripted model
+	@$(PYTEST) -m "agents and not sweep"
 
 sweep: setup ## every single point and seed, and thousands of cases, of what CI samples
 	@$(PYTEST) -m sweep

@@ -122,6 +122,10 @@ class Used(NamedTuple):
     spent: Spent
 
 
+class Left(NamedTuple):
+    """The program says that it ends: nothing follows until somebody resumes the session."""
+
+
 class Delegated(NamedTuple):
     """A sub-agent began to work for the session."""
 
@@ -132,7 +136,7 @@ class Notes(NamedTuple):
     text: str
 
 
-Word: TypeAlias = Begun | Uses | Asked | Replied | Returned | Ended | Used | Delegated | Notes
+Word: TypeAlias = Begun | Uses | Asked | Replied | Returned | Ended | Left | Used | Delegated | Notes
 Record = TypeVar("Record")
 
 
@@ -141,7 +145,8 @@ class Conversation:
     """What is known about a session so far: the scanner's state. Only a copy of it is ever changed.
 
     `named` is the id in the file's name, `copied_until` when a fork was made, `ids` are those of the last records.
-    `totals` are those of a document that were counted, `unread` says why its last content could not be.
+    `totals` are those of a document that were counted, `unread` says why its last content could not be. `is_left`: the
+    program said that it ends.
     """
 
     version: Literal[1] = 1
@@ -167,6 +172,7 @@ class Conversation:
     counted: list[Counted] = field(default_factory=list)
     totals: Spent = field(default_factory=lambda: Spent(0, 0, 0, 0))
     unread: Complaint | None = None
+    is_left: bool = False
 
     def copy(self) -> "Conversation":
         """A copy that may be changed."""
@@ -194,7 +200,7 @@ class Conversation:
             case Asked():
                 if self.turn != "open":
                     self.turns += 1
-                self.turn, self.close = "open", None
+                self.turn, self.close, self.is_left = "open", None, False
                 if self.prompt is None and word.text:
                     self.prompt = clip_prompt(word.text)
             case Replied():
@@ -208,6 +214,8 @@ class Conversation:
             case Used():
                 self.model = word.model or self.model
                 self._spend(word.spent, at)
+            case Left():
+                self.is_left = True
             case Delegated():
                 self.subagents += 1
             case Notes():
@@ -220,6 +228,7 @@ class Conversation:
 
     def _reply(self, reply: Replied, at: float | None) -> None:
         self._begin_lost()
+        self.is_left = False
         self.model = reply.model or self.model
         self.calls += len(reply.calls)
         if reply.spent is not None:
@@ -346,6 +355,7 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
             attempt=1 if state.events else 0,
             turn=state.turn,
             close=state.close,
+            declared=state.is_left and state.close is not None,
             headless=None,
             started_at=state.began_at,
             moved_at=state.moved_at,

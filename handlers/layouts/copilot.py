@@ -1,8 +1,8 @@
 """GitHub Copilot CLI's sessions: `~/.copilot/session-state/<id>/events.jsonl`, to which a resume appends.
 
 `assistant.turn_start` and `turn_end` enclose one call of the model. The turn is over after a reply that requests no tool, by an
-error, or by an abort; `session.shutdown` says nothing about that. Records with an `agentId` are a sub-agent's. While the
-program lives, it holds the lock of `inuse.<pid>.hold` beside the log.
+error, or by an abort. `session.shutdown` says that the program ends, and nothing about how the turn ended. Records with an `agentId`
+are a sub-agent's. While the program lives, it holds the lock of `inuse.<pid>.hold` beside the log.
 """
 
 import re
@@ -20,6 +20,7 @@ from runward.handlers.layouts.conversation import (
     Delegated,
     Ended,
     Layout,
+    Left,
     Notes,
     Replied,
     Returned,
@@ -119,6 +120,8 @@ def _words(record: _Record) -> Iterator[Word]:
             yield Ended(api_failed(data.get("message")))
         case "abort":
             yield Ended(closed("run.aborted.user", "the turn was interrupted"))
+        case "session.shutdown":
+            yield Left()
 
 
 def _replied(data: _Data) -> Replied:

@@ -25,12 +25,18 @@ FAILURE_HOLDS: Final = 600.0
 
 
 class Pinned(NamedTuple):
-    """A program by its npm package. `executable` is where it lies below node_modules, as a pattern."""
+    """A program by its npm package. `executable` is where it lies below node_modules, as a pattern; `node` is the one
+    that a script needs, if an older one won't do.
+    """
 
     package: str
     version: str
     executable: str
+    node: "Pinned | None" = None
 
+
+_ARCHITECTURE: Final = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+NODE: Final = Pinned(f"node-linux-{_ARCHITECTURE}", "22.23.3", "node-linux-*/bin/node")
 
 CLAUDE_CODE: Final = Pinned(
     "@anthropic-ai/claude-code", "2.1.197", "@anthropic-ai/claude-code-linux-*/claude"
@@ -47,6 +53,18 @@ CODEX_0_104: Final = Pinned(
 CODEX_0_98: Final = Pinned(
     "@openai/codex", "0.98.0", f"@openai/codex/vendor/{platform.machine()}-*linux*/codex/codex"
 )
+COPILOT: Final = Pinned("@github/copilot", "1.0.102", "@github/copilot-linux-*/copilot")
+CLINE: Final = Pinned(
+    f"@cline/cli-linux-{_ARCHITECTURE}", "3.0.65", f"@cline/cli-linux-{_ARCHITECTURE}/bin/cline"
+)
+DROID: Final = Pinned(
+    f"@factory/cli-linux-{_ARCHITECTURE}", "0.215.0", f"@factory/cli-linux-{_ARCHITECTURE}/bin/droid"
+)
+KIMI: Final = Pinned("@moonshot-ai/kimi-code", "2.1.0", "@moonshot-ai/kimi-code/dist/main.mjs", NODE)
+PI: Final = Pinned(
+    "@earendil-works/pi-coding-agent", "1.5.2", "@earendil-works/pi-coding-agent/dist/bundle/cli.js", NODE
+)
+QWEN: Final = Pinned("@qwen-code/qwen-code", "0.24.4", "@qwen-code/qwen-code/cli-entry.js", NODE)
 
 
 class NotToBeHadError(Exception):
@@ -60,10 +78,11 @@ def program(pinned: Pinned) -> tuple[str, ...]:
         raise NotToBeHadError("npm or node is not installed here")
     place = _cache()
     directory = place / f"{pinned.package.rpartition('/')[2]}-{pinned.version}"
-    with _alone(place / "lock"):
+    node = "node" if pinned.node is None else program(pinned.node)[0]
+    with _alone(place / f"{directory.name}.lock"):
         if not directory.is_dir():
-            _install(pinned, directory, place / "failure")
-    return _start_of(pinned, directory)
+            _install(pinned, directory, place / "failure", node)
+    return _start_of(pinned, directory, node)
 
 
 def _cache() -> Path:
@@ -77,13 +96,13 @@ def _cache() -> Path:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Only one process at a time; the others find what it left."""
+    """Only one at a time; the others find what it left."""
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
 
 
-def _install(pinned: Pinned, directory: Path, failure: Path) -> None:
+def _install(pinned: Pinned, directory: Path, failure: Path, node: str) -> None:
     """Install it, all or nothing. A `failure` holds for all programs: there is one registry."""
     if failure.is_file() and time.time() - failure.stat().st_mtime < FAILURE_HOLDS:
         raise NotToBeHadError(failure.read_text())
@@ -92,7 +111,7 @@ def _install(pinned: Pinned, directory: Path, failure: Path) -> None:
     partial.mkdir()
     try:
         _run_npm(f"{pinned.package}@{pinned.version}", partial)
-        _start_of(pinned, partial)
+        _start_of(pinned, partial, node)
     except NotToBeHadError as error:
         failure.write_text(str(error))
         raise
@@ -113,11 +132,11 @@ def _run_npm(named: str, prefix: Path) -> None:
         raise NotToBeHadError(f"npm can't install {named}: {'; '.join(said[:3])}")
 
 
-def _start_of(pinned: Pinned, directory: Path) -> tuple[str, ...]:
+def _start_of(pinned: Pinned, directory: Path, node: str) -> tuple[str, ...]:
     found = sorted((directory / "node_modules").glob(pinned.executable))
     if not found:
         raise NotToBeHadError(f"{pinned.package} {pinned.version} has no program for this machine")
-    start = ("node", str(found[0])) if found[0].suffix == ".js" else (str(found[0]),)
+    start = (node, str(found[0])) if found[0].suffix in (".js", ".mjs") else (str(found[0]),)
     environment = {"PATH": os.environ["PATH"], "HOME": str(directory)}
     said = subprocess.run(
         [*start, "--version"], env=environment, capture_output=True, text=True, timeout=60, check=False

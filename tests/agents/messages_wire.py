@@ -21,6 +21,8 @@ USAGE: Final[JsonObject] = {
 
 
 class _Messages:
+    end = ""
+
     def asked(self, body: JsonObject) -> Asked:
         return Asked(
             str(body["model"]), tuple(_heard(body["messages"])), frozenset(_names(body.get("tools")))

@@ -60,7 +60,9 @@ Reply: TypeAlias = Says | Calls | Uses | Refuses | Stalls
 
 
 class Wire(Protocol):
-    """An interface that a model is spoken to through."""
+    """An interface that a model is spoken to through. `end` follows the last event of a stream."""
+
+    end: str
 
     def asked(self, body: JsonObject) -> Asked:
         """What a request amounts to."""

@@ -20,6 +20,8 @@ LONGEST_COMMAND_MS: Final = 30_000
 
 
 class _Responses:
+    end = ""
+
     def asked(self, body: JsonObject) -> Asked:
         return Asked(str(body["model"]), tuple(_heard(body["input"])), frozenset(_names(body.get("tools"))))
 

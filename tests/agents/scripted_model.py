@@ -1,9 +1,9 @@
 """A model on the loopback whose replies are written down beforehand: no network, no account, the same every time.
 
-It speaks as much of two interfaces as Claude Code and Codex need: Anthropic's Messages and OpenAI's Responses. A
-prompt names its script ("script NAME"); of that script the reply is given that comes after as many results of tools
-as there are since the prompt, and the last one again and again. `messages_wire` and `responses_wire` know the words
-of the two interfaces; this module only serves.
+It speaks as much of three interfaces as the agents need: Anthropic's Messages, and OpenAI's Responses and Chat
+Completions. A prompt names its script ("script NAME"); of that script the reply is given that comes after as many
+results of tools as there are since the prompt, and the last one again and again. `messages_wire`, `responses_wire` and
+`chat_wire` know the words of the interfaces; this module only serves.
 """
 
 import json
@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Final, Self
 
+from tests.agents.chat_wire import CHAT
 from tests.agents.messages_wire import MESSAGES
 from tests.agents.replies import Asked, JsonObject, Refuses, Reply, Says, Stalls, Wire
 from tests.agents.responses_wire import RESPONSES
@@ -22,7 +23,11 @@ from tests.agents.responses_wire import RESPONSES
 from runward.config.json_value import JsonValue
 
 Scripts = Mapping[str, Sequence[Reply]]
-WIRES: Final[Mapping[str, Wire]] = {"/v1/messages": MESSAGES, "/v1/responses": RESPONSES}
+WIRES: Final[Mapping[str, Wire]] = {
+    "/v1/messages": MESSAGES,
+    "/v1/responses": RESPONSES,
+    "/v1/chat/completions": CHAT,
+}
 _NAMED: Final = re.compile(r"\bscript (\w+)")
 _ASIDE: Final = Says("An aside.")
 """What a request without tools is answered with: the programs ask for titles and summaries in between."""
@@ -129,7 +134,7 @@ class _Answers(BaseHTTPRequestHandler):
             self._json(reply.status, wire.refusal(reply))
         else:
             events = wire.stream(reply, asked)
-            said = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+            said = "".join(map(_framed, events)) + wire.end
             self._send(200, "text/event-stream", said.encode())
 
     def _json(self, status: int, value: JsonValue) -> None:
@@ -141,3 +146,8 @@ class _Answers(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+
+def _framed(event: JsonObject) -> str:
+    named = f"event: {event['type']}\n" if "type" in event else ""
+    return f"{named}data: {json.dumps(event)}\n\n"

@@ -1,6 +1,6 @@
 """What only Copilot does: its program says that it shut down as usual, whatever happened, and sub-agents write into the log."""
 
-from tests.handlers.layouts.copilot_lines import Log
+from tests.handlers.layouts.copilot_lines import SESSION, Log
 from tests.handlers.layouts.test_conversations import AGENTS
 
 COPILOT = AGENTS["copilot"]
@@ -29,3 +29,17 @@ def test_what_a_sub_agent_does_is_its_own() -> None:
     found = COPILOT.told(log.result().say().lines())
     assert (found.counts.subagents, found.counts.tool_calls, found.usage) == (1, 1, (200, 20))
     assert [each.id for each in COPILOT.calls(log.lines())] == ["call_1", "call_1"]
+
+
+def test_the_programs_end_settles_a_closed_turn_alone_until_somebody_resumes_it() -> None:
+    def declared(log: Log) -> bool:
+        return COPILOT.told(log.lines()).declared
+
+    log = Log().prompt().call().put("session.shutdown")
+    assert not declared(log)
+    log.prompt().say()
+    assert not declared(log)
+    assert declared(log.put("session.shutdown"))
+    assert declared(log.put("session.resume", sessionId=SESSION))
+    assert not declared(log.prompt())
+    assert not declared(log.say())

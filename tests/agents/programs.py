@@ -1,0 +1,183 @@
+"""The agents beside Claude Code and Codex, one line each: how it is told where its model is, started, and resumed."""
+
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from tests.agents.homes import Home
+from tests.agents.installed import CLINE, COPILOT, DROID, KIMI, PI, QWEN, Pinned
+
+KEY: Final = "k"
+MODEL: Final = "scripted-model"
+
+
+class Program(NamedTuple):
+    """An agent's program.
+
+    `sessions` is the root of its sessions below its home, and `logs` a pattern for what it writes about them there, which
+    has all the texts `call` as soon as a call is recorded. `settle` sends it to the model at an address, and `words` are those
+    that start it with a prompt, in a new session or in one that is resumed. `has_launcher`: the agent is a child of what
+    is started. `without` says why some situations can't be tried, by their names.
+    """
+
+    pinned: Pinned
+    sessions: str
+    logs: str
+    call: tuple[bytes, ...]
+    settle: Callable[[Home, str], None]
+    words: Callable[[str, str | None], tuple[str, ...]]
+    has_launcher: bool = False
+    without: Mapping[str, str] = MappingProxyType({})
+
+
+def _write(home: Home, path: str, content: object) -> None:
+    file = home.home / path
+    file.parent.mkdir(parents=True)
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def _copilot(home: Home, model: str) -> None:
+    home.variables.update(
+        COPILOT_OFFLINE="true",
+        COPILOT_PROVIDER_BASE_URL=f"{model}/v1",
+        COPILOT_PROVIDER_API_KEY=KEY,
+        COPILOT_MODEL=MODEL,
+    )
+
+
+def _qwen(home: Home, model: str) -> None:
+    home.variables.update(OPENAI_API_KEY=KEY, OPENAI_BASE_URL=f"{model}/v1", OPENAI_MODEL=MODEL)
+
+
+def _pi(home: Home, model: str) -> None:
+    scripted = {
+        "baseUrl": f"{model}/v1",
+        "api": "openai-completions",
+        "apiKey": KEY,
+        "models": [{"id": MODEL}],
+    }
+    _write(home, ".pi/agent/models.json", {"providers": {"scripted": scripted}})
+
+
+def _droid(home: Home, model: str) -> None:
+    # Else it waits for services of Factory's that can't be reached.
+    home.variables.update(FACTORY_API_KEY=KEY, FACTORY_AIRGAP_ENABLED="true")
+    scripted = {
+        "model": MODEL,
+        "displayName": MODEL,
+        "baseUrl": f"{model}/v1",
+        "apiKey": KEY,
+        "provider": "generic-chat-completion-api",
+    }
+    _write(home, ".factory/settings.json", {"customModels": [scripted]})
+
+
+def _kimi(home: Home, model: str) -> None:
+    settings = f"""\
+default_model = "own"
+
+[providers.scripted]
+type = "openai"
+base_url = "{model}/v1"
+api_key = "{KEY}"
+
+[models.own]
+provider = "scripted"
+model = "{MODEL}"
+max_context_size = 100000
+"""
+    _write(home, ".kimi-code/config.toml", settings)
+
+
+def _cline(home: Home, model: str) -> None:
+    # Else it would leave a hub behind, a process that outlives it.
+    home.variables.update(CLINE_SESSION_BACKEND_MODE="local")
+    name = "openai-compatible"
+    settings = {"provider": name, "apiKey": KEY, "model": MODEL, "baseUrl": f"{model}/v1"}
+    scripted = {"settings": settings, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}
+    providers = {"version": 1, "lastUsedProvider": name, "modes": {}, "providers": {name: scripted}}
+    _write(home, ".cline/data/settings/providers.json", providers)
+
+
+def _resumed(option: str, session: str | None) -> tuple[str, ...]:
+    return () if session is None else (option, session)
+
+
+PROGRAMS: Final[Mapping[str, Program]] = {
+    "copilot": Program(
+        COPILOT,
+        ".copilot/session-state",
+        "*/events.jsonl",
+        (b'"toolRequests":[{',),
+        _copilot,
+        lambda prompt, session: ("-p", prompt, "--allow-all-tools", *_resumed("--resume", session)),
+    ),
+    "qwen": Program(
+        QWEN,
+        ".qwen/projects",
+        "*/chats/*.jsonl",
+        (b'"functionCall"',),
+        _qwen,
+        lambda prompt, session: (
+            "-p",
+            prompt,
+            "--yolo",
+            "--auth-type",
+            "openai",
+            *_resumed("--resume", session),
+        ),
+        has_launcher=True,
+    ),
+    "pi": Program(
+        PI,
+        ".pi/agent/sessions",
+        "*/*.jsonl",
+        (b'"toolCall"',),
+        _pi,
+        lambda prompt, session: (
+            "-p",
+            "--provider",
+            "scripted",
+            "--model",
+            MODEL,
+            *_resumed("--session", session),
+            prompt,
+        ),
+    ),
+    "kimi": Program(
+        KIMI,
+        ".kimi-code/sessions",
+        "*/*/agents/main/wire.jsonl",
+        (b'"tool.call"',),
+        _kimi,
+        lambda prompt, session: ("-p", prompt, *_resumed("--session", session)),
+    ),
+    "droid": Program(
+        DROID,
+        ".factory/sessions",
+        "*/*.json*",
+        (b'"tool_use"', b'"inputTokens": 120'),
+        _droid,
+        lambda prompt, session: (
+            "exec",
+            "--model",
+            f"custom:{MODEL}",
+            "--skip-permissions-unsafe",
+            *_resumed("--session-id", session),
+            prompt,
+        ),
+        without={
+            "resumed": "Droid asks Factory's service for a session that it resumes, which needs an account"
+        },
+    ),
+    "cline": Program(
+        CLINE,
+        ".cline/data/sessions",
+        "*/*.json",
+        (b'"tool_use"',),
+        _cline,
+        lambda prompt, session: (*_resumed("--id", session), prompt),
+        without={"term-in-request": "Cline goes on to wait for its model after SIGTERM"},
+    ),
+}

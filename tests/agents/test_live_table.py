@@ -1,0 +1,351 @@
+"""One table of agents and of what happens to them: real programs before a real daemon, held against what was asked."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import pytest
+from tests.agents.following import API_ERROR, GONE, INTERRUPTED, OK, RESUMED, STARTED
+from tests.agents.homes import Home, Run, make_home
+from tests.agents.installed import NotToBeHadError, program
+from tests.agents.programs import PROGRAMS, Program
+from tests.agents.replies import INPUT_TOKENS, OUTPUT_TOKENS
+from tests.agents.scenarios import SCRIPTS
+from tests.agents.scripted_model import Model, prompt
+from tests.daemon.cli.calling import Place as Caller
+from tests.proof.place import Place
+from tests.proof.processes import Forks
+from tests.waiting import PATIENCE_S, wait_for
+
+from runward.config.json_value import JsonValue
+from runward.handlers.layouts.hooks import HOOKS
+from runward.handlers.sessions.over import GRACE
+
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(600)]
+
+AT_ONCE: Final = 4
+"""Programs that run at the same time: each takes seconds of a processor to start."""
+
+
+class Told(NamedTuple):
+    """What Runward should say of a session.
+
+    `history` are the reasons that its status went through, `evidence` is that of its last end. Without any, it is unknown
+    how the session stands.
+    """
+
+    history: tuple[str, ...]
+    evidence: str | None
+    calls: int
+    input_tokens: int
+    output_tokens: int
+
+
+Situation: TypeAlias = "Callable[[Stage], None]"
+
+
+@dataclass(slots=True)
+class Stage:
+    """A home with a program of its own before its model; a daemon watches the sessions in the home as the root `root`."""
+
+    program: Program
+    situation: str
+    root: str
+    home: Home
+    model: Model
+    place: Place
+    is_hooked: bool
+
+    def expected(self) -> tuple[Told, ...]:
+        """What Runward should say of its sessions."""
+        expected = DIFFERENT.get(self.root, EXPECTED[self.situation])
+        # Copilot says itself that it ends, and names its process.
+        by_hook = self.is_hooked and self.program is not PROGRAMS["copilot"]
+        return tuple(map(with_hook, expected)) if by_hook else expected
+
+    def start(self, script: str, resumed: str | None = None) -> Run:
+        return self.home.start(*program(self.program.pinned), *self.program.words(prompt(script), resumed))
+
+    def run(self, script: str, resumed: str | None = None) -> None:
+        """Run it to its end."""
+        self.start(script, resumed).end()
+
+    def send(self, run: Run, number: signal.Signals) -> None:
+        """A signal to the agent alone."""
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
+        os.kill(int(children.read_text().split()[0]) if self.program.has_launcher else run.pid, number)
+
+    def wait_for_log(self, *texts: bytes) -> None:
+        """Until these texts are in its logs."""
+        root = self.home.home / self.program.sessions
+
+        def are_there() -> bool:
+            logs = [each.read_bytes() for each in root.glob(self.program.logs)]
+            return all(any(text in log for log in logs) for text in texts)
+
+        wait_for(are_there, f"{texts} in a log of {self.root}")
+
+    def wait_over(self) -> str:
+        """The id of the session, once its first attempt is over."""
+        rows = "select session_id from sessions where root = ? and status <> 'running'"
+        return str(wait_for(lambda: self.place.rows(rows, self.root), f"a verdict of {self.root}")[0][0])
+
+
+def runs(script: str) -> Situation:
+    """It runs to its end."""
+    return lambda stage: stage.run(script)
+
+
+def in_tool(number: signal.Signals) -> Situation:
+    """A signal to the agent while it waits for a tool."""
+
+    def happens(stage: Stage) -> None:
+        run = stage.start("held")
+        wait_for(stage.home.is_tool_held, f"the tool of {stage.root}; it said:\n{run.said()[-2000:]}")
+        stage.wait_for_log(*stage.program.call)
+        stage.send(run, number)
+        # An agent that waits for its tool gets what it waits for.
+        stage.home.release()
+        run.end()
+
+    return happens
+
+
+def in_request(number: signal.Signals) -> Situation:
+    """A signal to the agent while it waits for the model."""
+
+    def happens(stage: Stage) -> None:
+        run = stage.start("stalled")
+        assert stage.model.wait_until_stalled(PATIENCE_S), f"no request; it said:\n{run.said()[-2000:]}"
+        stage.wait_for_log(prompt("stalled").encode())
+        stage.send(run, number)
+        run.end()
+
+    return happens
+
+
+def resumed(stage: Stage) -> None:
+    """A session that is over gets a further prompt."""
+    stage.run("answer")
+    stage.run("tool", resumed=stage.wait_over())
+
+
+def two_at_once(stage: Stage) -> None:
+    """Two runs in one directory: one is held in a tool until the other one is over."""
+    held = stage.start("held")
+    wait_for(stage.home.is_tool_held, f"the tool of {stage.root}; it said:\n{held.said()[-2000:]}")
+    stage.run("answer")
+    stage.home.release()
+    held.end()
+
+
+SITUATIONS: Final[Mapping[str, Situation]] = {
+    "answers": runs("answer"),
+    "uses-a-tool": runs("tool"),
+    "is-refused": runs("refused"),
+    "int-in-tool": in_tool(signal.SIGINT),
+    "term-in-tool": in_tool(signal.SIGTERM),
+    "kill-in-tool": in_tool(signal.SIGKILL),
+    "int-in-request": in_request(signal.SIGINT),
+    "term-in-request": in_request(signal.SIGTERM),
+    "kill-in-request": in_request(signal.SIGKILL),
+    "resumed": resumed,
+    "two-at-once": two_at_once,
+}
+
+
+def ends(*history: str, calls: int, replies: int) -> Told:
+    """A session that has come to an end, as the agent itself said."""
+    return Told((STARTED, *history), "declared", calls, replies * INPUT_TOKENS, replies * OUTPUT_TOKENS)
+
+
+def killed(calls: int, replies: int) -> Told:
+    """A session whose process is known to be gone."""
+    return ends(GONE, calls=calls, replies=replies)._replace(evidence="process_gone")
+
+
+def stays_open(calls: int, replies: int) -> Told:
+    """A session whose end nobody saw."""
+    return ends(calls=calls, replies=replies)._replace(evidence=None)
+
+
+EXPECTED: Final[Mapping[str, tuple[Told, ...]]] = {
+    "answers": (ends(OK, calls=0, replies=1),),
+    "uses-a-tool": (ends(OK, calls=1, replies=2),),
+    "is-refused": (ends(API_ERROR, calls=0, replies=0),),
+    "int-in-tool": (ends(INTERRUPTED, calls=1, replies=1),),
+    "term-in-tool": (ends(INTERRUPTED, calls=1, replies=1),),
+    "kill-in-tool": (stays_open(calls=1, replies=1),),
+    "int-in-request": (ends(INTERRUPTED, calls=0, replies=0),),
+    "term-in-request": (ends(INTERRUPTED, calls=0, replies=0),),
+    "kill-in-request": (stays_open(calls=0, replies=0),),
+    "resumed": (ends(OK, RESUMED, OK, calls=1, replies=3),),
+    "two-at-once": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)),
+}
+"""What Runward should say of an agent, if DIFFERENT says nothing else."""
+
+CANCELLED: Final = ends("run.cancelled.user", calls=0, replies=0)
+DIFFERENT: Final[Mapping[str, tuple[Told, ...]]] = {
+    # It writes nothing when it is ended so.
+    "pi-int-in-tool": EXPECTED["kill-in-tool"],
+    "pi-int-in-request": EXPECTED["kill-in-request"],
+    "qwen-int-in-request": EXPECTED["kill-in-request"],
+    "qwen-term-in-request": EXPECTED["kill-in-request"],
+    "droid-int-in-request": EXPECTED["kill-in-request"],
+    "droid-term-in-request": EXPECTED["kill-in-request"],
+    # The signal ends the tool alone, if anything, and the turn goes on to its end.
+    "droid-int-in-tool": EXPECTED["uses-a-tool"],
+    "droid-term-in-tool": EXPECTED["uses-a-tool"],
+    "cline-int-in-tool": (
+        CANCELLED._replace(calls=1, input_tokens=INPUT_TOKENS, output_tokens=OUTPUT_TOKENS),
+    ),
+    "cline-int-in-request": (CANCELLED,),
+    "cline-term-in-tool": EXPECTED["uses-a-tool"],
+    # It names its process.
+    "copilot-kill-in-tool": (killed(calls=1, replies=1),),
+    "copilot-kill-in-request": (killed(calls=0, replies=0),),
+}
+"""Where an agent leaves other records than most, by the root's name."""
+
+
+def with_hook(told: Told) -> Told:
+    """What Runward should say if a hook named the session's process: a turn that was open, or is closed, ended with it."""
+    history = told.history if told.evidence is not None else (*told.history, GONE)
+    return told._replace(history=history, evidence="process_gone")
+
+
+def install_hook(place: Place, home: Home, agent: str) -> None:
+    """`runward hook install`."""
+    environment = {"HOME": str(home.home), "PATH": "", "RUNWARD_CONFIG": str(place.settings)}
+    done = place.forks.start("hook", "install", agent, environment=environment, output=home.place / "hook")
+    assert done.wait() == 0, done.said()
+
+
+@contextmanager
+def watched(
+    agents: Sequence[str], situations: Iterable[str], directory: Path, *, hooked: bool = False
+) -> Iterator[list[Stage]]:
+    """A stage for each agent and situation, and a daemon that watches all; what is started is ended afterwards.
+
+    Skips the test where a program can't be had.
+    """
+    try:
+        with ThreadPoolExecutor(len(agents)) as pool:
+            list(pool.map(lambda agent: program(PROGRAMS[agent].pinned), agents))
+    except NotToBeHadError as error:
+        pytest.skip(str(error))
+    with ExitStack() as ending:
+        forks = Forks()
+        ending.callback(forks.close)
+        place = Place(directory, forks)
+        ending.callback(place.close)
+        stages = []
+        for agent in agents:
+            for situation in (each for each in situations if each not in PROGRAMS[agent].without):
+                root = f"{agent}-{situation}"
+                home = make_home(directory / "cases" / root)
+                ending.callback(home.close)
+                model = ending.enter_context(Model(SCRIPTS))
+                PROGRAMS[agent].settle(home, model.url)
+                sessions = home.home / PROGRAMS[agent].sessions
+                sessions.mkdir(parents=True)
+                with place.settings.open("a") as settings:
+                    settings.write(f'[[roots]]\nname = "{root}"\npath = "{sessions}"\nlayout = "{agent}"\n')
+                stages.append(Stage(PROGRAMS[agent], situation, root, home, model, place, hooked))
+                if hooked:
+                    install_hook(place, home, agent)
+        ending.enter_context(place.serving())
+        yield stages
+
+
+def told(place: Place) -> dict[str, tuple[Told, ...]]:
+    """What the commands print of all sessions, by their roots."""
+    caller = Caller(place.directory)
+    found: dict[str, list[Told]] = {}
+    listed = caller.call("session", "list", "--json", "--limit", "0").objects()
+    for each in listed:
+        key = str(each["key"])
+        shown = caller.call("session", "show", key, "--json").object()
+        assert each == {name: shown.get(name, each[name]) for name in each}
+        (inspected,) = caller.call("inspect", str(each["path"]), "--json").objects()
+        counts = inspected["counts"]
+        assert inspected["session_id"] == shown["session_id"]
+        assert isinstance(counts, dict)
+        if shown["ended_by"] is not None:
+            exported = caller.call("session", "export", key, "--format", "atif").object()
+            assert calls_in(exported) == counts["tool_calls"], exported
+        root = str(each["path"]).removeprefix(f"{place.directory}/cases/").partition("/")[0]
+        found.setdefault(root, []).append(_told(shown, counts["tool_calls"]))
+    return {root: tuple(sorted(sessions)) for root, sessions in found.items()}
+
+
+def _told(shown: Mapping[str, JsonValue], calls: JsonValue) -> Told:
+    history, usage, evidence = shown["history"], shown["usage"], shown["ended_by"]
+    assert isinstance(history, list)
+    assert isinstance(usage, dict | None)
+    reasons = tuple(str(each["reason_code"]) for each in history if isinstance(each, dict))
+    assert shown["status"] == ("running" if evidence is None else reasons[-1].split(".")[1])
+    spent = (0, 0) if usage is None else (usage["input_tokens"], usage["output_tokens"])
+    return Told(reasons, None if evidence is None else str(evidence), *map(whole, (calls, *spent)))
+
+
+def whole(value: JsonValue) -> int:
+    assert type(value) is int
+    return value
+
+
+def calls_in(trajectory: Mapping[str, JsonValue]) -> int:
+    """How many calls an exported session has."""
+    called = 0
+    steps = trajectory["steps"]
+    assert isinstance(steps, list)
+    for step in steps:
+        match step:
+            case {"tool_calls": list(calls)}:
+                called += len(calls)
+    return called
+
+
+def judged(stages: Sequence[Stage]) -> None:
+    """Everything happens at all stages; then Runward says what is expected, and goes on to say so."""
+    expected = {each.root: each.expected() for each in stages}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for each in [pool.submit(SITUATIONS[stage.situation], stage) for stage in stages]:
+            each.result()
+    place = stages[0].place
+    with suppress(AssertionError):  # the comparison below says what is missing
+        wait_for(lambda: told(place) == expected, "what is expected")
+    since = time.monotonic()
+    wait_for(lambda: time.monotonic() - since > GRACE + 1, "more than the grace")
+    found = told(place)
+    wrong = {root: each for root, each in found.items() if each != expected[root]}
+    assert not wrong, "\n".join(f"{root}: {each} for {expected[root]}" for root, each in wrong.items())
+    assert found.keys() == expected.keys()
+    assert place.rows("select path, message from problems") == []
+
+
+def test_each_agent_is_told(tmp_path: Path) -> None:
+    with watched([*PROGRAMS], ["uses-a-tool"], tmp_path) as stages:
+        judged(stages)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("agent", PROGRAMS)
+def test_whatever_happens_to_an_agent_is_told(agent: str, tmp_path: Path) -> None:
+    with watched([agent], SITUATIONS, tmp_path) as stages:
+        judged(stages)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("agent", [agent for agent in PROGRAMS if agent in HOOKS])
+def test_with_its_hook_a_killed_agent_is_told_to_be_gone(agent: str, tmp_path: Path) -> None:
+    with watched(
+        [agent], ["uses-a-tool", "kill-in-tool", "kill-in-request"], tmp_path, hooked=True
+    ) as stages:
+        judged(stages)
