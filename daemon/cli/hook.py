@@ -329,7 +329,7 @@ def _carry_out(
             return False
         show_change(file, text)
         if not dry_run:
-            file.replace(text, levels=hooked.file.count("/") + 1)
+            file.replace(text, levels=_own_levels(path, hooked))
             check(lambda: _undo(file, text))
     except Refused as refusal:
         complain([refusal.problem])
@@ -339,6 +339,13 @@ def _carry_out(
     else:
         click.echo(f"done: {state} {safe(path)}{f' ({more})' if more else ''}")
     return True
+
+
+def _own_levels(path: str, hooked: Hooked) -> int:
+    """How many of the directories above an agent's file are the agent's own: all of a hidden one in the person's home."""
+    below = os.path.relpath(path, home_of(os.environ))
+    is_usual = below.startswith(".") and not below.startswith("..")
+    return below.count("/") if is_usual else hooked.file.count("/") + 1
 
 
 def _undo(file: SettingsFile, text: str | None) -> None:

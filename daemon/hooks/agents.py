@@ -13,6 +13,7 @@ from runward.daemon.hooks import (
     codex_settings,
     copilot_settings,
     kimi_settings,
+    pi_extension,
 )
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, DROID, QWEN, Form
 from runward.daemon.hooks.programs import Program, installed
@@ -48,6 +49,10 @@ def _in_copilot(text: str | None, name: str, state: str, events: Sequence[str]) 
 
 def _in_kimi(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
     return kimi_settings.install(text, name, shell_command(kimi_settings.AGENT, state))
+
+
+def _in_pi(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
+    return pi_extension.install(text, name, words_of(pi_extension.AGENT, state))
 
 
 def _in_form_of(form: Form, file: str = "settings.json") -> Hooked:
@@ -100,6 +105,15 @@ AGENTS: Final[Mapping[str, tuple[Hooked, ...]]] = {
             install=_in_kimi,
             uninstall=kimi_settings.uninstall,
             events=kimi_settings.events_in,
+        ),
+    ),
+    pi_extension.AGENT: (
+        Hooked(
+            file="extensions/runward.js",
+            known=lambda _: pi_extension.EVENTS,
+            install=_in_pi,
+            uninstall=pi_extension.uninstall,
+            events=pi_extension.events_in,
         ),
     ),
     QWEN.agent: (_in_form_of(QWEN),),

@@ -139,12 +139,19 @@ def read_kimi_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
     return read_claude_code_hook({**payload, "prompt": "\n".join(filter(None, texts)) or None})
 
 
+def read_pi_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
+    """What Runward's extension of Pi says. It speaks as Claude Code's hooks do, and calls the script itself."""
+    said = read_claude_code_hook(payload)
+    return said._replace(is_direct=True) if isinstance(said, HookSaid) else said
+
+
 HOOKS: Final[Mapping[str, Callable[[dict[str, JsonValue]], HookSaid | str | None]]] = {
     "claude-code": read_claude_code_hook,
     "codex": read_codex_hook,
     "copilot": read_copilot_hook,
     "droid": read_claude_code_hook,
     "kimi": read_kimi_hook,
+    "pi": read_pi_hook,
     "qwen": read_claude_code_hook,
 }
 """How the payloads of the agents that have hooks are read, by the layout's name."""

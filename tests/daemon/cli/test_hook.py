@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -25,8 +26,11 @@ FILES = {
     "qwen": (".qwen", "settings.json"),
     "droid": (".factory", "settings.json"),
     "kimi": (".kimi-code", "config.toml"),
+    "pi": (".pi/agent/extensions", "runward.js"),
 }
-EDITED = [agent for agent in FILES if agent != "copilot"]
+WHOLE = ("copilot", "pi")
+"""Those whose hooks are a file of Runward's."""
+EDITED = [agent for agent in FILES if agent not in WHOLE]
 """Those whose settings have more in them than Runward's hooks."""
 WRITTEN = {
     "claude-code": '{\r\n\t"model": "opus"\r\n}',
@@ -69,6 +73,7 @@ def test_into_nothing_and_out_again_leaves_nothing(place: Place, agent: str) -> 
         ("qwen", ".qwen/projects"),
         ("droid", ".factory/sessions"),
         ("kimi", ".kimi-code/sessions"),
+        ("pi", ".pi/agent/sessions"),
     ],
 )
 def test_who_watches_no_sessions_of_the_agent_is_told_which_root_to_add(
@@ -259,6 +264,10 @@ def test_the_agents_own_variables_say_where_its_settings_lie(place: Place) -> No
     place.call("hook", "install", "codex", CODEX_HOME="d")
     assert (place.directory / "c/settings.json").exists()
     assert (place.directory / "d/config.toml").exists()
+    place.call("hook", "install", "pi", PI_CODING_AGENT_DIR="h")
+    assert (place.directory / "h/extensions/runward.js").exists()
+    assert place.call("hook", "uninstall", "pi", PI_CODING_AGENT_DIR="h").code == 0
+    assert not (place.directory / "h").exists()
     place.call("hook", "install", "kimi", KIMI_CODE_HOME="g")
     assert (place.directory / "g/config.toml").exists()
     place.call("hook", "install", "copilot", COPILOT_HOME="e")
@@ -295,6 +304,7 @@ def test_of_copilots_hooks_only_runwards_own_file_is_touched(place: Place) -> No
         ("codex", b"a b", ":1:3: is not TOML"),
         ("copilot", b"{}", ": has something else than Runward's hooks (move it "),
         ("copilot", b"[" * 100_000, ": has something else than Runward's hooks (move it "),
+        ("pi", b"const command = [1];", ": has something else than Runward's hooks (move it "),
         ("qwen", b'{"hooks": {"Stop": 1}}', ":1:20: hooks.Stop is not a list (see Qwen Code's "),
     ],
 )
@@ -369,6 +379,8 @@ def test_what_was_installed_runs_as_the_agents_run_it(place: Place) -> None:
         subprocess.run(["sh", "-c", command], input=payload.encode(), check=True, timeout=PATIENCE_S, env={})
     line = documents["codex"].removeprefix("notify = ")
     subprocess.run([*json.loads(line), payload], check=True, timeout=PATIENCE_S, env={})
+    words = re.findall(r"const command = (.*);", documents["pi"])[0]
+    subprocess.run(json.loads(words), input=payload.encode(), check=True, timeout=PATIENCE_S, env={})
     hooks = [json.loads(path.read_text())["hook"] for path in (place.state / "inbox").iterdir()]
     assert sorted(hooks) == sorted([*FILES, "codex"])
     assert shlex.split(commands[0])[0] == os.path.abspath(sys.executable)
