@@ -73,7 +73,7 @@ NOTHING_READ: Final = FilesRead()
 
 
 MOST_FILES: Final = 1000
-"""The maximum number of files of one session that a glob may match."""
+"""The maximum number of files of one session that a glob may match, and of further logs in all."""
 
 LARGEST_DOCUMENT: Final = 8 << 20
 """Bytes of a document that is read: some tools keep a whole conversation in one. It is as much as is kept of a line."""
@@ -229,6 +229,8 @@ class SessionFiles:
                 continue
 
             def read(directory: int, last: str, name: str) -> None:
+                if name not in self._logs and len(self._logs) > MOST_FILES:
+                    return
                 there.add(name)
                 self.log(directory, last, name, come_and_go=come_and_go)
 
@@ -276,9 +278,29 @@ class SessionFiles:
     def _each(self, pattern: str, known: Iterable[str], visit: Callable[[int, str, str], None]) -> None:
         """Visit the files that match a path or glob: each file's directory, its name in there, its path.
 
-        `known` are those of a directory that has not changed since it was listed.
+        The name of their directory may be a glob, too. `known` are those of a directory that has not changed since it was
+        listed.
         """
         parent, _, last = pattern.rpartition("/")
+        for each in self._directories(parent) if is_glob(parent) else (parent,):
+            self._each_in(each, last, known, visit)
+
+    def _directories(self, pattern: str) -> list[str]:
+        """The directories that match a glob, at most `MOST_FILES`."""
+        parent, _, last = pattern.rpartition("/")
+        try:
+            with held(open_below(self._within, parent.split("/"))) as directory:
+                names = self._listed_names(directory, last)
+        except OSError as error:
+            if error.errno not in ABSENT and error.errno != LINK:
+                self._fail(parent, error)
+            return []
+        return [f"{parent}/{name}" for name in names]
+
+    def _each_in(
+        self, parent: str, last: str, known: Iterable[str], visit: Callable[[int, str, str], None]
+    ) -> None:
+        pattern = f"{parent}/{last}" if parent else last
         try:
             directory = open_below(self._within, parent.split("/")) if parent else self._within
             try:
@@ -302,13 +324,16 @@ class SessionFiles:
             self._listed[pattern] = current
             those = (path.rpartition("/") for path in known)
             return [name for within, _, name in those if within == parent and fnmatch.fnmatchcase(name, last)]
-        with opened(".", LISTED, directory) as listing, os.scandir(listing) as entries:
-            every = islice(entries, MOST_ENTRIES)
-            wanted = (entry.name for entry in every if fnmatch.fnmatchcase(entry.name, last))
-            names = sorted(islice((name for name in wanted if is_text(name)), MOST_FILES))
+        names = self._listed_names(directory, last)
         self._listed[pattern] = current
         self._settle(pattern, status.st_mtime)
         return names
+
+    def _listed_names(self, directory: int, wanted: str) -> list[str]:
+        with opened(".", LISTED, directory) as listing, os.scandir(listing) as entries:
+            every = islice(entries, MOST_ENTRIES)
+            names = (entry.name for entry in every if fnmatch.fnmatchcase(entry.name, wanted))
+            return sorted(islice((name for name in names if is_text(name)), MOST_FILES))
 
     def _document(self, directory: int, last: str, name: str, *, withhold: bool) -> Signature | None:
         """The signature by which it is known from now on."""

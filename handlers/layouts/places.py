@@ -148,8 +148,8 @@ def shape_of(layout: LogLayout | DirectoryLayout) -> Shape:
 
 def log_shape(layout: LogLayout) -> LogShape:
     """Like `shape_of`, for a layout of logs."""
-    owned = tuple(each.split("/")[-2] for each in layout.beside if each.startswith(f"{NAME}/"))
-    return LogShape(owned, layout.no_sessions)
+    owned = tuple(each.split("/")[1] for each in layout.beside if each.startswith(f"{NAME}/"))
+    return LogShape(tuple(dict.fromkeys(owned)), layout.no_sessions)
 
 
 @cache

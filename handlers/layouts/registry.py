@@ -36,7 +36,7 @@ LAYOUTS: Final = Layouts(
             module=claude_code,
             usual_place=re.compile(r"/projects/[^/]+/[0-9a-f-]{36}\.jsonl$"),
             names_process=True,
-            beside=("{name}/subagents/*.jsonl",),
+            beside=("{name}/subagents/*.jsonl", "{name}/subagents/workflows/*/agent-*.jsonl"),
             no_sessions=("agent-",),
         ),
         LogLayout(module=codex, usual_place=re.compile(r"/rollout-[^/]+\.jsonl$"), names_process=True),

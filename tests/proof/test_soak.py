@@ -4,7 +4,9 @@ One has 20 runs a second that are written by hand, for two minutes in `make prov
 table. The last third is held against the second: in the first the runs that stand at a time become as many as they stay.
 
 In the other the daemon starts the runs: 600 in `make prove`, and 100,000 within twenty minutes in `make soak`, if the
-machine keeps up. What it holds when all are over is held against what it held after the first tenth, at most a thousand.
+machine keeps up. What it holds when all are over is held against what it held after the first tenth, at most a thousand, and
+its memory also against that after the first ten thousand. By then as many runs have stood at a time as ever will, because
+bundles wait for a pause. What such a peak leaves in the allocators stays, within a fifth; what leaks by the run grows on.
 """
 
 import os
@@ -60,13 +62,16 @@ def test_what_the_daemon_holds_stays_the_same_over_runs_that_it_launches(
     place = Place(in_memory / "soak", forks)
     with place.serving() as daemon:
         soak = LaunchedSoak(place, daemon)
-        first = min(1_000, LAUNCHED // 10)
+        first, settled = min(1_000, LAUNCHED // 10), min(10_000, LAUNCHED // 2)
         rate = max(LEAST_RATE, LAUNCHED / (MINUTES * 60))
         soak.go_on(first, rate)
         soak.run_many_at_once()
         time.sleep(SETTLED_S)
         before = soak.sample()
-        soak.go_on(LAUNCHED - first, rate)
+        soak.go_on(settled - first, rate)
+        time.sleep(SETTLED_S)
+        then = soak.sample()
+        soak.go_on(LAUNCHED - settled, rate)
         soak.run_many_at_once()
         time.sleep(SETTLED_S)
         after = soak.sample()
@@ -77,11 +82,14 @@ def test_what_the_daemon_holds_stays_the_same_over_runs_that_it_launches(
         asked = soak.asked
         soak.begin_one_that_lasts()
         wait_for(lambda: soak.sample().processes > after.processes, "a run that is seen while it runs")
-    told = f"{LAUNCHED} launched runs\n{table(soak.samples)}\nafter {first}: {before}\nafter all: {after}"
+    told = f"{LAUNCHED} launched runs\n{table(soak.samples)}\n" + "\n".join(
+        f"after {count}: {sample}" for count, sample in ((first, before), (settled, then), (LAUNCHED, after))
+    )
     print(told)
     assert statuses == [("completed", asked)], told
     assert refused == [(0,)]
-    assert after.memory_mb <= before.memory_mb * 1.1 + 4, told
+    assert after.memory_mb <= then.memory_mb * 1.05 + 2, told
+    assert after.memory_mb <= before.memory_mb * 1.2 + 2, told
     assert after.descriptors <= before.descriptors + 4, told
     assert after.threads <= before.threads + 8, told
     assert after.processes <= before.processes, told

@@ -330,6 +330,21 @@ def test_the_logs_beside_a_log_are_given_line_by_line_and_each_once(onlooker: On
     assert onlooker.look().bytes_read == 0
 
 
+def test_logs_in_directories_of_any_name_are_found_unless_a_link_leads_there(tmp_path: Path) -> None:
+    onlooker = Onlooker(tmp_path, "a.jsonl", replace(LOG, beside=("{name}/flows/*/*.jsonl",)))
+    (tmp_path / "a.jsonl").write_bytes(lines(begin()))
+    for name in ("w1", "w[2", "deeper/w3"):
+        (tmp_path / "a/flows" / name).mkdir(parents=True)
+        (tmp_path / "a/flows" / name / "1.jsonl").write_bytes(b"{}\n")
+    (tmp_path / "a/flows/file").write_bytes(b"{}\n")
+    (tmp_path / "a/flows/link").symlink_to(tmp_path / "a/flows/w1")
+    found = ["a.jsonl", "a/flows/w1/1.jsonl", "a/flows/w[2/1.jsonl"]
+    sight = onlooker.look()
+    assert ([each.name for each in sight.portions], sight.obstacles) == (found, ())
+    append(tmp_path / "a/flows/w1/1.jsonl", b"{}\n")
+    assert [each.name for each in onlooker.look().portions] == [found[1]]
+
+
 def test_a_session_that_was_renamed_keeps_its_place_in_the_logs_beside(onlooker: Onlooker, log: Path) -> None:
     agents = log.parent / "a/agents"
     agents.mkdir(parents=True)

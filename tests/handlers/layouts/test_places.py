@@ -123,7 +123,10 @@ def test_what_lies_in_a_sessions_own_directory_is_not_looked_through() -> None:
 
 
 def test_the_logs_beside_a_log_are_found_by_its_name() -> None:
-    assert beside(LAYOUTS.logs[0], "a.b.jsonl.zst") == ("a.b/subagents/*.jsonl",)
+    assert beside(LAYOUTS.logs[0], "a.b.jsonl.zst") == (
+        "a.b/subagents/*.jsonl",
+        "a.b/subagents/workflows/*/agent-*.jsonl",
+    )
     assert unpacked_name("x.jsonl.zst") == "x.jsonl"
     assert not is_glob("a*/b.json")
     assert is_glob("a/b?.json")
