@@ -22,6 +22,8 @@ FOREIGN_LAYOUTS: Final = (
     "pi",
     "qwen",
     "droid",
+    "opencode",
+    "kilo",
     "copilot",
     "cline",
     "kimi",

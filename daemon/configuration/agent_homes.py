@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 PROJECTS: Final = "projects"
 """The directory in Claude Code's home that has its sessions."""
 
-# The variables that name the home (the first one that is set does), the usual one in the user's, where sessions are in it, and
-# a glob for their files.
+# The variables that name the home (the first one that is set does), or with what follows a slash what it is in, the usual one in the
+# user's, where sessions are in it, and a glob for their files.
 # Codex moves an archived thread to another directory, so all of its home is watched.
 _HOMES: Final = {
     "claude-code": (("CLAUDE_CONFIG_DIR",), ".claude", PROJECTS, "*/*.jsonl"),
@@ -25,6 +25,8 @@ _HOMES: Final = {
     "copilot": (("COPILOT_HOME",), ".copilot", "session-state", "*/events.jsonl"),
     "droid": ((), ".factory", "sessions", "*/*.jsonl"),
     "kimi": (("KIMI_CODE_HOME",), ".kimi-code", "sessions", "*/*/agents/main/wire.jsonl"),
+    "kilo": (("XDG_DATA_HOME/kilo",), ".local/share/kilo", "", "kilo*.db"),
+    "opencode": (("XDG_DATA_HOME/opencode",), ".local/share/opencode", "", "opencode*.db"),
     "qwen": (("QWEN_RUNTIME_DIR", "QWEN_HOME"), ".qwen", PROJECTS, "*/chats/*.jsonl"),
     "pi": (("PI_CODING_AGENT_DIR",), ".pi/agent", "sessions", "*/*.jsonl"),
 }
@@ -33,15 +35,21 @@ _HOMES: Final = {
 def agent_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) -> str:
     """The directory that the agent's variable names, else its usual one in `home`; absolute."""
     variables, usual, _, _ = _HOMES[agent]
-    named = next((environment[each] for each in variables if environment.get(each)), None)
-    return os.path.join(cwd, named or f"{home}/{usual}")
+    return os.path.join(cwd, _named(variables, environment) or f"{home}/{usual}")
 
 
 def settings_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) -> str:
     """The same for its settings. Of several variables, only the last is about them."""
     variables, usual, _, _ = _HOMES[agent]
-    named = next((environment[each] for each in variables[-1:] if environment.get(each)), None)
-    return os.path.join(cwd, named or f"{home}/{usual}")
+    return os.path.join(cwd, _named(variables[-1:], environment) or f"{home}/{usual}")
+
+
+def _named(variables: tuple[str, ...], environment: Mapping[str, str]) -> str | None:
+    for each in variables:
+        variable, _, inside = each.partition("/")
+        if environment.get(variable):
+            return f"{environment[variable]}/{inside}".rstrip("/")
+    return None
 
 
 def sessions_in(agent: str, directory: str) -> str:

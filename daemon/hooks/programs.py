@@ -26,6 +26,8 @@ _KNOWN: Final = {
     "copilot": _Known("GitHub Copilot", "copilot"),
     "droid": _Known("Droid", "droid"),
     "kimi": _Known("Kimi Code", "kimi"),
+    "kilo": _Known("Kilo", "kilo"),
+    "opencode": _Known("opencode", "opencode"),
     "pi": _Known("Pi", "pi"),
     "qwen": _Known("Qwen Code", "qwen"),
 }

@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from runward.daemon.rundir.database_sessions import made_log
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LASTING, NotRegular, open_regular, opened
 from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead, Gathered, SessionFiles
-from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, Cursor, PlacedLines, TooLong
+from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, Cursor, Made, PlacedLines, TooLong
 from runward.daemon.rundir.session_places import log_at
 from runward.handlers.calls import Place, Told, Unusable
 from runward.handlers.layouts.call_readers import LONGEST_LINE, CallLayout, CallReader, PlacedLine
@@ -36,6 +37,7 @@ class CallReading:
         self._layout: CallLayout = CALLS[layout]
         self._path = path
         self._name = unpacked_name(os.path.basename(path))
+        self._made = made_log(layout, path)
         self._logs: dict[str, Cursor] = {}
         self._files: FilesRead = NOTHING_READ
         self._ends: Mapping[str, int] | None = None
@@ -51,7 +53,9 @@ class CallReading:
         """
         self._ends = ends
         try:
-            if self._layout.logs or self._layout.documents:
+            if self._made is not None:
+                yield from self._lines(self._name, self._made, most_bytes)
+            elif self._layout.logs or self._layout.documents:
                 with opened(self._path, DIRECTORY) as within:
                     yield from self._documents(within)
                     for name in named(self._layout.logs, self._name):
@@ -63,6 +67,10 @@ class CallReading:
                         self._hindered(self._name, "is gone")
                     else:
                         yield from self._log(within, log_file[0], self._name, most_bytes)
+        except CannotUnpack as error:
+            self._hindered(self._name, str(error))
+        except FileNotFoundError:
+            self._hindered(self._name, "is gone")
         except OSError as error:
             self._refused(self._name, error)
 
@@ -97,23 +105,29 @@ class CallReading:
                 self.changed.append(name)
             return
         try:
-            known = self._logs.get(name, UNREAD)
-            end = None if self._ends is None else self._ends.get(name, 0)
-            log = PlacedLines(descriptor, known, is_packed=file.endswith(PACKED), end=end, go_on=self._go_on)
-            # What was read of it is recorded already, with places in the old file.
-            if log.is_another():
-                self.changed.append(name)
-                return
-            try:
-                yield from self._reader_takes(name, log, most_bytes)
-            finally:
-                self._logs[name] = log.cursor
+            yield from self._lines(name, descriptor, most_bytes, is_packed=file.endswith(PACKED))
         except CannotUnpack as error:
             self._hindered(name, str(error))
         except OSError as error:
             self._refused(name, error)
         finally:
             os.close(descriptor)
+
+    def _lines(
+        self, name: str, source: int | Made, most_bytes: int | None, *, is_packed: bool = False
+    ) -> Iterator[Told]:
+        """What is new in a log that is open, or is made. Raises `OSError` and `CannotUnpack`."""
+        known = self._logs.get(name, UNREAD)
+        end = None if self._ends is None else self._ends.get(name, 0)
+        log = PlacedLines(source, known, is_packed=is_packed, end=end, go_on=self._go_on)
+        # What was read of it is recorded already, with places in the old file.
+        if log.is_another():
+            self.changed.append(name)
+            return
+        try:
+            yield from self._reader_takes(name, log, most_bytes)
+        finally:
+            self._logs[name] = log.cursor
 
     def _reader_takes(self, name: str, log: PlacedLines, most_bytes: int | None) -> Iterator[Told]:
         """Feed the lines to the layout's reader. What can't be read is reported in its place among the others."""

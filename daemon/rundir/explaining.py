@@ -11,6 +11,8 @@ from runward.daemon.rundir.opening import DIRECTORY, NotRegular, opened
 from runward.daemon.rundir.session_logs import CannotUnpack
 from runward.daemon.rundir.session_places import (
     CannotList,
+    database_layout,
+    database_of,
     log_by_its_place,
     names_in,
     recognise_inside,
@@ -44,6 +46,7 @@ def explain(path: str, layouts: Layouts, *, with_native: bool) -> Explained:
     Raises `FileNotFoundError`.
     """
     place = os.path.realpath(path)
+    place = database_of(place) or place
     if not os.path.lexists(place):
         raise FileNotFoundError(path)
     is_directory = os.path.isdir(place)
@@ -71,10 +74,11 @@ def _of_a_log(path: str, layouts: Layouts, *, is_directory: bool) -> Iterator[Co
             continue
         alone = layouts.only(layout.name)
         try:
-            is_it = recognise_log(path, alone) is not None
+            recognise = recognise_log if layout.database is None else database_layout
+            is_it = recognise(path, alone) is not None
         except (OSError, NotRegular, CannotUnpack) as error:
             reason = "is not a regular file" if isinstance(error, NotRegular) else why_unreadable(error)
-            is_it = log_by_its_place(path, alone) is not None
+            is_it = layout.database is None and log_by_its_place(path, alone) is not None
             if is_it:
                 reason += ", but is where files of this layout usually are"
             yield Considered(layout.name, is_it, f"it {reason}")

@@ -1,9 +1,10 @@
 """Reading the texts of a session's conversation from its log, one by one."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from runward.daemon.rundir.database_sessions import made_log
 from runward.daemon.rundir.opening import DIRECTORY, NotRegular, held, open_regular, opened, opened_below
 from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, PlacedLines, TooLong
 from runward.daemon.rundir.session_places import log_at
@@ -28,6 +29,13 @@ def messages_of(layout: str, path: str) -> Iterator[PlacedText]:
     message_in = MESSAGES.get(layout)
     if message_in is None:
         return
+    made = made_log(layout, path)
+    if made is not None:
+        try:
+            yield from _texts(PlacedLines(made, UNREAD), message_in)
+        except (OSError, CannotUnpack):
+            pass
+        return
     log = conversation_in(layout)
     directory, name = os.path.split(path) if log is None else (path, log)
     *parents, last = name.split("/")
@@ -38,9 +46,13 @@ def messages_of(layout: str, path: str) -> Iterator[PlacedText]:
                 return
             with held(open_regular(within, log_file[0])) as descriptor:
                 lines = PlacedLines(descriptor, UNREAD, is_packed=log_file[0].endswith(PACKED))
-                for line in lines.lines():
-                    said = None if isinstance(line, TooLong) else message_in(line.content)
-                    if said is not None and not isinstance(line, TooLong):
-                        yield PlacedText(line.start, said)
+                yield from _texts(lines, message_in)
     except (OSError, NotRegular, CannotUnpack):
         return
+
+
+def _texts(lines: PlacedLines, message_in: Callable[[bytes], Said | None]) -> Iterator[PlacedText]:
+    for line in lines.lines():
+        said = None if isinstance(line, TooLong) else message_in(line.content)
+        if said is not None and not isinstance(line, TooLong):
+            yield PlacedText(line.start, said)

@@ -45,13 +45,14 @@ class Listing(NamedTuple):
 
     In a root of another tool these are places: its sessions' logs, or directories. `unlisted` are the directories in it
     that couldn't be looked into: what was known there is not gone. `native` are our own runs among them, which need a
-    root of their own.
+    root of their own. `problems` are those of what couldn't be looked into, in words.
     """
 
     directories: Mapping[str, Signature]
     unusable: tuple[str, ...]
     unlisted: tuple[str, ...] = ()
     native: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 MAXIMUM_DOCUMENT: Final = 1 << 20

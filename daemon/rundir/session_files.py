@@ -24,7 +24,7 @@ from runward.daemon.rundir.opening import (
     opened,
 )
 from runward.daemon.rundir.run_directories import RACY, document_at
-from runward.daemon.rundir.session_logs import MOST_BYTES, UNREAD, CannotUnpack, Cursor, Growing
+from runward.daemon.rundir.session_logs import MOST_BYTES, UNREAD, CannotUnpack, Cursor, Growing, Made
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.places import PACKED, is_glob
 from runward.handlers.layouts.transcript import LogLine
@@ -258,8 +258,28 @@ class SessionFiles:
                 self._logs.setdefault(name, LogRead(name))
                 self._fail(name, error)
             return
-        self._changed(status.st_mtime_ns / 1e9)
-        current = signature_of(status)
+        if self._is_read(known, signature_of(status)):
+            return
+        if not stat.S_ISREG(status.st_mode):
+            failed = self._fail(name, NotRegular())
+            self._logs[name] = LogRead(name, known.cursor, signature_of(status), failed)
+        else:
+            self._read(directory, last, LogRead(name, known.cursor), come_and_go=come_and_go)
+
+    def made(self, log: Made, name: str, current: Signature) -> None:
+        """A log that is no file, as it stands now. Raises `AnotherLog`."""
+        known = self._logs.get(name) or LogRead(name)
+        if not self._is_read(known, current):
+            read = self._logs[name] = LogRead(name, known.cursor)
+            try:
+                self._rest(Growing(log, read.cursor), read, current, come_and_go=False)
+            except (OSError, CannotUnpack) as error:
+                self._not_read(read, current, error)
+
+    def _is_read(self, known: LogRead, current: Signature) -> bool:
+        """Whether a log isn't read now: it is as it was, or what failed waits, or enough was read."""
+        name = known.name
+        self._changed(current.modified_ns / 1e9)
         is_same = current == known.signature and not (known.may_pass and not self._waits)
         if is_same or (known.failed and self._waits):
             self._logs[name] = known
@@ -270,10 +290,9 @@ class SessionFiles:
         elif self.bytes_read >= self._most:
             self._logs[name] = known
             self.more = True
-        elif not stat.S_ISREG(status.st_mode):
-            self._logs[name] = LogRead(name, known.cursor, current, self._fail(name, NotRegular()))
         else:
-            self._read(directory, last, LogRead(name, known.cursor), come_and_go=come_and_go)
+            return False
+        return True
 
     def _each(self, pattern: str, known: Iterable[str], visit: Callable[[int, str, str], None]) -> None:
         """Visit the files that match a path or glob: each file's directory, its name in there, its path.
@@ -362,36 +381,42 @@ class SessionFiles:
 
     def _read(self, directory: int, last: str, read: LogRead, *, come_and_go: bool) -> None:
         self._logs[read.name] = read
-        is_packed = last.endswith(PACKED)
-        status = None
+        is_packed, current = last.endswith(PACKED), NOT_KNOWN
         try:
             with held(open_regular(directory, last)) as descriptor:
-                status = os.fstat(descriptor)
+                current = signature_of(os.fstat(descriptor))
                 log = Growing(descriptor, read.cursor, is_packed=is_packed)
-                if log.is_another() and not come_and_go:
-                    raise AnotherLog
-                more = self._portions(log, read, is_packed=is_packed)
-                torn = "" if more else log.torn()
+                self._rest(log, read, current, is_packed=is_packed, come_and_go=come_and_go)
         except (OSError, NotRegular, CannotUnpack) as error:
-            if isinstance(error, FileNotFoundError):
-                return  # gone since it was listed
-            current = signature_of(status) if status is not None else NOT_KNOWN
-            failed, may_pass = self._fail(read.name, error), isinstance(error, OSError)
-            self._logs[read.name] = self._logs[read.name]._replace(
-                signature=current, failed=failed, may_pass=may_pass
-            )
-            return
-        if more:
+            self._not_read(read, current, error)
+
+    def _not_read(self, read: LogRead, current: Signature, error: Exception) -> None:
+        if isinstance(error, FileNotFoundError):
+            return  # gone since it was listed
+        failed, may_pass = self._fail(read.name, error), isinstance(error, OSError)
+        self._logs[read.name] = self._logs[read.name]._replace(
+            signature=current, failed=failed, may_pass=may_pass
+        )
+
+    def _rest(
+        self, log: Growing, read: LogRead, current: Signature, *, come_and_go: bool, is_packed: bool = False
+    ) -> None:
+        """Read what is new in a log that is open."""
+        modified_at = current.modified_ns / 1e9
+        if log.is_another() and not come_and_go:
+            raise AnotherLog
+        if self._portions(log, read, is_packed=is_packed):
             self.more = True
             return
+        torn = log.torn()
         # A tool that is just writing a line has torn it for a moment. Only a line that stays torn is worth a complaint.
-        if torn and abs(self._now - status.st_mtime) < JUST_WRITTEN:
+        if torn and abs(self._now - modified_at) < JUST_WRITTEN:
             self._unsettled.add(read.name)  # the rest of the line may follow
             torn = ""
         elif torn:
             self.obstacles.append(Complaint(read.name, None, torn, None))
-        self._logs[read.name] = self._logs[read.name]._replace(signature=signature_of(status), failed=torn)
-        self._settle(read.name, status.st_mtime)
+        self._logs[read.name] = self._logs[read.name]._replace(signature=current, failed=torn)
+        self._settle(read.name, modified_at)
 
     def _portions(self, log: Growing, read: LogRead, *, is_packed: bool) -> bool:
         """Read as many further lines as may be read now, at least one, or as much as is kept of a long one.

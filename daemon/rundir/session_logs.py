@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import repeat
-from typing import IO, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import IO, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import zstandard
 
@@ -120,17 +120,29 @@ Happened: TypeAlias = Literal["grew", "same", "rewritten", "truncated", "replace
 FROM_THE_BEGINNING: Final = frozenset({"rewritten", "truncated", "replaced"})
 
 
-class _Log:
-    """A log that is open for reading. `descriptor` is of a regular file, and stays the caller's."""
+class Made(Protocol):
+    """A log that is no file, but made as it is read, and always the same up to where it was read."""
 
-    def __init__(self, descriptor: int, cursor: Cursor, *, longest: int, chunk: int, is_packed: bool) -> None:
+    def at(self, offset: int) -> Source:
+        """Its bytes from this one on."""
+        ...
+
+
+class _Log:
+    """A log that is open for reading. `descriptor` is of a regular file, and stays the caller's, or the log is made."""
+
+    def __init__(
+        self, descriptor: int | Made, cursor: Cursor, *, longest: int, chunk: int, is_packed: bool
+    ) -> None:
         self._descriptor = descriptor
         self._longest = longest
         self._chunk = chunk
         self._is_packed = is_packed
-        status = os.fstat(descriptor)
-        self._size = status.st_size
-        fresh = Cursor(status.st_dev, status.st_ino, before=_hash(b""))
+        fresh, self._size = Cursor(before=_hash(b"")), cursor.offset
+        if isinstance(descriptor, int):
+            status = os.fstat(descriptor)
+            self._size = status.st_size
+            fresh = fresh._replace(device=status.st_dev, inode=status.st_ino)
         self._happened: Happened = "grew" if cursor == UNREAD else self._find(cursor, fresh)
         self._cursor = fresh if cursor == UNREAD or self.is_another() else cursor
         if self._cursor is fresh:
@@ -157,6 +169,8 @@ class _Log:
         return "grew"
 
     def _open(self, offset: int) -> Source:
+        if not isinstance(self._descriptor, int):
+            return self._descriptor.at(offset)
         if not self._is_packed:
             return FileBytes(self._descriptor, offset)
         unpacked = Unpacked(self._descriptor)
@@ -200,7 +214,7 @@ class Portion(NamedTuple):
 class Growing(_Log):
     """A log in portions, which are scanned as a whole."""
 
-    def __init__(self, descriptor: int, cursor: Cursor, *, is_packed: bool = False) -> None:
+    def __init__(self, descriptor: int | Made, cursor: Cursor, *, is_packed: bool = False) -> None:
         super().__init__(descriptor, cursor, longest=LONGEST_KEPT, chunk=_CHUNK, is_packed=is_packed)
 
     def portion(self, most_bytes: int = MOST_BYTES) -> Portion:
@@ -312,7 +326,7 @@ class PlacedLines(_Log):
 
     def __init__(
         self,
-        descriptor: int,
+        descriptor: int | Made,
         cursor: Cursor,
         *,
         is_packed: bool = False,

@@ -1,5 +1,6 @@
 """Where foreign sessions are: under a root, with their signatures, and under the path that `runward inspect` gets."""
 
+import fnmatch
 import os
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
@@ -7,6 +8,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import is_text
 from runward.config.run_schema import SCHEMA
+from runward.daemon.rundir.database_sessions import Found, databases_in, sessions_in, signature_of_session
 from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
@@ -26,11 +28,13 @@ from runward.daemon.rundir.opening import (
 from runward.daemon.rundir.run_directories import Listing
 from runward.daemon.rundir.session_logs import CannotUnpack, Unpacked
 from runward.handlers.layouts import native
+from runward.handlers.layouts.database import SUFFIX
 from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.places import (
     LEVELS,
     LOG,
     PACKED,
+    DatabaseShape,
     DirectoryShape,
     LogShape,
     MixedShape,
@@ -181,11 +185,33 @@ def list_places(root: str, shape: Shape) -> Listing | Unreadable | Gone:
     """All places under a root. No link below it is followed, and names that begin with a dot are ignored."""
     listing = _Listing(shape)
     try:
+        if isinstance(shape, DatabaseShape):
+            return _in_databases(root, shape)
         with opened(root, _ROOT) as top:
             listing.look(top, "", LEVELS)
     except OSError as error:
         return Gone() if error.errno in ABSENT else unreadable(error)
     return Listing(listing.places, tuple(listing.unusable), tuple(listing.unlisted), tuple(listing.native))
+
+
+def _in_databases(root: str, shape: DatabaseShape) -> Listing:
+    """The sessions in a root's databases. A database that can't be read hides its sessions, and is a problem."""
+    places: dict[str, Signature] = {}
+    unlisted, problems = [], []
+    for name in databases_in(root, shape.database.files):
+        path = f"{root}/{name}"
+        try:
+            found = sessions_in(path, shape.database)
+        except CannotUnpack as error:
+            unlisted.append(name)
+            problems.append(f"{name} {error}")
+        except OSError as error:
+            if error.errno not in ABSENT:
+                unlisted.append(name)
+                problems.append(f"{name} can't be read: {error.strerror}")
+        else:
+            places |= {f"{name}/{session}": signature for session, signature in found.items()}
+    return Listing(places, (), tuple(unlisted), problems=tuple(problems))
 
 
 def place_signature(root: str, place: str, shape: Shape) -> Signature | None:
@@ -194,12 +220,14 @@ def place_signature(root: str, place: str, shape: Shape) -> Signature | None:
     try:
         if isinstance(shape, MixedShape):
             return _signature_in_mixed(root, parents, name, shape)
+        if isinstance(shape, DatabaseShape):
+            return signature_of_session(Found(f"{root}/{parents[0]}", shape.database, name))
         with held(open_place(root, parents)) as within:
             if isinstance(shape, DirectoryShape):
                 return signature_in(within, name, shape)
             log_file = log_at(within, name)
             return signature_of(log_file[1]) if log_file is not None else None
-    except OSError:
+    except (OSError, CannotUnpack):
         return None
 
 
@@ -389,10 +417,17 @@ def sessions_under(path: str, layouts: Layouts) -> Iterator[Place | Obstacle]:
     and `CannotList`.
     """
     place = os.path.realpath(path)
+    if (database := database_of(place)) is not None:
+        yield from (each for each in _rows(database, layouts) if each.path == place or each.path == database)
+        return
     if not os.path.lexists(place):
         raise FileNotFoundError(path)
     if os.path.isdir(place):
         yield from _Walk(layouts).below(place)
+        return
+    rows = list(_rows(place, layouts)) if place.endswith(SUFFIX) else []
+    if rows:
+        yield from rows
         return
     session = _log(place, layouts, is_named=True)
     if session is None:
@@ -407,6 +442,7 @@ class _Listed(NamedTuple):
     names: list[str]
     directories: list[str]
     logs: list[str]
+    databases: list[str]
 
 
 class _Walk:
@@ -436,11 +472,13 @@ class _Walk:
             yield Obstacle(directory, "is too large: name a directory further down")
             return
         owned = {unpacked_name(name).removesuffix(LOG) for name in listed.logs}
-        for name in sorted((*listed.logs, *listed.directories)):
+        for name in sorted((*listed.logs, *listed.directories, *listed.databases)):
             if name in listed.logs:
                 session = _log(f"{directory}/{name}", self._layouts, is_named=False)
                 if session is not None:
                     yield session
+            elif name in listed.databases:
+                yield from _rows(f"{directory}/{name}", self._layouts)
             elif levels and name not in owned and not self._is_over:
                 yield from self._descend(f"{directory}/{name}", levels - 1)
 
@@ -462,6 +500,7 @@ def _list(directory: str) -> _Listed:
     names: list[str] = []
     directories: list[str] = []
     logs: list[str] = []
+    databases: list[str] = []
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
@@ -472,11 +511,50 @@ def _list(directory: str) -> _Listed:
                     directories.append(entry.name)
                 elif entry.name.endswith(_LOG_NAMES) and entry.is_file(follow_symlinks=False):
                     logs.append(entry.name)
+                elif entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
+                    databases.append(entry.name)
                 if len(names) > MOST_ENTRIES:
                     break
     except OSError as error:
         raise CannotList(f"can't be listed: {error.strerror}") from error
-    return _Listed(names, directories, logs)
+    return _Listed(names, directories, logs, databases)
+
+
+def database_of(place: str) -> str | None:
+    """The database that a session's place is in; None if it can't be one."""
+    database = os.path.dirname(place)
+    return database if database.endswith(SUFFIX) and os.path.isfile(database) else None
+
+
+def database_layout(path: str, layouts: Layouts) -> LogLayout | None:
+    """The layout of the database at `path`. Those with the same tables are told apart by its name.
+
+    Raises `OSError` and `CannotUnpack` for one that has the name of a layout's, and can't be read.
+    """
+    name = os.path.basename(path)
+    candidates = [(each, each.database) for each in layouts.logs if each.database is not None]
+    named = [(each, it) for each, it in candidates if fnmatch.fnmatchcase(name, it.files)]
+    for layout, database in named:
+        sessions_in(path, database)
+        return layout
+    for layout, database in candidates:
+        try:
+            sessions_in(path, database)
+        except (OSError, CannotUnpack):
+            continue
+        return layout
+    return None
+
+
+def _rows(path: str, layouts: Layouts) -> Iterator[Place | Obstacle]:
+    """The sessions in the database at `path`, if it is one of a layout."""
+    try:
+        layout = database_layout(path, layouts)
+        if layout is not None and layout.database is not None:
+            for session in sorted(sessions_in(path, layout.database)):
+                yield Place(layout, f"{path}/{session}")
+    except (OSError, CannotUnpack) as error:
+        yield Obstacle(path, why_unreadable(error))
 
 
 def _log(path: str, layouts: Layouts, *, is_named: bool) -> Place | Obstacle | None:

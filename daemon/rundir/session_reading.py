@@ -1,5 +1,6 @@
 """Reading one foreign session: what is new in its files, all of them from the beginning, which session it is, and its end."""
 
+import errno
 import math
 import os
 import time
@@ -7,6 +8,14 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from runward.daemon.rundir.database_sessions import (
+    Found,
+    Rendered,
+    found_at,
+    made_log,
+    signature_of_session,
+)
+from runward.daemon.rundir.growing import Source
 from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
@@ -33,7 +42,7 @@ from runward.daemon.rundir.session_files import (
     LogRead,
     SessionFiles,
 )
-from runward.daemon.rundir.session_logs import CannotUnpack, Unpacked
+from runward.daemon.rundir.session_logs import CannotUnpack, Made, Unpacked
 from runward.daemon.rundir.session_places import (
     HEAD,
     directory_signature,
@@ -47,12 +56,14 @@ from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout,
 from runward.handlers.layouts.places import (
     LOG,
     PACKED,
+    DatabaseShape,
     beside,
     directory_shape,
     documents_beside,
     is_glob,
     mixed_shape,
     named,
+    shape_of,
     unpacked_name,
 )
 from runward.handlers.layouts.transcript import LogLine, Told
@@ -108,10 +119,14 @@ def look_at_session(
     look = _Look(known, most_bytes, now)
     *parents, name = place.split("/")
     try:
+        if isinstance(layout, LogLayout) and (found := found_at(f"{root}/{place}", layout)) is not None:
+            return look.at_made(found) or gone(root)
         with held(open_place(root, parents if isinstance(layout, LogLayout) else [*parents, name])) as within:
             if isinstance(layout, LogLayout):
                 return look.at_log(within, name, layout) or gone(root)
             return look.in_directory(within, name, layout)
+    except CannotUnpack as error:
+        return Unreadable(f"{place} {error}")
     except OSError as error:
         return gone(root) if error.errno in ABSENT or error.errno == LINK else unreadable(error)
 
@@ -135,6 +150,16 @@ class _Look:
 
         renamed = _renamed(self._known.logs, name)
         return self._sight(within, signature_of(status), self._known._replace(logs=renamed), read)
+
+    def at_made(self, found: Found) -> SessionSight | None:
+        current = signature_of_session(found)
+        if current is None:
+            return None
+
+        def read(files: SessionFiles) -> None:
+            files.made(Rendered(found), found.session, current)
+
+        return self._sight(NO_DIRECTORY, current, self._known, read)
 
     def in_directory(self, directory: int, name: str, layout: DirectoryLayout) -> SessionSight:
         def read(files: SessionFiles) -> None:
@@ -180,6 +205,9 @@ def _renamed(logs: tuple[LogRead, ...], name: str) -> tuple[LogRead, ...]:
     return (logs[0]._replace(name=name), *others)
 
 
+NO_DIRECTORY: Final = -1
+"""The directory of what is read otherwise than by a directory."""
+
 MOST_RETRIES: Final = 5
 """Times that a session's documents are read again because one may be half written."""
 
@@ -210,6 +238,13 @@ def read_session(
     directory, name = os.path.split(path)
     scanning = Scanning(layout.start(unpacked_name(name)), was_read)
     try:
+        if isinstance(layout, LogLayout) and (found := found_at(path, layout)) is not None:
+            current = signature_of_session(found)
+            files = SessionFiles(NO_DIRECTORY, NOTHING_READ, time.time(), scanning)
+            if current is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            files.made(Rendered(found), name, current)
+            return _session_read(scanning, files)
         with opened(directory if isinstance(layout, LogLayout) else path, DIRECTORY) as within:
             files = SessionFiles(within, NOTHING_READ, time.time(), scanning)
             if isinstance(layout, LogLayout):
@@ -223,6 +258,12 @@ def read_session(
     except OSError as error:
         message = f"can't be read: {error.strerror}"
         return SessionRead(scanning.scan.tell(), None, (Complaint(name, None, message, None),))
+    except CannotUnpack as error:
+        return SessionRead(scanning.scan.tell(), None, (Complaint(name, None, str(error), None),))
+    return _session_read(scanning, files)
+
+
+def _session_read(scanning: "Scanning", files: SessionFiles) -> SessionRead:
     summary = scanning.scan.tell()
     started_at = scanning.began_at if summary.attempt > 1 else summary.started_at
     return SessionRead(summary, files.changed_at, tuple(files.obstacles), started_at)
@@ -277,6 +318,10 @@ def identify(root: str, place: str, layouts: Layouts) -> Identity | Unreadable |
     """
     *parents, name = place.split("/")
     try:
+        for layout in layouts.logs:
+            shape = shape_of(layout)
+            if isinstance(shape, DatabaseShape) and shape.place_of(place) is not None:
+                return _made(f"{root}/{place}", layout)
         with opened(root, ROOT) as top:
             if layouts.logs and layouts.directories and is_inside_session(top, parents, mixed_shape(layouts)):
                 return None
@@ -286,8 +331,19 @@ def identify(root: str, place: str, layouts: Layouts) -> Identity | Unreadable |
                 return identity
             with opened_below(top, [*parents, name]) as directory:
                 return _directory(directory, name, layouts)
+    except CannotUnpack as error:
+        return Unreadable(f"{place} {error}")
     except OSError as error:
         return None if error.errno in ABSENT or error.errno == LINK else unreadable(error)
+
+
+def _made(path: str, layout: LogLayout) -> Identity | None:
+    found = found_at(path, layout)
+    current = None if found is None else signature_of_session(found)
+    if found is None or current is None:
+        return None
+    # The row's id is the session's, so nothing has to be read for it.
+    return Identity(layout, found.session, False, current.device, current.inode)
 
 
 def _log(within: int, name: str, path: str, layouts: Layouts) -> Identity | None:
@@ -351,6 +407,13 @@ def final_message(layout: str, path: str) -> str | Unreadable | None:
     if layout not in FINAL_MESSAGES:
         return None
     file, find = FINAL_MESSAGES[layout]
+    if (made := made_log(layout, path)) is not None:
+        try:
+            return find(reversed(_end_of_made(made)))
+        except CannotUnpack:
+            return None
+        except OSError as error:
+            return None if error.errno in ABSENT | REFUSED | {LINK} else unreadable(error)
     directory, _, name = path.rpartition("/")
     if file is not None:
         directory, (name,) = path, named((file,), name)
@@ -376,8 +439,16 @@ def _lines_of(within: int, name: str) -> list[bytes]:
         return _last_unpacked(descriptor) if name.endswith(PACKED) else _last_lines(descriptor)
 
 
+def _end_of_made(log: Made) -> list[bytes]:
+    return _last_read(log.at(0))
+
+
 def _last_unpacked(descriptor: int) -> list[bytes]:
-    unpacked, end, count = Unpacked(descriptor), b"", 0
+    return _last_read(Unpacked(descriptor))
+
+
+def _last_read(unpacked: Source) -> list[bytes]:
+    end, count = b"", 0
     while piece := unpacked.read(_PIECE):
         count += len(piece)
         if count > MOST_UNPACKED:

@@ -9,6 +9,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.rundir.call_reading import CallReading
+from runward.daemon.rundir.database_sessions import made_log, written_out
 from runward.daemon.rundir.opening import ABSENT, NotRegular, held
 from runward.daemon.rundir.recorded_files import (
     Budget,
@@ -26,6 +28,7 @@ from runward.daemon.rundir.recorded_files import (
     open_recorded,
     opened_directory,
 )
+from runward.daemon.rundir.session_logs import CannotUnpack
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import journal_place, session_bundle, shown_bundle
 from runward.daemon.views.session_files import JOURNAL, NoFile, place_of
@@ -193,9 +196,9 @@ class Timeline:
         if read is None or file is None:
             return None
         try:
-            with held(open_recorded(*file)) as descriptor:
+            with held(self._open(kind, file)) as descriptor:
                 line = line_at(descriptor, start)
-        except (OSError, NotRegular, OutsideRoot):
+        except (OSError, NotRegular, OutsideRoot, CannotUnpack):
             return None
         message = None if line is None else read(line)
         return None if message is None else {"at": iso(message[0]), **message[1]}
@@ -206,8 +209,8 @@ class Timeline:
         while number < (self._row.attempt if kind == "replay" else 1):
             file = self._file(kind, number)
             try:
-                descriptor = None if file is None else open_recorded(*file)
-            except (OSError, NotRegular, OutsideRoot) as error:
+                descriptor = None if file is None else self._open(kind, file)
+            except (OSError, NotRegular, OutsideRoot, CannotUnpack) as error:
                 self._hindered(kind, error)
                 descriptor = None
             if descriptor is not None:
@@ -254,6 +257,10 @@ class Timeline:
             self._not_shown[str(error)] = None
         return None
 
+    def _open(self, kind: str, file: tuple[Place, str]) -> int:
+        made = made_log(self._row.layout, self._row.path) if kind == "messages" else None
+        return open_recorded(*file) if made is None else written_out(made)
+
     def _hindered(self, kind: str, error: Exception) -> None:
         is_gone = isinstance(error, OSError) and error.errno in ABSENT
         if kind == "messages":
@@ -282,8 +289,11 @@ class Timeline:
         directory, _, name = row.path.rpartition("/")
         number = 0
         try:
-            with opened_directory(place_of(self._settings, row, directory)) as within:
-                reading = CallReading(row.layout, f"/proc/self/fd/{within}/./{name}", go_on)
+            place = place_of(self._settings, row, directory)
+            is_file = made_log(row.layout, row.path) is None
+            with opened_directory(place) if is_file else nullcontext() as within:
+                path = f"/proc/self/fd/{within}/./{name}" if is_file else row.path
+                reading = CallReading(row.layout, path, go_on)
                 for each in reading.told(most):
                     value: dict[str, JsonValue]
                     match each:

@@ -23,6 +23,7 @@ from runward.daemon.watch.directories import Directories, Overflow
 from runward.daemon.watch.hints import ITSELF, Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts.native import is_untelling
+from runward.handlers.layouts.places import DatabaseShape
 
 
 @dataclass(slots=True)
@@ -178,7 +179,8 @@ class Inotify:
             return None
 
     def _watched(self, plan: "Plan", pulse: Pulse) -> Directories:
-        deep, flat = [root.path for root in plan.deep], [root.path for root in plan.flat]
+        deep = [root.path for root in plan.deep if not root.is_shallow]
+        flat = [root.path for root in (*plan.deep, *plan.flat) if root.path not in deep]
         limit, name = watch_limit() or OLDEST_LIMIT
         try:
             beside = self._beside(plan)
@@ -194,7 +196,7 @@ class Inotify:
 
     def _beside(self, plan: "Plan") -> list[str]:
         """The additional directories that no root already watches to the bottom."""
-        deep = [os.path.realpath(root.path) for root in plan.deep]
+        deep = [os.path.realpath(root.path) for root in plan.deep if not root.is_shallow]
         return sorted(
             each
             for each in self.directories.paths
@@ -340,6 +342,8 @@ class Translator:
         place = root.shape.place_of(path)
         if place is not None:
             return place
+        if isinstance(root.shape, DatabaseShape):
+            return ITSELF if root.shape.holds_all(path) else None
         # It may be a directory that appeared, maybe not empty, or one that vanished with places in it.
         whole = f"{root.path}/{path}"
         if os.path.isdir(whole) and not os.path.islink(whole):
@@ -409,7 +413,7 @@ def plan_watches(
         if root.name in why:
             continue
         left = allowed - watches
-        needed = _directories(root.path, left, beat)
+        needed = 1 if root.is_shallow else _directories(root.path, left, beat)
         if needed > left:
             why[root.name] = f"it has more directories than the {max(0, left)} that may be watched; {fix}"
             watches += 1

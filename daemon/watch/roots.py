@@ -8,7 +8,7 @@ from runward.config.problem import printable
 from runward.config.root import AUTO, NATIVE, Root
 from runward.daemon.rundir.run_directories import Standing
 from runward.daemon.store.ownership import UNREAD
-from runward.handlers.layouts.places import Shape
+from runward.handlers.layouts.places import DatabaseShape, Shape
 from runward.handlers.model.processes import RecordedProcess
 
 Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable", "replaced"]
@@ -64,6 +64,11 @@ class WatchedRoot:
     @property
     def layout(self) -> str:
         return self.settings.layout
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether only the files directly in it count."""
+        return isinstance(self.shape, DatabaseShape)
 
     @property
     def records_history(self) -> bool:

@@ -112,8 +112,9 @@ def settle(scanned: Scanned) -> str | None:
     """Record what the scan says about its root; returns the complaint if it is new."""
     root, before = scanned.root, scanned.root.problem
     match scanned.listing:
-        case Listing(unusable=unusable, native=native):
-            root.health, root.problem = "ok", _unusable(unusable) or _not_followed(native)
+        case Listing(unusable=unusable, native=native, problems=problems):
+            told = "; ".join(problems) or None
+            root.health, root.problem = "ok", told or _unusable(unusable) or _not_followed(native)
             root.listed_at = scanned.began_at
         case Gone():
             root.health, root.problem = "missing", "the directory is not there"

@@ -51,13 +51,17 @@ _LONGEST_SUMMARY: Final = 200
 
 
 class Begun(NamedTuple):
-    """The session says who it is. The first one counts; `parent` is the session that it was forked from."""
+    """The session says who it is. The first one counts; `parent` is the session that it was forked from.
+
+    `is_subagent` and `works_for` are those of `Told`.
+    """
 
     id: str | None
     cwd: str | None = None
     version: str | None = None
     parent: str | None = None
     is_subagent: bool = False
+    works_for: str | None = None
 
 
 class Uses(NamedTuple):
@@ -352,6 +356,7 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
             session_id=begun.id or state.named,
             parent_session_id=begun.parent,
             is_subagent=begun.is_subagent,
+            works_for=begun.works_for,
             attempt=1 if state.events else 0,
             turn=state.turn,
             close=state.close,

@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.call_readers import CallLayout
+from runward.handlers.layouts.database import Database
 from runward.handlers.layouts.transcript import Heads, LogLine, Resumed, Said, State, Told, TranscriptScanner
 from runward.handlers.model.sessions import Document
 
@@ -143,11 +144,13 @@ class LogLayout(_Layout):
     logs of a session, such as its sub-agents', relative to its own log, whose name (without its suffix) is `{name}`
     in them, which the scanner gets, too. `documents` are paths of small files in the same form, which the scanner
     gets whole whenever they were rewritten. Logs whose names begin with one of `no_sessions` do not belong to any session.
+    With a `database`, a session's log is made of its rows, and there are no other files.
     """
 
     module: LogModule
     goes_by_id: bool = True
     usual_place: re.Pattern[str]
+    database: Database | None = None
     beside: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
     no_sessions: tuple[str, ...] = ()

@@ -5,12 +5,13 @@ A *place* is a path relative to the root: that of a session's log, as if it were
 
 import re
 from collections.abc import Iterable
-from fnmatch import translate
+from fnmatch import fnmatchcase, translate
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.json_value import is_text
 from runward.handlers.layouts import native
+from runward.handlers.layouts.database import WAL, Database, is_session_id
 from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout
 
 LEVELS: Final = 6
@@ -95,6 +96,22 @@ class DirectoryShape(NamedTuple):
         return named(_beneath(self.files), name)
 
 
+class DatabaseShape(NamedTuple):
+    """Sessions that are rows of databases directly in the root. Their places are below the database's file, as if it were a directory."""
+
+    database: Database
+
+    def place_of(self, path: str) -> str | None:
+        """The place that a path belongs to. What is written to a database doesn't show whose rows it is."""
+        file, _, session = path.partition("/")
+        is_place = fnmatchcase(file, self.database.files) and is_session_id(session) and is_text(file)
+        return path if is_place else None
+
+    def holds_all(self, path: str) -> bool:
+        """Whether any session may have changed if this file did."""
+        return fnmatchcase(path.removesuffix(WAL), self.database.files)
+
+
 class MixedShape(NamedTuple):
     """Sessions of any of these layouts, logs or directories, anywhere under the root.
 
@@ -129,7 +146,7 @@ class MixedShape(NamedTuple):
         return named(_telling_names(self.layouts), name)
 
 
-Shape: TypeAlias = LogShape | DirectoryShape | MixedShape
+Shape: TypeAlias = LogShape | DirectoryShape | DatabaseShape | MixedShape
 
 
 def mixed_shape(layouts: Layouts) -> MixedShape:
@@ -143,7 +160,9 @@ def mixed_shape(layouts: Layouts) -> MixedShape:
 @cache
 def shape_of(layout: LogLayout | DirectoryLayout) -> Shape:
     """Where the sessions of a layout are."""
-    return log_shape(layout) if isinstance(layout, LogLayout) else directory_shape(layout)
+    if isinstance(layout, LogLayout):
+        return log_shape(layout) if layout.database is None else DatabaseShape(layout.database)
+    return directory_shape(layout)
 
 
 def log_shape(layout: LogLayout) -> LogShape:

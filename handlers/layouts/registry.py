@@ -21,6 +21,7 @@ from runward.handlers.layouts import (
     kimi,
     lionagi,
     native,
+    opencode,
     pi,
     qwen,
     show,
@@ -55,6 +56,18 @@ LAYOUTS: Final = Layouts(
             usual_place=re.compile(r"/sessions/[^/]+/[0-9a-f-]{36}\.jsonl$"),
             names_process=False,
             documents=("{name}.settings.json",),
+        ),
+        LogLayout(
+            module=opencode.OPENCODE,
+            usual_place=re.compile(r"/opencode[^/]*\.db/[^/]+$"),
+            names_process=False,
+            database=opencode.OPENCODE_DATABASE,
+        ),
+        LogLayout(
+            module=opencode.KILO,
+            usual_place=re.compile(r"/kilo[^/]*\.db/[^/]+$"),
+            names_process=False,
+            database=opencode.KILO_DATABASE,
         ),
     ),
     directories=(

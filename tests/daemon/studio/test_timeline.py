@@ -12,7 +12,7 @@ import pytest
 from tests.daemon.cli.calling import SETTINGS, Place
 from tests.daemon.studio.conftest import Studio
 from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, path_of, tags_of
-from tests.handlers.layouts import copilot_lines
+from tests.handlers.layouts import copilot_lines, opencode_rows
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript, notification
 
 from runward.config.json_value import JsonValue, objects
@@ -123,6 +123,26 @@ async def test_the_texts_of_a_session_in_a_directory_are_shown(place: Place, stu
         ("assistant", "Done."),
     ]
     assert page["not_shown"] == []
+
+
+@pytest.mark.parametrize("history", ["live", "record"])
+async def test_the_texts_and_calls_of_a_session_in_a_database_are_shown(
+    place: Place, studio: Studio, history: str
+) -> None:
+    root = f'[[roots]]\nname = "a"\npath = "home"\nlayout = "opencode"\nhistory = "{history}"\n'
+    (place.directory / "runward.toml").write_text(SETTINGS + root)
+    (place.directory / "home").mkdir()
+    database = opencode_rows.made(place.directory / "home/opencode.db")
+    opencode_rows.Sessions(database).session().prompt().call().result().say("x" * 5000)
+    place.daemon_once()
+    page = await shown(studio, f"opencode:{opencode_rows.SESSION}")
+    assert page["not_shown"] == []
+    found = [each for each in objects(page["timeline"]) if each["kind"] not in ("status", "line")]
+    assert [each["kind"] for each in found] == ["message", "tool_call", "tool_result", "message"]
+    assert (found[0]["text"], found[1]["tool"]) == ("make a file", "bash")
+    text = await studio.get(f"{path_of(f'opencode:{opencode_rows.SESSION}')}?text={found[3]['full_text']}")
+    assert "x" * 5000 in text.text
+    database.close()
 
 
 async def test_the_journal_and_an_outcome_are_at_their_time(place: Place, studio: Studio) -> None:
