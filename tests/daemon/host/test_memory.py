@@ -1,4 +1,5 @@
 import ctypes
+import weakref
 
 import pytest
 
@@ -14,6 +15,18 @@ def test_free_memory_is_given_back_by_the_c_library(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library)
     giver_back()()
     assert asked == [0]
+
+
+def test_values_in_a_cycle_are_collected_before() -> None:
+    class Value:
+        itself: object = None
+
+    value = Value()
+    value.itself = value
+    left = weakref.ref(value)
+    del value
+    giver_back()()
+    assert left() is None
 
 
 def test_all_threads_take_memory_from_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
