@@ -21,7 +21,7 @@ from runward.daemon.processes.whereabouts import NotThere, number_of
 from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.handlers.layouts import claude_code, codex, copilot
 from runward.handlers.layouts.claude_code import PidFile, read_pid_file
-from runward.handlers.layouts.codex_records import lock_of
+from runward.handlers.layouts.codex_records import LOCKS, lock_of
 from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, ProcessState, RecordedProcess
 from runward.handlers.sessions.observe import together
 from runward.handlers.sessions.over import Absence, Writer, WriterStatus
@@ -30,12 +30,12 @@ NOBODY_KNOWS: Final = Writer("unknown")
 
 
 class Writers:
-    """The writers of sessions. Claude Code's pid files are read once for each of its directories, and then cached."""
+    """The writers of sessions. Claude Code's pid files, and Codex's locks, are read once for each directory, and then cached."""
 
     def __init__(self) -> None:
         self._pid_files: dict[str, Mapping[str, tuple[PidFile, ...]]] = {}
         self._named: dict[str, frozenset[RecordedProcess]] = {}
-        """The processes that the pid files of each directory name."""
+        """The processes that the pid files, or the locks, of each directory name."""
 
     def writer(self, layout: str, path: str, session_id: str) -> Writer:
         """What is known about the writer of the session whose log is at `path`."""
@@ -54,8 +54,15 @@ class Writers:
         return claude_code_writer(self._pid_files[config][session_id], config)
 
     def _of_codex(self, path: str, session_id: str) -> Writer:
-        home = home_directory(path)
-        return NOBODY_KNOWS if home is None else codex_writer(home, session_id)
+        home, lock = home_directory(path), lock_of(session_id)
+        if home is None or lock is None:
+            return NOBODY_KNOWS
+        if os.path.lexists(f"{home}/{lock}"):
+            return codex_writer(home, session_id)
+        # A process that has others, but not this one, has let it go: an app-server hosts several.
+        if home not in self._named:
+            self._named[home] = lock_holders(f"{home}/{LOCKS}")
+        return Writer("unknown", elsewhere=self._named[home])
 
     def _of_copilot(self, path: str, session_id: str) -> Writer:
         return copilot_writer(path)
@@ -292,6 +299,21 @@ def codex_writer(home: str, thread: str) -> Writer:
     finally:
         os.close(descriptor)
     return Writer("alive", process=_process(holders[0] if holders else 0))
+
+
+def lock_holders(directory: str) -> frozenset[RecordedProcess]:
+    """The processes that hold a thread's lock here, as far as the kernel lists them."""
+    found: set[RecordedProcess] = set()
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name for _, entry in zip(range(_MOST_FILES), entries, strict=False)]
+        for name in names:
+            holder = _process((_holders(directory, name) or [0])[0])
+            if holder is not None:
+                found.add(holder)
+    except (OSError, NotRegular):
+        return frozenset(found)
+    return frozenset(found)
 
 
 def _process(pid: int) -> RecordedProcess | None:

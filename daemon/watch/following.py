@@ -386,7 +386,7 @@ class _Batch:
         if known is not None:
             process = self._known(known, before.followed.seen_in)
             if process.liveness == "alive" and any(is_same(each, known) for each in writer.elsewhere):
-                return process._replace(liveness="gone", left=True)  # one process runs one session at a time
+                return process._replace(liveness="gone", left=True)  # its tool names each session that it has
             return process
         # Right after the report, the hook's own helpers may still live. A process that outlives them may be
         # the agent.

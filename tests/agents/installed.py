@@ -76,16 +76,16 @@ def program(pinned: Pinned) -> tuple[str, ...]:
     """How to start it. Raises `NotToBeHadError`."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         raise NotToBeHadError("npm or node is not installed here")
-    place = _cache()
+    place = cache_directory()
     directory = place / f"{pinned.package.rpartition('/')[2]}-{pinned.version}"
     node = "node" if pinned.node is None else program(pinned.node)[0]
-    with _alone(place / f"{directory.name}.lock"):
+    with alone(place / f"{directory.name}.lock"):
         if not directory.is_dir():
             _install(pinned, directory, place / "failure", node)
     return _start_of(pinned, directory, node)
 
 
-def _cache() -> Path:
+def cache_directory() -> Path:
     named = os.environ.get("RUNWARD_AGENTS_CACHE")
     place = Path(named) if named else Path(tempfile.gettempdir()) / f"runward-agents-{os.getuid()}"
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def _cache() -> Path:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def alone(lock: Path) -> Iterator[None]:
     """Only one at a time; the others find what it left."""
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -312,6 +312,15 @@ def test_a_lock_that_is_held_says_that_its_writer_lives(
     assert Writers().writer("codex", path, THREAD).liveness == "unknown"
 
 
+def test_a_process_that_has_other_threads_but_not_this_one_has_let_it_go(tmp_path: Path, lock: Path) -> None:
+    """As an app-server does, which hosts several threads."""
+    path = str(tmp_path / "archived_sessions" / f"rollout-2026-11-21T08-37-55-{THREAD}.jsonl")
+    with held(lock.rename(lock.with_name(f"{THREAD[:-1]}0.lock"))) as holder:
+        writer = Writers().writer("codex", path, THREAD)
+        assert writer == Writer("unknown", elsewhere=frozenset({recorded(holder.pid)}))
+    assert Writers().writer("codex", path, THREAD) == Writer("unknown")
+
+
 def test_a_lock_that_a_child_holds_on_names_nobody_when_the_one_that_took_it_is_gone(
     tmp_path: Path, lock: Path
 ) -> None:
