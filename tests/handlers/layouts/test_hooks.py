@@ -106,8 +106,12 @@ def test_what_tells_nothing_of_a_session_is_passed_over(name: str) -> None:
     assert hooks.read_copilot_hook({"sessionId": ID, "toolName": name}) is None
 
 
-def test_what_a_sub_agent_does_is_not_the_sessions() -> None:
-    assert hooks.read_claude_code_hook({**COMMON, "hook_event_name": "Stop", "agent_id": "a1"}) is None
+@pytest.mark.parametrize("name", ["UserPromptSubmit", "Stop", "SessionEnd"])
+def test_what_a_sub_agent_does_is_not_the_sessions(name: str) -> None:
+    """Both programs name the origin's session in it, Codex since 0.169."""
+    said: dict[str, JsonValue] = {**COMMON, "hook_event_name": name, "prompt": "do it", "agent_id": "a1"}
+    assert hooks.read_claude_code_hook(said) is None
+    assert hooks.read_codex_hook(said) is None
 
 
 @pytest.mark.parametrize("bad", [None, 7, "", [], "a/b", "../x", "a b", "x" * 129, ".hidden", "a\n", "a:b"])
