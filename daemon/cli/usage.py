@@ -15,7 +15,7 @@ from runward.daemon.cli.terminal.output import columns_there, print_json, print_
 from runward.daemon.cli.terminal.tables import Column, flowed
 from runward.daemon.store.tables.session_lists import Wanted
 from runward.daemon.views.text import midnight
-from runward.daemon.views.usage import KINDS, Asked, UsageTable, usage_of
+from runward.daemon.views.usage import KINDS, Asked, UsageTable, list_prices, usage_of
 
 _DAY: Final = 86_400.0
 _SUMS: Final = ("SESSIONS", "INPUT", "CACHED", "OUTPUT", "COST")
@@ -114,12 +114,9 @@ def _stretch(asked: Asked, now: float, is_until_now: bool) -> str:
 def _notes(table: UsageTable) -> list[str]:
     """What the sums are, and what is missing from them."""
     notes = []
-    if table.source is not None and table.months is not None:
-        first, last = table.months
-        months = first if first == last else f"{first} to {last}"
-        notes.append(
-            f"At list prices of {months} ({table.source} {table.version}). A subscription costs its price."
-        )
+    prices = table.months and list_prices(table.months, table.source, table.version)
+    if prices:
+        notes.append(f"At {prices}. A subscription costs its price.")
     if table.without_price:
         names = ", ".join(safe(each) for each in table.without_price)
         notes.append(f'No price is known of {names}: [prices."MODEL"] in the settings sets one.')

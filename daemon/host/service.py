@@ -246,6 +246,7 @@ def _world(
             chains=declarer,
             messenger=messenger,
             bundled=declarer.bundled,
+            estimated=partial(_estimate, declarer),
             exchange=declarer.exchange,
             with_code=ActionsWithCode(
                 acting_with_code(declarer.exchange, declarer.executor, state, of_code),
@@ -274,6 +275,18 @@ def _cost(declarer: Declarer, notice: PendingNotice) -> str | None:
     try:
         with reading.reading(settings.state_dir) as connection:
             return cost_of(connection, settings, key)
+    except reading.StoreUnreadable:
+        return None
+
+
+def _estimate(declarer: Declarer, key: str) -> str | None:
+    """What a session cost at list prices; None if that is not known. For threads."""
+    from runward.daemon.views.usage import estimate_of  # it may load the prices of a library
+
+    settings = declarer.settings
+    try:
+        with reading.reading(settings.state_dir) as connection:
+            return estimate_of(connection, settings, key)
     except reading.StoreUnreadable:
         return None
 

@@ -18,7 +18,7 @@ from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
 from runward.handlers.exchange.reading import ActedWithCode, CodeOf
 from runward.handlers.model.approvals import FilesLeftIn
-from runward.handlers.model.bundle import BundleRulesOf, Draft, DraftOf, NoDraft, WorkTreeOf
+from runward.handlers.model.bundle import BundleRulesOf, Draft, DraftOf, EstimateOf, NoDraft, WorkTreeOf
 from runward.handlers.model.chains import ChainNamed, ListenersTo, StepsAtOnce
 from runward.handlers.model.contracts import (
     ArtifactsUnder,
@@ -98,6 +98,11 @@ def no_playbooks(name: str) -> Play:
     return Play(None, problem=f"there is no playbook {name!r}")
 
 
+def no_estimate(key: str) -> str | None:
+    """Stands in if no prices are known."""
+    return None
+
+
 class NoChains:
     """Stands in if there are no chains."""
 
@@ -147,6 +152,8 @@ class InForce:
     chains: Chains = NO_CHAINS
     messenger: Messenger = NOBODY
     bundled: Bundled = no_bundles
+    estimated: Callable[[str], str | None] = no_estimate
+    """What a session of this key cost at the prices that are known; for threads."""
     exchange: Callable[[], ExchangeRules] = ExchangeRules
     with_code: ActionsWithCode = field(default_factory=lambda: ActionsWithCode(no_sandbox))
     """Works out the actions that need code."""
@@ -188,6 +195,7 @@ def answers_of_the_world(
     answers.at_once(FinalMessageOf, lambda asked: files.final_message(asked.layout, asked.path))
     answers.at_once(BundleRulesOf, in_force.bundled)
     answers.at_once(WorkTreeOf, lambda asked: files.work_tree(asked.cwd, asked.since))
+    answers.at_once(EstimateOf, lambda asked: in_force.estimated(asked.key))
     answers.at_once(DraftOf, drafted)
     answers.once_a_round(ExchangeRulesNow, lambda asked: in_force.exchange(), opens_files=False)
     # It starts the code: only once the intent is durable, so not inside the transaction that records it.

@@ -59,7 +59,14 @@ def order_on_demand(
         cost=None,
         cwd=cwd,
         actions=actions_taken(connection, row.key),
+        estimate=None if usage is None else _estimate(connection, settings, row.key),
     )
+
+
+def _estimate(connection: sqlite3.Connection, settings: Settings, key: str) -> str | None:
+    from runward.daemon.views.usage import estimate_of  # most runs name no tokens
+
+    return estimate_of(connection, settings, key)
 
 
 def _end_of(connection: sqlite3.Connection, row: SessionRow, attempt: int) -> tuple[str, str, str]:

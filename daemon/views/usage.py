@@ -187,6 +187,18 @@ def used_by(connection: sqlite3.Connection, settings: Settings, of: Mapping[str,
     return {name: each.done() for name, each in sums.items()}
 
 
+def estimate_of(connection: sqlite3.Connection, settings: Settings, key: str) -> str | None:
+    """What a session cost, in dollars, and whose prices that rests on; None if no price is known, or nothing was counted."""
+    spent, prices = usage.spent_by(connection, [key]), _prices(settings)
+    total = _Adding()
+    for each, cost in _priced(spent, prices):
+        total.add(each, cost)
+    used, months = total.done(), _months(spent)
+    if months is None or used.known_cost is None:
+        return None
+    return f"{used.in_dollars()} at {list_prices(months, *prices.list_of) or 'the prices of the settings'}"
+
+
 def used_between(connection: sqlite3.Connection, settings: Settings, since: float, until: float) -> Sum:
     """What was used in the hours from the one of `since` to the one of `until` (Unix seconds)."""
     total = _Adding()
@@ -213,6 +225,14 @@ _FRACTION: Final = Decimal("0.0001")
 def dollars(cost: Decimal) -> str:
     """An amount: with cents, and a small one with hundredths of a cent."""
     return f"${cost.quantize(_CENTS if cost >= 1 else _FRACTION):,}"
+
+
+def list_prices(months: tuple[str, str], source: str | None, version: str | None) -> str | None:
+    """Of which months and in which table the list prices are; None if none was applied."""
+    first, last = months
+    return (
+        source and f"list prices of {first if first == last else f'{first} to {last}'} ({source} {version})"
+    )
 
 
 def _months(spent: Sequence[usage.Spent]) -> tuple[str, str] | None:

@@ -11,6 +11,7 @@ from runward.handlers.model.bundle import (
     BundleRulesOf,
     Draft,
     DraftOf,
+    EstimateOf,
     NoDraft,
     ReceiptSignRequested,
     RecordReceipt,
@@ -108,6 +109,9 @@ def write_after_verdict(event: SessionFinished, given: Given) -> Deciding:
     tree = None
     if reported.cwd is not None and stretch is not None:
         tree = yield from ask(WorkTreeOf(reported.cwd, stretch.started_at))
+    estimate = None
+    if reported.usage is not None:
+        estimate = yield from ask(EstimateOf(event.session_key))
     order = BundleOrder(
         key=event.session_key,
         session_id=session.session_id,
@@ -128,11 +132,11 @@ def write_after_verdict(event: SessionFinished, given: Given) -> Deciding:
         changes=reported.changes,
         next_steps=next_steps(event.status, event.reason_code, session.session_id),
         usage=reported.usage,
-        cost=None,
         cwd=reported.cwd,
         work_tree=tree,
         actions=taken.told,
         grown=None if begun is None else begun.grown,
+        estimate=estimate,
     )
     answer = yield from ask(DraftOf(order))
     if isinstance(answer, Unreadable):

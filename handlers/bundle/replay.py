@@ -508,6 +508,7 @@ def summary_of(replay: Replay) -> Summary:
         sapm=sapm,
         tokens=order.usage,
         cost=order.cost if replay.cost_usd is None else Cost(replay.cost_usd, "usd"),
+        estimate=order.estimate if order.cost is None and replay.cost_usd is None else None,
         failure=_failure(order, shown),
         lacks_untracked=order.work_tree is not None and order.work_tree.lacks_untracked,
     )

@@ -66,6 +66,8 @@ class Summary(NamedTuple):
     failure: Failure | None = None
     lacks_untracked: bool = False
     """Whether the files that git does not track are unknown."""
+    estimate: str | None = None
+    """What it cost at list prices, if it doesn't say itself what it cost."""
 
 
 _STORED: Final = Stored(Summary)
@@ -116,6 +118,7 @@ def summary_json(summary: Summary) -> dict[str, JsonValue]:
         "sapm": summary.sapm,
         "tokens": None if tokens is None else {"input": tokens[0], "output": tokens[1]},
         "cost": None if cost is None else cost._asdict(),
+        "estimate": summary.estimate,
         "failure": None
         if failure is None
         else {"root_cause": failure.root_cause, "next_steps": list(failure.next_steps)},
@@ -139,7 +142,7 @@ def summary_text(summary: Summary) -> str:
     lines += [f"- ID: {plain(summary.session_id)}", f"- Issue: {issue}"]
     lines += [f"- Duration: {_duration(summary.duration_s)}", "", "## Performance"]
     lines += [f"- APM: {_known(summary.apm)}", f"- sAPM: {_known(summary.sapm)}", "", "## Cost"]
-    lines += [f"- Tokens: {_tokens(summary.tokens)}", f"- Cost: {_cost(summary.cost)}"]
+    lines += [f"- Tokens: {_tokens(summary.tokens)}", f"- Cost: {_cost(summary)}"]
     if summary.failure is not None:
         lines += ["", "## If Failed", f"- Root cause: {plain(summary.failure.root_cause) or UNKNOWN}"]
         steps = [f"- Suggested next steps: {plain(each)}" for each in summary.failure.next_steps]
@@ -213,9 +216,10 @@ def _tokens(tokens: tuple[int, int] | None) -> str:
     return UNKNOWN if tokens is None else f"{tokens[0]:,} in / {tokens[1]:,} out"
 
 
-def _cost(cost: Cost | None) -> str:
+def _cost(summary: Summary) -> str:
+    cost = summary.cost
     if cost is None:
-        return UNKNOWN
+        return UNKNOWN if summary.estimate is None else f"{summary.estimate}, an estimate"
     return f"{cost.amount:,.0f} msats" if cost.unit == "msats" else f"{cost.amount:.4f} USD"
 
 

@@ -104,7 +104,7 @@ class BundleOrder(NamedTuple):
 
     `changes` are the summaries of the session's outcomes, `next_steps` what to do about a failure. `usage` are the
     numbers of tokens that the session was given and made, `cwd` is where it worked, `work_tree` what git said
-    about that place when the attempt was over. `actions` says how many of the session's actions in the exchange, from
+    about that place when the attempt was over. `estimate` is what the session cost at list prices. `actions` says how many of the session's actions in the exchange, from
     its first on, are among the calls. `grown` is what was shown of the replay before that, if anything was.
     """
 
@@ -125,6 +125,7 @@ class BundleOrder(NamedTuple):
     work_tree: WorkTree | None = None
     actions: int = 0
     grown: Grown | None = None
+    estimate: str | None = None
 
 
 _STORED: Final = Stored(BundleOrder)
@@ -154,6 +155,12 @@ class BundleRulesOf(Question["BundleRules | None"], frozen=True):
 
     layout: str
     path: str
+
+
+class EstimateOf(Question["str | None"], frozen=True):
+    """Question: what did a session cost at the prices that are known? Answer: dollars, and whose prices, in words; or None."""
+
+    key: str
 
 
 class StretchOf(Question["Stretch | None"], frozen=True):

@@ -358,6 +358,32 @@ def test_the_replay_of_history_is_made_on_demand_and_it_has_no_receipt(place: Pl
     assert rebuilt["without_journal"] == {"history has no journal": 1}
 
 
+def test_the_summary_of_an_agent_that_names_no_cost_has_an_estimate_and_the_receipt_none(
+    place: Place, tmp_path: Path
+) -> None:
+    transcript = Transcript(now=time.time() - 100)
+    good_turn(transcript)
+    transcript.last_prompt()
+    file = place.directory / "claude" / "-app" / f"{SESSION}.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(transcript.content())
+    settings = place.directory / "runward.toml"
+    root = '[[roots]]\nname = "claude"\npath = "claude"\nlayout = "claude-code"\n'
+    settings.write_text(f"{settings.read_text()}{root}")
+    place.daemon_once()
+    in_all = place.call("usage", "--json").object()["total"]
+    assert isinstance(in_all, dict)
+    assert isinstance(in_all["cost_usd"], float)
+    assert place.call("session", "export", SESSION, "--output", str(tmp_path / "b")).code == 0
+    summary, receipt = ((tmp_path / "b" / name).read_text() for name in ("PR_SUMMARY.md", "RECEIPT.json"))
+    cost = next(line for line in summary.splitlines() if line.startswith("- Cost: "))
+    assert cost.startswith(f"- Cost: ${in_all['cost_usd']:.4f} at list prices of ")
+    assert cost.endswith("), an estimate")
+    assert '"cost"' not in receipt
+    assert "estimate" not in receipt
+    assert place.call("receipt", "verify", str(tmp_path / "b")).code == 0
+
+
 def test_a_running_session_is_shown_up_to_now(place: Place) -> None:
     run = place.add_run("r")
     lines = trace("4 passed in 0.1s").splitlines(keepends=True)

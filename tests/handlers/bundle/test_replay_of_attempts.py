@@ -223,6 +223,15 @@ def test_the_cost_of_an_attempt_is_that_of_its_own_replies() -> None:
     assert summary_json(summary_of(replay))["cost"] == {"amount": 0.3, "unit": "usd"}
 
 
+def test_an_estimate_is_given_only_if_the_session_does_not_say_what_it_cost() -> None:
+    estimate = "$0.50 at list prices of 2026-11 (genai-prices 0.2.3)"
+    for told, cost in (((), None), ((Paid(at(1), 1.0, 0.1),), {"amount": 0.1, "unit": "usd"})):
+        replay = Replay(order()._replace(estimate=estimate))
+        list(lines(replay, list(told)))
+        said = summary_json(summary_of(replay))
+        assert (said["cost"], said["estimate"]) == (cost, None if cost else estimate)
+
+
 def test_a_file_whose_edit_failed_was_not_changed() -> None:
     told: list[Told] = [
         Called(at(1), 1.0, "c", "Edit", {"file_path": "a", "old_string": "x", "new_string": "y"}),

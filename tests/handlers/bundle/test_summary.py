@@ -85,6 +85,11 @@ def test_what_nobody_knows_is_unknown_and_what_is_empty_is_none() -> None:
     assert text.endswith("- APM: unknown\n- sAPM: unknown\n\n## Cost\n- Tokens: unknown\n- Cost: unknown\n")
 
 
+def test_an_estimate_says_that_it_is_one() -> None:
+    known = Summary("a", (), (), (), None, None, 3.0, None, None, estimate="$0.50 at list prices of 2026-11")
+    assert summary_text(known).endswith("- Cost: $0.50 at list prices of 2026-11, an estimate\n")
+
+
 def test_what_is_stored_is_read_again() -> None:
     assert load_summary(dump_summary(WHOLE)) == WHOLE
 
