@@ -23,7 +23,7 @@ _HOMES: Final = {
     "cline": (("CLINE_DIR",), ".cline", "data/sessions", "*/[0-9]*.messages.json"),
     "codex": (("CODEX_HOME",), ".codex", "", "sessions/*/*/*/rollout-*.jsonl*"),
     "copilot": (("COPILOT_HOME",), ".copilot", "session-state", "*/events.jsonl"),
-    "droid": ((), ".factory", "sessions", "*/*.jsonl"),
+    "droid": (("FACTORY_HOME_OVERRIDE/.factory",), ".factory", "sessions", "*/*.jsonl"),
     "kimi": (("KIMI_CODE_HOME",), ".kimi-code", "sessions", "*/*/agents/main/wire.jsonl"),
     "kilo": (("XDG_DATA_HOME/kilo",), ".local/share/kilo", "", "kilo*.db"),
     "opencode": (("XDG_DATA_HOME/opencode",), ".local/share/opencode", "", "opencode*.db"),

@@ -46,6 +46,9 @@ _MOST_HEAD_LINES: Final = 8
 _IDS_KEPT: Final = 64
 """Ids of records that are remembered: a record that is written twice counts once."""
 
+_PROMPTS_KEPT: Final = 16
+"""Ids of prompts that are remembered: the end of an earlier turn doesn't end a later one."""
+
 _LONGEST_ID: Final = 64
 _LONGEST_SUMMARY: Final = 200
 
@@ -71,9 +74,10 @@ class Uses(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A prompt: a turn begins, or goes on."""
+    """A prompt: a turn begins, or goes on. `id` is what its end may name it by."""
 
     text: str
+    id: str | None = None
 
 
 class Spent(NamedTuple):
@@ -114,9 +118,10 @@ class Returned(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The turn is over, whatever the last reply was."""
+    """The turn is over, whatever the last reply was. `prompt` is the id of the one that it began with, if the end says so."""
 
     close: Close
+    prompt: str | None = None
 
 
 class Used(NamedTuple):
@@ -150,7 +155,7 @@ class Conversation:
 
     `named` is the id in the file's name, `copied_until` when a fork was made, `ids` are those of the last records.
     `totals` are those of a document that were counted, `unread` says why its last content could not be. `is_left`: the
-    program said that it ends.
+    program said that it ends. `prompts` are the ids of the last ones.
     """
 
     version: Literal[1] = 1
@@ -177,10 +182,11 @@ class Conversation:
     totals: Spent = field(default_factory=lambda: Spent(0, 0, 0, 0))
     unread: Complaint | None = None
     is_left: bool = False
+    prompts: list[str] = field(default_factory=list)
 
     def copy(self) -> "Conversation":
         """A copy that may be changed."""
-        return replace(self, ids=self.ids.copy(), counted=self.counted.copy())
+        return replace(self, ids=self.ids.copy(), counted=self.counted.copy(), prompts=self.prompts.copy())
 
     def is_repeated(self, record: str | None) -> bool:
         """Whether a record with this id was one of the last ones; it is from now on."""
@@ -205,6 +211,8 @@ class Conversation:
                 if self.turn != "open":
                     self.turns += 1
                 self.turn, self.close, self.is_left = "open", None, False
+                if word.id is not None:
+                    self.prompts = [*self.prompts[1 - _PROMPTS_KEPT :], word.id[:_LONGEST_ID]]
                 if self.prompt is None and word.text:
                     self.prompt = clip_prompt(word.text)
             case Replied():
@@ -212,6 +220,9 @@ class Conversation:
             case Returned():
                 self.errors += word.failed
             case Ended():
+                # A prompt may be queued before the end of the turn that it waits for.
+                if word.prompt in self.prompts[:-1]:
+                    return
                 self._begin_lost()
                 self.turn, self.close = "closed", word.close._replace(at=at)
                 self.errors += word.close.status == "failed"
@@ -445,7 +456,10 @@ class ConversationCalls(WithoutDocuments, Generic[Record]):
         elif isinstance(word, Replied):
             if word.spent is not None:
                 yield from _paid(place, at, word.spent)
-            spent, self._used = self._used if word.spent is None else sum(word.spent[:4]), None
+            spent = self._used if word.spent is None else sum(word.spent[:4])
+            # A text may come before the calls of the same reply.
+            if word.calls or word.spent is not None:
+                self._used = None
             for number, call in enumerate(word.calls):
                 params, problem = value_in(call.params)
                 if isinstance(params, str) and problem is None:

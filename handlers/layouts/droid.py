@@ -1,7 +1,7 @@
 """Factory's Droid: `~/.factory/sessions/<cwd>/<session>.jsonl`, one file per session, to which a resume appends.
 
-An `agent_turn_outcome` ends each turn and says how; the replies don't. Its record has no time, and neither has the first one.
-SIGKILL, and a signal in a request, leave no outcome. Messages of the role `user` are also the results of tools, of hooks, and
+An `agent_turn_outcome` ends each turn and says how; the replies don't. It names the turn's prompt, so it doesn't end the turn of a prompt
+that was queued before it. Its record has no time, and neither has the first one. SIGKILL, and a signal in a request, leave no outcome. Messages of the role `user` are also the results of tools, of hooks, and
 what Droid itself says, to the model or to the person. `<session>.settings.json` beside the log has the session's tokens until
 now, without those of its sub-agents. The files name no process, and don't say who uses them.
 """
@@ -100,7 +100,7 @@ def _words(record: _Record) -> Iterator[Word]:
             case "assistant":
                 yield from _replied(message)
     elif kind == _OUTCOME and (close := _close(record.get("reason"))) is not None:
-        yield Ended(close)
+        yield Ended(close, whole_text_in(record.get("turnId")))
 
 
 def _user(record: _Record, message: _Message) -> Iterator[Word]:
@@ -115,7 +115,7 @@ def _user(record: _Record, message: _Message) -> Iterator[Word]:
     name = record.get("id")
     is_reminder = isinstance(name, str) and name.startswith(_REMINDER)
     is_note = is_reminder or message.get("visibility") in ("user_only", "llm_only")
-    yield Notes(_text(parts)) if is_note else Asked(_text(parts))
+    yield Notes(_text(parts)) if is_note else Asked(_text(parts), whole_text_in(name))
 
 
 def _replied(message: _Message) -> Iterator[Word]:

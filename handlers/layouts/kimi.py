@@ -40,6 +40,11 @@ _NAME: Final = re.compile(rf"session_{UUID}", re.ASCII)
 _DELEGATES: Final = "Agent"
 """The tool that starts a sub-agent."""
 
+_DELEGATES_EACH: Final = "AgentSwarm"
+"""The tool that starts a sub-agent for each of its items."""
+
+_MOST_ITEMS: Final = 128
+
 _LATEST_MS: Final = LATEST * 1000
 
 
@@ -61,6 +66,10 @@ class _Usage(TypedDict, total=False):
     output: object
     inputCacheRead: object
     inputCacheCreation: object
+
+
+class _Swarm(TypedDict, total=False):
+    items: list[msgspec.Raw]
 
 
 class _Result(TypedDict, total=False):
@@ -108,6 +117,7 @@ class _Record(TypedDict, total=False):
 
 
 _PARTS: Final = msgspec.json.Decoder(list[_Part])
+_SWARM: Final = msgspec.json.Decoder(_Swarm)
 
 
 def _words(record: _Record) -> Iterator[Word]:
@@ -145,12 +155,23 @@ def _happened(event: _Event) -> Iterator[Word]:
                 yield Replied(text)
         case "tool.call" if call is not None:
             tool = whole_text_in(event.get("name")) or "?"
-            yield Replied("", (Call(call, tool, event.get("args", msgspec.Raw())),))
-            if tool == _DELEGATES:
+            args = event.get("args", msgspec.Raw())
+            yield Replied("", (Call(call, tool, args),))
+            for _ in range(_started_by(tool, args)):
                 yield Delegated()
         case "tool.result" if call is not None:
             result = event.get("result", {})
             yield Returned(call, result.get("output", msgspec.Raw()), result.get("isError") is True)
+
+
+def _started_by(tool: str, args: msgspec.Raw) -> int:
+    """How many sub-agents a call starts."""
+    if tool != _DELEGATES_EACH:
+        return int(tool == _DELEGATES)
+    try:
+        return min(len(_SWARM.decode(args).get("items", ())), _MOST_ITEMS)
+    except (ValueError, RecursionError):
+        return 0
 
 
 def _ended(record: _Record) -> Iterator[Word]:

@@ -275,6 +275,8 @@ def test_the_agents_own_variables_say_where_its_settings_lie(place: Place) -> No
     place.call("hook", "install", "qwen", QWEN_HOME="f", QWEN_RUNTIME_DIR="sessions")
     assert (place.directory / "f/settings.json").exists()
     assert not (place.directory / "sessions").exists()
+    place.call("hook", "install", "droid", FACTORY_HOME_OVERRIDE="h")
+    assert (place.directory / "h/.factory/settings.json").exists()
 
 
 def test_of_copilots_hooks_only_runwards_own_file_is_touched(place: Place) -> None:

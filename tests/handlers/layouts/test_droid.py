@@ -206,3 +206,13 @@ def test_the_recorded_settings_have_the_tokens_of_every_request(material: Path, 
     assert told.complaints == ()
     used = json.loads(path.with_suffix(".settings.json").read_bytes())["tokenUsage"]
     assert sum(each.cache_read for each in told.counted) == used["cacheReadTokens"]
+
+
+def test_the_end_of_a_turn_does_not_end_the_one_of_a_prompt_that_was_queued_before_it() -> None:
+    log = Log().prompt("first").reply({"type": "text", "text": "Done."})
+    outcome = Log().prompt("first").outcome().records[-1]
+    log.prompt("second")
+    log.records.append(outcome)
+    found = DROID.told(log.lines())
+    assert (found.turn, found.prompt) == ("open", "first")
+    assert DROID.told(log.outcome().lines()).turn == "closed"

@@ -5,6 +5,7 @@ from tests.handlers.layouts.kimi_lines import Log
 from tests.handlers.layouts.test_conversations import AGENTS
 
 from runward.config.json_value import JsonValue
+from runward.handlers.calls import Called
 
 KIMI = AGENTS["kimi"]
 
@@ -55,3 +56,19 @@ def test_a_resumed_session_has_a_further_turn() -> None:
 def test_a_delegated_task_is_counted() -> None:
     found = KIMI.told(Log().prompt().call(tool="Agent").result().say().lines())
     assert (found.counts.subagents, found.counts.tool_calls, found.usage) == (1, 1, (200, 20))
+
+
+@pytest.mark.parametrize(("items", "started"), [(["a", "b", "c"], 3), ([], 0), ("many", 0), (None, 0)])
+def test_a_swarm_counts_as_many_sub_agents_as_it_has_items(items: JsonValue, started: int) -> None:
+    args: JsonValue = {"prompt_template": "Do {{item}}.", "items": items}
+    log = Log().prompt().reply()
+    log.event("tool.call", uuid="u2", toolCallId="call_1", name="AgentSwarm", args=args)
+    found = KIMI.told(log.result().say().lines())
+    assert (found.counts.subagents, found.counts.tool_calls) == (started, 1)
+
+
+def test_a_step_s_tokens_are_those_of_its_call_and_not_of_the_text_before_it() -> None:
+    log = Log().prompt().reply()
+    log.event("content.part", uuid="u1", part={"type": "text", "text": "I look."})
+    log.event("tool.call", uuid="u2", toolCallId="call_1", name="bash", args={"command": "ls"}).result()
+    assert [each.tokens for each in KIMI.calls(log.lines()) if isinstance(each, Called)] == [110]
