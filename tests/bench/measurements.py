@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.bench import (
+    agents,
     agreement,
     beyond_watch_limit,
     bundles,
@@ -50,6 +51,7 @@ MEASUREMENTS: Final[tuple[Measurement, ...]] = (
     *everyday.MEASUREMENTS,
     *hook.MEASUREMENTS,
     *transcript.MEASUREMENTS,
+    *agents.MEASUREMENTS,
     *home.MEASUREMENTS,
     *studio.MEASUREMENTS,
     *large_store.MEASUREMENTS,
