@@ -2,7 +2,8 @@
 
 Records are chained as Claude Code's are, but their messages have Gemini's `parts`. A reply that calls no function ends the
 turn. What the model's API refused is only in the telemetry among the records; Qwen tries again, and a reply that follows
-counts instead. A tool that was cancelled ends the turn, too. The files name no process, and don't say who uses them.
+counts instead. The telemetry has the requests of sub-agents, too, whose logs are `subagents/<session>/agent-*.jsonl` beside `chats`. A tool
+that was cancelled ends the turn, too. The files name no process, and don't say who uses them.
 """
 
 import re
@@ -17,6 +18,7 @@ from runward.handlers.layouts.conversation import (
     Begun,
     Call,
     ConversationLog,
+    Delegated,
     Ended,
     Layout,
     Replied,
@@ -35,6 +37,8 @@ LAYOUT: Final = "qwen"
 _NAME: Final = re.compile(rf"({UUID})\.jsonl", re.ASCII)
 _API_ERROR: Final = "qwen-code.api_error"
 _CANCELLED: Final = "cancelled"
+_DELEGATES: Final = ("agent", "task")
+"""The tool that starts a sub-agent; the second is its earlier name."""
 
 
 class _Message(TypedDict, total=False):
@@ -47,7 +51,9 @@ class _Usage(TypedDict, total=False):
     cachedContentTokenCount: object
 
 
-_Event = TypedDict("_Event", {"event.name": object, "error_message": object}, total=False)
+_Event = TypedDict(
+    "_Event", {"event.name": object, "error_message": object, "subagent_id": object}, total=False
+)
 
 
 class _Payload(TypedDict, total=False):
@@ -71,6 +77,7 @@ class _Record(TypedDict, total=False):
     usageMetadata: _Usage
     systemPayload: _Payload
     toolCallResult: _Result
+    isSidechain: object
 
 
 class _Function(TypedDict, total=False):
@@ -95,17 +102,20 @@ def _words(record: _Record) -> Iterator[Word]:
         whole_text_in(record.get("sessionId")),
         whole_text_in(record.get("cwd"), LONGEST_PATH),
         whole_text_in(record.get("version")),
+        is_subagent=record.get("isSidechain") is True,
     )
     match record.get("type"):
         case "user":
             yield Asked(_text(record))
         case "assistant":
-            yield _replied(record)
+            reply = _replied(record)
+            yield reply
+            yield from (Delegated() for each in reply.calls if each.tool in _DELEGATES)
         case "tool_result":
             yield from _returned(record)
         case "system":
             event = record.get("systemPayload", {}).get("uiEvent", {})
-            if event.get("event.name") == _API_ERROR:
+            if event.get("event.name") == _API_ERROR and event.get("subagent_id") is None:
                 yield Ended(api_failed(event.get("error_message")))
 
 

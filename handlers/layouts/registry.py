@@ -50,6 +50,7 @@ LAYOUTS: Final = Layouts(
             module=qwen.LOG,
             usual_place=re.compile(r"/chats/[0-9a-f-]{36}\.jsonl$"),
             names_process=False,
+            no_sessions=("agent-",),
         ),
         LogLayout(
             module=droid.LOG,

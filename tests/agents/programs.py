@@ -100,6 +100,9 @@ def _cline(home: Home, model: str) -> None:
     _write(home, ".cline/data/settings/providers.json", providers)
 
 
+_OTHER_TOOL: Final = "the scripted model doesn't know the parameters of its tool for sub-agents"
+
+
 def _resumed(option: str, session: str | None) -> tuple[str, ...]:
     return () if session is None else (option, session)
 
@@ -112,6 +115,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         (b'"toolRequests":[{',),
         _copilot,
         lambda prompt, session: ("-p", prompt, "--allow-all-tools", *_resumed("--resume", session)),
+        without={"delegates": _OTHER_TOOL},
     ),
     "qwen": Program(
         QWEN,
@@ -144,6 +148,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
             *_resumed("--session", session),
             prompt,
         ),
+        without={"delegates": "Pi has no sub-agents"},
     ),
     "kimi": Program(
         KIMI,
@@ -178,6 +183,9 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         (b'"tool_use"',),
         _cline,
         lambda prompt, session: (*_resumed("--id", session), prompt),
-        without={"term-in-request": "Cline goes on to wait for its model after SIGTERM"},
+        without={
+            "delegates": _OTHER_TOOL,
+            "term-in-request": "Cline goes on to wait for its model after SIGTERM",
+        },
     ),
 }

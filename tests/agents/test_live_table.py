@@ -45,6 +45,7 @@ class Told(NamedTuple):
     calls: int
     input_tokens: int
     output_tokens: int
+    subagents: int = 0
 
 
 Situation: TypeAlias = "Callable[[Stage], None]"
@@ -153,6 +154,7 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
     "int-in-request": in_request(signal.SIGINT),
     "term-in-request": in_request(signal.SIGTERM),
     "kill-in-request": in_request(signal.SIGKILL),
+    "delegates": runs("delegated"),
     "resumed": resumed,
     "two-at-once": two_at_once,
 }
@@ -183,6 +185,7 @@ EXPECTED: Final[Mapping[str, tuple[Told, ...]]] = {
     "int-in-request": (ends(INTERRUPTED, calls=0, replies=0),),
     "term-in-request": (ends(INTERRUPTED, calls=0, replies=0),),
     "kill-in-request": (stays_open(calls=0, replies=0),),
+    "delegates": (ends(OK, calls=2, replies=3)._replace(subagents=1),),
     "resumed": (ends(OK, RESUMED, OK, calls=1, replies=3),),
     "two-at-once": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)),
 }
@@ -205,6 +208,8 @@ DIFFERENT: Final[Mapping[str, tuple[Told, ...]]] = {
     ),
     "cline-int-in-request": (CANCELLED,),
     "cline-term-in-tool": EXPECTED["uses-a-tool"],
+    # The sub-agent works in the background, and the model is told when it has done so.
+    "qwen-delegates": (ends(OK, calls=2, replies=4)._replace(subagents=1),),
     # It names its process.
     "copilot-kill-in-tool": (killed(calls=1, replies=1),),
     "copilot-kill-in-request": (killed(calls=0, replies=0),),
@@ -285,18 +290,22 @@ def told(place: Place) -> dict[str, tuple[Told, ...]]:
             exported = caller.call("session", "export", key, "--format", "atif").object()
             assert calls_in(exported) == counts["tool_calls"], exported
         root = str(each["path"]).removeprefix(f"{place.directory}/cases/").partition("/")[0]
-        found.setdefault(root, []).append(_told(shown, counts["tool_calls"]))
+        found.setdefault(root, []).append(_told(shown, counts))
     return {root: tuple(sorted(sessions)) for root, sessions in found.items()}
 
 
-def _told(shown: Mapping[str, JsonValue], calls: JsonValue) -> Told:
+def _told(shown: Mapping[str, JsonValue], counts: Mapping[str, JsonValue]) -> Told:
     history, usage, evidence = shown["history"], shown["usage"], shown["ended_by"]
     assert isinstance(history, list)
     assert isinstance(usage, dict | None)
     reasons = tuple(str(each["reason_code"]) for each in history if isinstance(each, dict))
     assert shown["status"] == ("running" if evidence is None else reasons[-1].split(".")[1])
     spent = (0, 0) if usage is None else (usage["input_tokens"], usage["output_tokens"])
-    return Told(reasons, None if evidence is None else str(evidence), *map(whole, (calls, *spent)))
+    return Told(
+        reasons,
+        None if evidence is None else str(evidence),
+        *map(whole, (counts["tool_calls"], *spent, counts["subagents"])),
+    )
 
 
 def whole(value: JsonValue) -> int:
