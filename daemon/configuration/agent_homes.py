@@ -38,9 +38,13 @@ def agent_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) 
     return os.path.join(cwd, _named(variables, environment) or f"{home}/{usual}")
 
 
+# The same for those whose settings are elsewhere.
+_SETTINGS: Final = {"opencode": (("XDG_CONFIG_HOME/opencode",), ".config/opencode")}
+
+
 def settings_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) -> str:
     """The same for its settings. Of several variables, only the last is about them."""
-    variables, usual, _, _ = _HOMES[agent]
+    variables, usual = _SETTINGS.get(agent, _HOMES[agent][:2])
     return os.path.join(cwd, _named(variables[-1:], environment) or f"{home}/{usual}")
 
 

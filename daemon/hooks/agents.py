@@ -13,9 +13,9 @@ from runward.daemon.hooks import (
     codex_settings,
     copilot_settings,
     kimi_settings,
-    pi_extension,
 )
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, DROID, QWEN, Form
+from runward.daemon.hooks.modules import OPENCODE, PI, Module
 from runward.daemon.hooks.programs import Program, installed
 from runward.daemon.hooks.settings_file import Edited, shell_command, words_of
 
@@ -51,8 +51,19 @@ def _in_kimi(text: str | None, name: str, state: str, events: Sequence[str]) -> 
     return kimi_settings.install(text, name, shell_command(kimi_settings.AGENT, state))
 
 
-def _in_pi(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
-    return pi_extension.install(text, name, words_of(pi_extension.AGENT, state))
+def _module(module: Module, file: str) -> Hooked:
+    """An agent with extensions."""
+
+    def install(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
+        return module.install(text, name, words_of(module.agent, state))
+
+    return Hooked(
+        file=file,
+        known=lambda _: module.events,
+        install=install,
+        uninstall=module.uninstall,
+        events=module.events_in,
+    )
 
 
 def _in_form_of(form: Form, file: str = "settings.json") -> Hooked:
@@ -107,15 +118,8 @@ AGENTS: Final[Mapping[str, tuple[Hooked, ...]]] = {
             events=kimi_settings.events_in,
         ),
     ),
-    pi_extension.AGENT: (
-        Hooked(
-            file="extensions/runward.js",
-            known=lambda _: pi_extension.EVENTS,
-            install=_in_pi,
-            uninstall=pi_extension.uninstall,
-            events=pi_extension.events_in,
-        ),
-    ),
+    OPENCODE.agent: (_module(OPENCODE, "plugin/runward.js"),),
+    PI.agent: (_module(PI, "extensions/runward.js"),),
     QWEN.agent: (_in_form_of(QWEN),),
 }
 """By the layout's name. A new agent is its line here, in `handlers/layouts/hooks.py`, and in the script."""

@@ -139,8 +139,8 @@ def read_kimi_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
     return read_claude_code_hook({**payload, "prompt": "\n".join(filter(None, texts)) or None})
 
 
-def read_pi_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
-    """What Runward's extension of Pi says. It speaks as Claude Code's hooks do, and calls the script itself."""
+def read_module(payload: dict[str, JsonValue]) -> HookSaid | str | None:
+    """What Runward's module in an agent says. It speaks as Claude Code's hooks do, and calls the script itself."""
     said = read_claude_code_hook(payload)
     return said._replace(is_direct=True) if isinstance(said, HookSaid) else said
 
@@ -151,7 +151,8 @@ HOOKS: Final[Mapping[str, Callable[[dict[str, JsonValue]], HookSaid | str | None
     "copilot": read_copilot_hook,
     "droid": read_claude_code_hook,
     "kimi": read_kimi_hook,
-    "pi": read_pi_hook,
+    "opencode": read_module,
+    "pi": read_module,
     "qwen": read_claude_code_hook,
 }
 """How the payloads of the agents that have hooks are read, by the layout's name."""

@@ -26,9 +26,10 @@ FILES = {
     "qwen": (".qwen", "settings.json"),
     "droid": (".factory", "settings.json"),
     "kimi": (".kimi-code", "config.toml"),
+    "opencode": (".config/opencode/plugin", "runward.js"),
     "pi": (".pi/agent/extensions", "runward.js"),
 }
-WHOLE = ("copilot", "pi")
+WHOLE = ("copilot", "opencode", "pi")
 """Those whose hooks are a file of Runward's."""
 EDITED = [agent for agent in FILES if agent not in WHOLE]
 """Those whose settings have more in them than Runward's hooks."""
@@ -73,6 +74,7 @@ def test_into_nothing_and_out_again_leaves_nothing(place: Place, agent: str) -> 
         ("qwen", ".qwen/projects"),
         ("droid", ".factory/sessions"),
         ("kimi", ".kimi-code/sessions"),
+        ("opencode", ".local/share/opencode"),
         ("pi", ".pi/agent/sessions"),
     ],
 )
@@ -88,7 +90,8 @@ def test_who_watches_no_sessions_of_the_agent_is_told_which_root_to_add(
     assert "[[roots]]" not in place.call("hook", "install", agent).out
 
 
-@pytest.mark.parametrize("agent", FILES)
+# opencode's sessions are elsewhere than its settings, in a directory that only opencode makes.
+@pytest.mark.parametrize("agent", [agent for agent in FILES if agent != "opencode"])
 def test_who_names_no_roots_is_told_that_the_agents_own_one_is_there_from_now_on(
     place: Place, agent: str
 ) -> None:
@@ -268,6 +271,8 @@ def test_the_agents_own_variables_say_where_its_settings_lie(place: Place) -> No
     assert (place.directory / "h/extensions/runward.js").exists()
     assert place.call("hook", "uninstall", "pi", PI_CODING_AGENT_DIR="h").code == 0
     assert not (place.directory / "h").exists()
+    place.call("hook", "install", "opencode", XDG_CONFIG_HOME=str(place.directory / "i"))
+    assert (place.directory / "i/opencode/plugin/runward.js").exists()
     place.call("hook", "install", "kimi", KIMI_CODE_HOME="g")
     assert (place.directory / "g/config.toml").exists()
     place.call("hook", "install", "copilot", COPILOT_HOME="e")
@@ -381,8 +386,9 @@ def test_what_was_installed_runs_as_the_agents_run_it(place: Place) -> None:
         subprocess.run(["sh", "-c", command], input=payload.encode(), check=True, timeout=PATIENCE_S, env={})
     line = documents["codex"].removeprefix("notify = ")
     subprocess.run([*json.loads(line), payload], check=True, timeout=PATIENCE_S, env={})
-    words = re.findall(r"const command = (.*);", documents["pi"])[0]
-    subprocess.run(json.loads(words), input=payload.encode(), check=True, timeout=PATIENCE_S, env={})
+    for agent in ("opencode", "pi"):
+        words = re.findall(r"const command = (.*);", documents[agent])[0]
+        subprocess.run(json.loads(words), input=payload.encode(), check=True, timeout=PATIENCE_S, env={})
     hooks = [json.loads(path.read_text())["hook"] for path in (place.state / "inbox").iterdir()]
     assert sorted(hooks) == sorted([*FILES, "codex"])
     assert shlex.split(commands[0])[0] == os.path.abspath(sys.executable)

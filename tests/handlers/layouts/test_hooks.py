@@ -82,10 +82,10 @@ def test_a_prompt_of_kimi_code_is_the_texts_among_its_parts(prompt: JsonValue, r
     assert said == HookSaid(session, "prompted", "/w", None, read)
 
 
-def test_pis_extension_speaks_as_claude_code_and_calls_the_script_itself() -> None:
-    said = hooks.read_pi_hook({**COMMON, "hook_event_name": "SessionEnd"})
+def test_a_module_of_runwards_speaks_as_claude_code_and_calls_the_script_itself() -> None:
+    said = hooks.read_module({**COMMON, "hook_event_name": "SessionEnd"})
     assert said == HookSaid(ID, "ended", "/home/dev/app", PATH, is_direct=True)
-    assert hooks.read_pi_hook({**COMMON, "hook_event_name": "Other"}) is None
+    assert hooks.read_module({**COMMON, "hook_event_name": "Other"}) is None
 
 
 def test_codex_tells_of_a_good_turn() -> None:
