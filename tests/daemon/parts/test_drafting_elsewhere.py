@@ -197,7 +197,7 @@ def test_a_daemon_that_stops_does_not_wait_for(
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(Halted):
         elsewhere.make(told, lambda read: False)
-    assert processes() == set()
+    wait_for(lambda: not processes(), "its end")
 
 
 def test_what_it_reads_is_told(tmp_path: Path, elsewhere: DraftingElsewhere) -> None:
