@@ -247,7 +247,7 @@ PLAN_TOOL: Final = "TodoWrite"
 
 _CALL: Final = b'"tool_use"'
 _RESULT: Final = b'"tool_result"'
-_TELLING: Final = (_RESULT, _CALL, b'"cost-state"')
+_TELLING: Final = (_RESULT, _CALL, b'"cost-state"', b'"requestSessionId"')
 _EXIT: Final = re.compile(r"(?:Error: )?Exit code (\d{1,3})\b")
 _LONGEST_STAMP: Final = 40
 
@@ -275,6 +275,8 @@ class ClaudeCodeCalls(WithoutDocuments):
     def __init__(self, state: CallsState) -> None:
         self._state = state
         self._plans = Plans()
+        self._copied: set[str] = set()
+        """Calls that a fork copied from its origin."""
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[ToldCall]:
         """What further lines say. Most of them say nothing, so they aren't parsed."""
@@ -309,6 +311,8 @@ class ClaudeCodeCalls(WithoutDocuments):
             return
         if self._is_copied(record):
             self._state.is_fork = True
+            if isinstance(record.message, Message) and isinstance(record.message.content, list):
+                self._copied.update(block.id for block in record.message.content if block.id)
             return
         if record.type == "cost-state":
             yield from self._paid(place, record)
@@ -319,14 +323,19 @@ class ClaudeCodeCalls(WithoutDocuments):
         for block in message.content:
             if block.type == "tool_use" and record.type == "assistant":
                 yield from self._called(place, at, message, block, problem)
-            elif block.type == "tool_result" and record.type == "user":
+            elif (
+                block.type == "tool_result"
+                and record.type == "user"
+                and block.tool_use_id not in self._copied
+            ):
                 yield _returned(place, at, block, record.tool_use_result, problem)
 
     def _is_copied(self, record: Record) -> bool:
         """Whether the record was copied from a fork's origin, or begins nothing yet."""
         state = self._state
         kind, stamp = record.type, record.timestamp
-        if record.forked_from is not None:
+        asked_by = record.request_session_id
+        if record.forked_from is not None or (asked_by is not None and asked_by != record.session_id):
             return True
         if state.begun:
             return False

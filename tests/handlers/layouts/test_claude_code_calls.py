@@ -82,6 +82,25 @@ def test_what_the_session_cost_is_what_each_process_added_to_it() -> None:
     assert [each.usd for each in calls(log) if isinstance(each, Paid)] == [0.25, 0.75]
 
 
+def test_calls_whose_reply_another_session_asked_for_are_its_own() -> None:
+    log = Transcript(entrypoint="cli")
+    log.prompt("go")
+    log.text("Well,", "tool_use", requestSessionId=PARENT)
+    call: JsonValue = [{"type": "tool_use", "id": "copied", "name": "Bash", "input": {}}]
+    log.said(call, "tool_use", requestSessionId=PARENT)
+    log.result("copied")
+    log.prompt("and again")
+    own: JsonValue = [{"type": "tool_use", "id": "own", "name": "Bash", "input": {}}]
+    log.said(own, "tool_use", requestSessionId=SESSION)
+    log.result("own")
+    log.note("cost-state", totalCostUSD=1)
+    assert only(Paid, calls(log)) == []
+    assert [(type(each), each.id) for each in calls(log) if isinstance(each, Called | Returned)] == [
+        (Called, "own"),
+        (Returned, "own"),
+    ]
+
+
 def test_the_cost_of_a_fork_is_not_known_for_its_origins_is_in_it() -> None:
     log = Transcript()
     log.prompt("go", forkedFrom={"sessionId": PARENT})
