@@ -9,13 +9,15 @@ import errno
 import os
 import sqlite3
 import stat
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import IO, Final
 from urllib.parse import quote
 
+from runward.daemon.rundir.opening import REGULAR, held
 from runward.daemon.rundir.session_logs import CannotUnpack
 from runward.handlers.layouts.database import WAL, Database, Row
 from runward.handlers.model.files import Signature, signature_of
@@ -32,6 +34,10 @@ _MAGIC: Final = b"SQLite format 3\0"
 _HEADER: Final = 100
 _WAL_MODE: Final = 2
 _STEPS: Final = 100_000
+_PIECE: Final = 1 << 20
+MOST_COPIED: Final = 256 << 20
+"""Bytes of a database that is copied to be read."""
+
 _PRAGMAS: Final = ("trusted_schema = off", "query_only = on", "cell_size_check = on", "mmap_size = 0")
 _MAY_PASS: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
 
@@ -40,6 +46,9 @@ _ONE_AT_A_TIME: Final = threading.RLock()
 
 _known: dict[str, tuple[int, int, int, tuple[str, ...]]] = {}
 """The schemas that were found to be known: device, inode and number of the schema, by path."""
+
+
+_copy: tuple[object, tempfile.TemporaryDirectory[str]] | None = None
 
 
 class CannotAsk(CannotUnpack):
@@ -106,12 +115,9 @@ def _opened(path: str) -> tuple[sqlite3.Connection, object]:
     own, wal, shm = before
     if own is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        status = os.fstat(descriptor)
-        head = os.pread(descriptor, _HEADER, 0) if stat.S_ISREG(status.st_mode) else b""
-    finally:
-        os.close(descriptor)
+    with held(os.open(path, REGULAR)) as descriptor:
+        is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        head = os.pread(descriptor, _HEADER, 0) if is_regular else b""
     if not head.startswith(_MAGIC):
         # Its first page is only in the log until that is first copied.
         raise CannotAsk("is empty" if not head else "is not a SQLite database")
@@ -123,9 +129,38 @@ def _opened(path: str) -> tuple[sqlite3.Connection, object]:
         return _connection(path, "mode=ro&immutable=1"), before
     if shm is not None:
         return _connection(path, "mode=ro&readonly_shm=1"), None
-    raise CannotAsk(
-        f"has a log ({WAL}), but no {SHM} file: without that, only a program that may write there can read it"
-    )
+    return _connection(_copied(path, before), "mode=ro"), None
+
+
+def _copied(path: str, files: object) -> str:
+    """A copy of a database whose log has no `-shm` file, as copies of a home are left: it may be written beside."""
+    global _copy  # the last one is kept: its sessions are asked for one by one
+    if _copy is None or _copy[0] != (path, files):
+        size = sum(os.lstat(f"{path}{end}").st_size for end in ("", WAL))
+        if size > MOST_COPIED:
+            raise CannotAsk(
+                f"has a log ({WAL}), but no {SHM} file: it could only be read as a copy, and has more than"
+                f" {MOST_COPIED} bytes; start its program once"
+            )
+        _copy = None  # removes the one before
+        directory = tempfile.TemporaryDirectory(prefix="runward-")
+        for end in ("", WAL):
+            with (
+                held(os.open(f"{path}{end}", REGULAR)) as source,
+                open(f"{directory.name}/db{end}", "xb") as copy,
+            ):
+                _copy_up_to(source, copy, MOST_COPIED)
+        if _files(path) != files:
+            raise TriedTooSoon
+        _copy = ((path, files), directory)
+    return f"{_copy[1].name}/db"
+
+
+def _copy_up_to(source: int, copy: IO[bytes], most: int) -> None:
+    """Copy an open file, at most so many bytes of it."""
+    at = 0
+    while at <= most and (piece := os.pread(source, _PIECE, at)):
+        at += copy.write(piece)
 
 
 def _files(path: str) -> tuple[Signature | None, Signature | None, Signature | None]:

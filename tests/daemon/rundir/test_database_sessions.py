@@ -537,15 +537,24 @@ def test_a_database_that_is_replaced_is_read_anew(tmp_path: Path, database: sqli
     assert (looks.look().usage, looks.anew) == ((100, 10), 1)
 
 
-def test_a_log_that_nobody_may_read_without_writing_is_a_problem(tmp_path: Path) -> None:
+def test_a_log_that_nobody_may_read_without_writing_is_read_from_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = made(tmp_path / "real.db")
     Sessions(database).session().prompt().say()
     (tmp_path / "root").mkdir()
     for end in ("", "-wal"):
         (tmp_path / "root" / f"{NAME}{end}").write_bytes((tmp_path / f"real.db{end}").read_bytes())
     database.close()
-    assert "has a log (-wal), but no -shm file" in problem_of(tmp_path / "root")
-    assert not (tmp_path / "root" / f"{NAME}-shm").exists()
+    before = contents(tmp_path / "root")
+    assert read(tmp_path / "root").usage == (100, 10)
+    assert list(listed(tmp_path / "root").directories) == [PLACE]
+    assert contents(tmp_path / "root") == before
+    os.utime(tmp_path / "root" / f"{NAME}-wal", (BEGAN, BEGAN))
+    monkeypatch.setattr(databases, "MOST_COPIED", 1000)
+    assert "has a log (-wal), but no -shm file: it could only be read as a copy" in problem_of(
+        tmp_path / "root"
+    )
 
 
 def test_values_that_are_too_large_and_questions_that_take_too_long_end(
