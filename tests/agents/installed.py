@@ -61,6 +61,8 @@ DROID: Final = Pinned(
     f"@factory/cli-linux-{_ARCHITECTURE}", "0.215.0", f"@factory/cli-linux-{_ARCHITECTURE}/bin/droid"
 )
 KIMI: Final = Pinned("@moonshot-ai/kimi-code", "2.1.0", "@moonshot-ai/kimi-code/dist/main.mjs", NODE)
+KILO: Final = Pinned("@kilocode/cli", "7.7.7", "@kilocode/cli-linux-*/bin/kilo")
+OPENCODE: Final = Pinned("opencode-ai", "1.18.33", "opencode-linux-*/bin/opencode")
 PI: Final = Pinned(
     "@earendil-works/pi-coding-agent", "1.5.2", "@earendil-works/pi-coding-agent/dist/bundle/cli.js", NODE
 )

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tests.agents.homes import Home
-from tests.agents.installed import CLINE, COPILOT, DROID, KIMI, PI, QWEN, Pinned
+from tests.agents.installed import CLINE, COPILOT, DROID, KILO, KIMI, OPENCODE, PI, QWEN, Pinned
 
 KEY: Final = "k"
 MODEL: Final = "scripted-model"
@@ -100,6 +100,31 @@ def _cline(home: Home, model: str) -> None:
     _write(home, ".cline/data/settings/providers.json", providers)
 
 
+def _opencode(name: str) -> Callable[[Home, str], None]:
+    """opencode, or a fork of it that has another name."""
+
+    def settle(home: Home, model: str) -> None:
+        home.variables.update(
+            {f"{name.upper()}_DISABLE_{what}": "true" for what in ("AUTOUPDATE", "MODELS_FETCH")}
+        )
+        scripted = {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": f"{model}/v1", "apiKey": KEY},
+            "models": {MODEL: {}},
+        }
+        named = f"scripted/{MODEL}"
+        settings = {
+            "autoupdate": False,
+            "permission": "allow",
+            "model": named,
+            "small_model": named,
+            "provider": {"scripted": scripted},
+        }
+        _write(home, f".config/{name}/{name}.json", settings)
+
+    return settle
+
+
 _OTHER_TOOL: Final = "the scripted model doesn't know the parameters of its tool for sub-agents"
 
 
@@ -175,6 +200,22 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         without={
             "resumed": "Droid asks Factory's service for a session that it resumes, which needs an account"
         },
+    ),
+    "opencode": Program(
+        OPENCODE,
+        ".local/share/opencode",
+        "opencode.db*",
+        (b'"status":"running"',),
+        _opencode("opencode"),
+        lambda prompt, session: ("run", *_resumed("--session", session), prompt),
+    ),
+    "kilo": Program(
+        KILO,
+        ".local/share/kilo",
+        "kilo.db*",
+        (b'"status":"running"',),
+        _opencode("kilo"),
+        lambda prompt, session: ("run", *_resumed("--session", session), prompt),
     ),
     "cline": Program(
         CLINE,
