@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import IO, Final
 from urllib.parse import quote
 
@@ -69,29 +70,86 @@ def state_of(path: str) -> tuple[Signature, Signature | None]:
     return signature_of(status), None if log is None else log._replace(changed_ns=0)
 
 
+@dataclass(slots=True)
+class _Open:
+    """A connection. `files` must be the same afterwards if it reads without locks; until `end` it may take."""
+
+    path: str
+    connection: sqlite3.Connection
+    files: object
+    end: float = 0.0
+
+
+class _Kept(threading.local):
+    is_on = False
+    opened: _Open | None = None
+
+
+_kept: Final = _Kept()
+
+
+@contextmanager
+def kept_open() -> Iterator[None]:
+    """Until the end, questions of this thread to the same database share a connection: opening one costs more than a question."""
+    _kept.is_on = True
+    try:
+        yield
+    finally:
+        _kept.is_on = False
+        _close_kept()
+
+
+def _close_kept() -> None:
+    opened, _kept.opened = _kept.opened, None
+    if opened is not None:
+        with _ONE_AT_A_TIME:
+            opened.connection.close()
+
+
 @contextmanager
 def asked(path: str, database: Database) -> Iterator[sqlite3.Connection]:
     """The database at `path`, for questions about one state of it."""
     with _ONE_AT_A_TIME, _translated():
-        for left in (2, 1, 0):
-            try:
-                connection, before = _opened(path)
-            except TriedTooSoon:
-                if not left:
-                    raise
-                time.sleep(0.01)
-                continue
-            break
+        opened = _kept.opened
+        if opened is None or opened.path != path or opened.files not in (None, _files(path)):
+            _close_kept()
+            opened = _open(path)
+        _kept.opened = None
+        is_good = False
         try:
-            _bound(connection)
-            connection.execute("begin")
-            _check(connection, path, database)
-            yield connection
+            opened.end = time.monotonic() + LONGEST_S
+            opened.connection.execute("begin")
+            _check(opened.connection, path, database)
+            yield opened.connection
+            opened.connection.rollback()
+            is_good = _kept.is_on
         finally:
-            connection.close()
+            if is_good:
+                _kept.opened = opened
+            else:
+                opened.connection.close()
         # What is read without locks counts only if nobody wrote meanwhile.
-        if before is not None and before != _files(path):
+        if opened.files not in (None, _files(path)):
             raise OSError(errno.EAGAIN, "it was written to while it was read")
+
+
+def _open(path: str) -> _Open:
+    for left in (2, 1, 0):
+        try:
+            connection, files = _opened(path)
+        except TriedTooSoon:
+            if not left:
+                raise
+            time.sleep(0.01)
+            continue
+        opened = _Open(path, connection, files, time.monotonic() + LONGEST_S)
+        try:
+            _bound(opened)
+        except BaseException:
+            connection.close()
+            raise
+        return opened
+    raise AssertionError("the last try raises")
 
 
 @contextmanager
@@ -187,9 +245,9 @@ def _connection(path: str, how: str) -> sqlite3.Connection:
     return connection
 
 
-def _bound(connection: sqlite3.Connection) -> None:
-    end = time.monotonic() + LONGEST_S
-    connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+def _bound(opened: _Open) -> None:
+    connection = opened.connection
+    connection.set_progress_handler(lambda: time.monotonic() > opened.end, _STEPS)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     for pragma in _PRAGMAS:

@@ -158,6 +158,17 @@ class Follower:
             most_bytes=most_bytes,
             alive_at=self._alive_at,
         )
+        with self.files.kept_open():
+            return self._look(batch, hints, roots, known, most_bytes)
+
+    def _look(
+        self,
+        batch: "_Batch",
+        hints: Sequence[Hint],
+        roots: Mapping[str, WatchedRoot],
+        known: Mapping[Target, Known],
+        most_bytes: int,
+    ) -> Followings:
         looked: list[Looked] = []
         for index, (target, why) in enumerate(hints):
             # The rest waits: native runs are looked at in between, however large the transcripts are.

@@ -20,6 +20,7 @@ from runward.daemon.rundir import bundle_parts, journals, run_directories, sessi
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.bundle_parts import KeptAside, PartMissing, PartsPlaced, ReplayStanding
 from runward.daemon.rundir.call_reading import CallReading, told_by
+from runward.daemon.rundir.databases import kept_open
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.intents import IntentCursor, IntentsRead, has_intents, read_intents
 from runward.daemon.rundir.journal_reading import Compared, compare
@@ -65,6 +66,7 @@ class Files:
     place_signature = staticmethod(session_places.place_signature)
     identify = staticmethod(identify)
     look_at_session = staticmethod(look_at_session)
+    kept_open = staticmethod(kept_open)
     calls = staticmethod(CallReading)
     has_intents = staticmethod(has_intents)
     filled_without = staticmethod(filled_without)

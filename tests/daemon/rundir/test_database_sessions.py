@@ -18,7 +18,7 @@ from tests.handlers.layouts.pi_lines import BEGAN
 from runward.daemon.rundir import database_sessions, databases
 from runward.daemon.rundir.call_reading import told_by
 from runward.daemon.rundir.database_sessions import sessions_in
-from runward.daemon.rundir.databases import CannotAsk
+from runward.daemon.rundir.databases import CannotAsk, kept_open
 from runward.daemon.rundir.explaining import explain
 from runward.daemon.rundir.message_reading import messages_of
 from runward.daemon.rundir.run_directories import Listing
@@ -615,6 +615,33 @@ def test_columns_of_any_type_raise_nothing(
     list(messages_of("opencode", path))
     final_message("opencode", path)
     database.close()
+
+
+def test_questions_that_share_a_connection_see_what_was_written_and_release_it(
+    tmp_path: Path, database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    open_it = databases._opened
+
+    def noting(path: str) -> object:
+        opened.append(path)
+        return open_it(path)
+
+    monkeypatch.setattr(databases, "_opened", noting)
+    log = Sessions(database).session().prompt()
+    with kept_open():
+        for number in range(5):
+            log.call(f"call_{number}").result()
+            assert read(tmp_path).counts.tool_calls == number + 1
+            (busy, _, _) = database.execute("pragma wal_checkpoint(truncate)").fetchone()
+            assert not busy
+    log.say()
+    assert len(opened) == 1
+    with kept_open():
+        for _ in range(5):
+            assert read(tmp_path).turn == "closed"
+    assert len(opened) == 2
+    database.execute("pragma journal_mode = delete")  # possible only if nobody else has it open
 
 
 def test_readers_in_threads_and_a_writer_disturb_nobody(tmp_path: Path, database: sqlite3.Connection) -> None:
