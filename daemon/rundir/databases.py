@@ -39,7 +39,8 @@ _PIECE: Final = 1 << 20
 MOST_COPIED: Final = 256 << 20
 """Bytes of a database that is copied to be read."""
 
-_PRAGMAS: Final = ("trusted_schema = off", "query_only = on", "cell_size_check = on", "mmap_size = 0")
+# Not `trusted_schema = off`: Kilo's indexes use functions that are refused then. Reading runs none of them.
+_PRAGMAS: Final = ("query_only = on", "cell_size_check = on", "mmap_size = 0")
 _MAY_PASS: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
 
 _ONE_AT_A_TIME: Final = threading.RLock()

@@ -208,6 +208,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         (b'"status":"running"',),
         _opencode("opencode"),
         lambda prompt, session: ("run", *_resumed("--session", session), prompt),
+        without={"delegates": _OTHER_TOOL},
     ),
     "kilo": Program(
         KILO,
@@ -216,6 +217,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         (b'"status":"running"',),
         _opencode("kilo"),
         lambda prompt, session: ("run", *_resumed("--session", session), prompt),
+        without={"delegates": _OTHER_TOOL},
     ),
     "cline": Program(
         CLINE,

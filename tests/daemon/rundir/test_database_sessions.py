@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.handlers.layouts.opencode_rows import BEGAN_MS, SESSION, Log, Sessions, made
+from tests.handlers.layouts.opencode_rows import BEGAN_MS, KILO_INDEXES, SESSION, Log, Sessions, made
 from tests.handlers.layouts.pi_lines import BEGAN
 
 from runward.daemon.rundir import database_sessions, databases
@@ -160,6 +160,19 @@ def test_who_where_what_and_the_cost_are_told(tmp_path: Path, database: sqlite3.
     (sums,) = found.counted
     assert (sums.fresh_input, sums.cache_read, sums.output, sums.replies) == (60, 40, 10, 1)
     assert sums.reported_nanousd == 2_000_000
+
+
+def test_kilos_own_indexes_hinder_nobody(tmp_path: Path) -> None:
+    database = made(tmp_path / "kilo.db")
+    database.executescript(KILO_INDEXES)
+    Sessions(database).session().prompt().call().result().say()
+    (found,) = sessions_under(str(tmp_path), LAYOUTS)
+    assert isinstance(found, Place)
+    assert found.path == f"{tmp_path}/kilo.db/{SESSION}"
+    assert isinstance(found.layout, LogLayout)
+    assert found.layout.name == "kilo"
+    assert read_session(found.layout, found.path).told.usage == (200, 20)
+    database.close()
 
 
 def test_a_cost_of_nothing_is_not_known(tmp_path: Path, database: sqlite3.Connection) -> None:

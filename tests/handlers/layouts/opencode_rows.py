@@ -35,6 +35,14 @@ CREATE INDEX `part_message_id_id_idx` ON `part` (`message_id`,`id`);
 CREATE INDEX `part_session_idx` ON `part` (`session_id`);
 """
 
+KILO_INDEXES: Final = """
+CREATE INDEX `recall_message_role_idx` ON `message`
+  (`id`,json_extract("data", '$.role'),coalesce(json_extract("data", '$.parentID'), ''));
+CREATE INDEX `part_session_step_finish_idx` ON `part` (`session_id`)
+  WHERE json_valid("part"."data") AND json_extract("part"."data", '$.type') = 'step-finish';
+"""
+"""Kilo's own indexes, by what is in the JSON of its rows."""
+
 SESSION: Final = "ses_ddecb6b6cffeWXFfOB4ozt2BL7"
 BEGAN_MS: Final = int(BEGAN * 1000)
 
