@@ -102,6 +102,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     agent_setting: str | None = None
     forked_from: Origin | None = None
     tool_use_result: msgspec.Raw = msgspec.Raw()
+    model_usage: msgspec.Raw = msgspec.Raw()
     total_cost_usd: Annotated[float, msgspec.Meta(ge=0, le=MOST_USD)] | None = msgspec.field(
         default=None, name="totalCostUSD"
     )

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.handlers.foreign_json import parse_time
+from runward.handlers.layouts.claude_code_account import by_model, changes, stated, unseen
 from runward.handlers.layouts.claude_code_records import (
     AGENT_TOOLS,
     ANSWERED,
@@ -98,6 +99,8 @@ class State(NamedTuple):
     these: then `held` is that end. `beside` is what was last said outside the conversation. `counted` are the sums of
     replies that were not taken yet. `first` are the times of the first records, and `agents` the sub-agents with files
     of their own. `has_latch` says that a version wrote it that repeats `last-prompt` in the middle.
+    `known` is what all replies used, by model; `account` what Claude Code said last that the session used, at `account_at`,
+    when `known_then` was known; and `unseen` what it has that no reply shows, which is counted, too.
     """
 
     version: Literal[5]
@@ -146,6 +149,11 @@ class State(NamedTuple):
     first: tuple[str, ...] = ()
     agents: tuple["Agent", ...] = ()
     has_latch: bool = False
+    known: tuple[Counted, ...] = ()
+    account: tuple[Counted, ...] = ()
+    account_at: str | None = None
+    known_then: tuple[Counted, ...] = ()
+    unseen: tuple[Counted, ...] = ()
 
 
 FIRST_KEPT: Final = 8
@@ -189,6 +197,9 @@ class Tally:
         "cost",
         "counted",
         "input_tokens",
+        "is_in_account",
+        "known",
+        "known_then",
         "launches",
         "output_tokens",
         "replies",
@@ -210,6 +221,8 @@ class Tally:
         self.run_model: str | None = None
         self.run_speed: str | None = None
         self.counted = list(state.counted)
+        self.known, self.known_then = list(state.known), list(state.known_then)
+        self.is_in_account = False
         self.calls = dict.fromkeys(state.calls)
         self.launches = dict.fromkeys(state.launches)
         self.reply: str | None = None
@@ -290,7 +303,7 @@ class Tally:
             or model != self.run_model
             or usage.speed != self.run_speed
         ):
-            self._end_run()
+            self.end_run()
             run = self.run = Run(_cost(usage, parse_time(stamp), model))
             if given <= SIZES[1]:
                 self.run_hour, self.run_model, self.run_speed = hour_in(stamp), model, usage.speed
@@ -302,9 +315,16 @@ class Tally:
         if usage.cache_creation is not None:
             run.cache_write_1h += min(usage.cache_creation.ephemeral_1h_input_tokens, written)
 
-    def _end_run(self) -> None:
+    def _count(self, sums: Counted) -> None:
+        """Add to the sums. `is_in_account`: to those that the last account has, too."""
+        add(self.counted, sums)
+        add(self.known, by_model(sums))
+        if self.is_in_account:
+            add(self.known_then, by_model(sums))
+
+    def end_run(self) -> None:
         """Add the run of replies to the sums."""
-        add(self.counted, self.run.sum())
+        self._count(self.run.sum())
         self.run, self.run_hour = Run(_NOTHING_COUNTED), None
 
     def _correct(self, name: str, usage: Usage) -> None:
@@ -319,8 +339,8 @@ class Tally:
             self.input_tokens += came - came_before
             self.output_tokens += went - went_before
         if before.is_spent:
-            add(self.counted, before.cost.minus())
-            add(self.counted, cost)
+            self._count(before.cost.minus())
+            self._count(cost)
 
 
 First: TypeAlias = tuple[str | None, str | None, bool, bool]
@@ -414,6 +434,9 @@ class Session(Tally):
     agent_chains: int
     first: tuple[str, ...]
     agents: tuple[Agent, ...]
+    account: tuple[Counted, ...]
+    account_at: str | None
+    unseen: tuple[Counted, ...]
     has_latch: bool
 
     def __init__(self, state: State) -> None:
@@ -427,12 +450,13 @@ class Session(Tally):
     def state(self, unreadable: Unreadable) -> State:
         """The state as it is now."""
         self.add_cost()
-        self._end_run()
+        self.end_run()
         now = {field: getattr(self, field) for field in State._fields}
         now["replies"], now["counted"] = (
             tuple(_reply(*each) for each in self.replies.items()),
             tuple(self.counted),
         )
+        now["known"], now["known_then"] = tuple(self.known), tuple(self.known_then)
         now["calls"], now["launches"] = tuple(self.calls), tuple(self.launches)
         now["unreadable"], now["complaints"] = unreadable.count, tuple(unreadable.complaints)
         return State(**now)
@@ -462,13 +486,44 @@ class Session(Tally):
         for record in _readable(file, lines):
             if is_copy is None:
                 is_copy = self._is_copy(record)
-            if not is_copy:
-                self.note_agent(record)
+            if is_copy:
+                continue
+            is_in_account = self._is_in_account(record)
+            if is_in_account != self.is_in_account:
+                self.add_cost()
+                self.end_run()
+                self.is_in_account = is_in_account
+            self.note_agent(record)
         self.add_cost()
+        self.end_run()
+        self.is_in_account = False
+        self._count_unseen()
         last = None if not self.replies else _reply(*list(self.replies.items())[-1])
         self.replies = others
         rest = (each for each in self.agents if each.name != name)
         self.agents = (*rest, Agent(name, is_copy, last))
+
+    def _is_in_account(self, record: Record) -> bool:
+        """Whether what a sub-agent's record cost is in the last account: a process writes it when it ends."""
+        at, stamp = self.account_at, record.timestamp
+        return at is not None and stamp is not None and len(stamp) == len(at) and stamp <= at
+
+    def _take_account(self, record: Record) -> None:
+        """What the session used by Claude Code's own account. A fork's account begins with that of its origin."""
+        if self.parent_session_id is not None or not self.has_own or record.session_id != self.session_id:
+            return
+        self.add_cost()
+        self.end_run()
+        self.account, self.account_at = tuple(stated(record.model_usage)), self.moved
+        self.known_then = list(self.known)
+        self._count_unseen()
+
+    def _count_unseen(self) -> None:
+        """Count what the account has and no reply shows. Sub-agents whose replies are read later take it back."""
+        found = unseen(self.account, self.known_then)
+        for each in changes(self.unseen, found, parse_time(self.account_at)):
+            add(self.counted, each)
+        self.unseen = tuple(found)
 
     def _is_copy(self, record: Record) -> bool | None:
         """Whether a sub-agent's file that begins so copies the session's own conversation. None if a later record tells."""
@@ -559,6 +614,8 @@ class Session(Tally):
         """A record outside the conversation."""
         if stamp is not None:
             self.moved = stamp
+        if record.type == "cost-state":
+            self._take_account(record)
         if record.type == "queue-operation":
             self._queue(record, stamp)
         elif record.type == "file-history-snapshot" and self.attempt == 0 and self.seems_headless is None:
