@@ -198,7 +198,8 @@ PROGRAMS: Final[Mapping[str, Program]] = {
             prompt,
         ),
         without={
-            "resumed": "Droid asks Factory's service for a session that it resumes, which needs an account"
+            "delegates": _OTHER_TOOL,
+            "resumed": "Droid asks Factory's service for a session that it resumes, which needs an account",
         },
     ),
     "opencode": Program(

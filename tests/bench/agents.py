@@ -33,6 +33,7 @@ _READING: Final = Figure(
     "a session of each further agent, read; the slowest",
     "x Claude Code's reader for as many bytes",
     Goal("at most", 1.0),
+    "all texts of a record are decoded, of which only the first prompt is needed; Cline's messages are decoded twice",
 )
 _IDLE: Final = Figure(
     "agents-idle",
