@@ -186,7 +186,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
     "droid": Program(
         DROID,
         ".factory/sessions",
-        "*/*.json*",
+        "*/*.jso*[ln]",
         (b'"tool_use"', b'"inputTokens": 120'),
         _droid,
         lambda prompt, session: (
