@@ -39,7 +39,10 @@ def agent_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) 
 
 
 # The same for those whose settings are elsewhere.
-_SETTINGS: Final = {"opencode": (("XDG_CONFIG_HOME/opencode",), ".config/opencode")}
+_SETTINGS: Final = {
+    "kilo": (("XDG_CONFIG_HOME/kilo",), ".config/kilo"),
+    "opencode": (("XDG_CONFIG_HOME/opencode",), ".config/opencode"),
+}
 
 
 def settings_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) -> str:

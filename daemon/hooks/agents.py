@@ -15,7 +15,7 @@ from runward.daemon.hooks import (
     kimi_settings,
 )
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, DROID, QWEN, Form
-from runward.daemon.hooks.modules import OPENCODE, PI, Module
+from runward.daemon.hooks.modules import KILO, OPENCODE, PI, Module
 from runward.daemon.hooks.programs import Program, installed
 from runward.daemon.hooks.settings_file import Edited, shell_command, words_of
 
@@ -118,6 +118,7 @@ AGENTS: Final[Mapping[str, tuple[Hooked, ...]]] = {
             events=kimi_settings.events_in,
         ),
     ),
+    KILO.agent: (_module(KILO, "plugin/runward.js"),),
     OPENCODE.agent: (_module(OPENCODE, "plugin/runward.js"),),
     PI.agent: (_module(PI, "extensions/runward.js"),),
     QWEN.agent: (_in_form_of(QWEN),),

@@ -125,3 +125,4 @@ class Module(NamedTuple):
 
 PI: Final = Module("pi", ("session_start", "before_agent_start", "agent_end", "session_shutdown"), _PI)
 OPENCODE: Final = Module("opencode", ("session.created", "session.status", "session.idle"), _OPENCODE)
+KILO: Final = OPENCODE._replace(agent="kilo")  # a fork of it, with the same plugins

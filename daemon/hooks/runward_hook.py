@@ -15,7 +15,7 @@ import sys
 from binascii import b2a_base64
 from time import monotonic, time
 
-AGENTS = ("claude-code", "codex", "copilot", "droid", "kimi", "opencode", "pi", "qwen")
+AGENTS = ("claude-code", "codex", "copilot", "droid", "kilo", "kimi", "opencode", "pi", "qwen")
 """Whose payloads the daemon reads (`handlers/layouts/hooks.py`)."""
 
 MAXIMUM_PAYLOAD = 1 << 19

@@ -150,6 +150,7 @@ HOOKS: Final[Mapping[str, Callable[[dict[str, JsonValue]], HookSaid | str | None
     "codex": read_codex_hook,
     "copilot": read_copilot_hook,
     "droid": read_claude_code_hook,
+    "kilo": read_module,
     "kimi": read_kimi_hook,
     "opencode": read_module,
     "pi": read_module,

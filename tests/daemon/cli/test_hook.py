@@ -26,10 +26,11 @@ FILES = {
     "qwen": (".qwen", "settings.json"),
     "droid": (".factory", "settings.json"),
     "kimi": (".kimi-code", "config.toml"),
+    "kilo": (".config/kilo/plugin", "runward.js"),
     "opencode": (".config/opencode/plugin", "runward.js"),
     "pi": (".pi/agent/extensions", "runward.js"),
 }
-WHOLE = ("copilot", "opencode", "pi")
+WHOLE = ("copilot", "kilo", "opencode", "pi")
 """Those whose hooks are a file of Runward's."""
 EDITED = [agent for agent in FILES if agent not in WHOLE]
 """Those whose settings have more in them than Runward's hooks."""
@@ -74,6 +75,7 @@ def test_into_nothing_and_out_again_leaves_nothing(place: Place, agent: str) -> 
         ("qwen", ".qwen/projects"),
         ("droid", ".factory/sessions"),
         ("kimi", ".kimi-code/sessions"),
+        ("kilo", ".local/share/kilo"),
         ("opencode", ".local/share/opencode"),
         ("pi", ".pi/agent/sessions"),
     ],
@@ -90,8 +92,8 @@ def test_who_watches_no_sessions_of_the_agent_is_told_which_root_to_add(
     assert "[[roots]]" not in place.call("hook", "install", agent).out
 
 
-# opencode's sessions are elsewhere than its settings, in a directory that only opencode makes.
-@pytest.mark.parametrize("agent", [agent for agent in FILES if agent != "opencode"])
+# The sessions of opencode and Kilo are elsewhere than their settings, in a directory that only they make.
+@pytest.mark.parametrize("agent", [agent for agent in FILES if agent not in ("kilo", "opencode")])
 def test_who_names_no_roots_is_told_that_the_agents_own_one_is_there_from_now_on(
     place: Place, agent: str
 ) -> None:
@@ -386,7 +388,7 @@ def test_what_was_installed_runs_as_the_agents_run_it(place: Place) -> None:
         subprocess.run(["sh", "-c", command], input=payload.encode(), check=True, timeout=PATIENCE_S, env={})
     line = documents["codex"].removeprefix("notify = ")
     subprocess.run([*json.loads(line), payload], check=True, timeout=PATIENCE_S, env={})
-    for agent in ("opencode", "pi"):
+    for agent in ("kilo", "opencode", "pi"):
         words = re.findall(r"const command = (.*);", documents[agent])[0]
         subprocess.run(json.loads(words), input=payload.encode(), check=True, timeout=PATIENCE_S, env={})
     hooks = [json.loads(path.read_text())["hook"] for path in (place.state / "inbox").iterdir()]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.waiting import PATIENCE_S
 
-from runward.daemon.hooks.modules import OPENCODE, PI, Module
+from runward.daemon.hooks.modules import KILO, OPENCODE, PI, Module
 from runward.daemon.hooks.settings_file import Refused, words_of
 
 NAME = "runward.js"
@@ -65,7 +65,7 @@ def installed(module: Module, words: list[str]) -> str:
     return text
 
 
-@pytest.mark.parametrize("module", [PI, OPENCODE], ids=lambda module: module.agent)
+@pytest.mark.parametrize("module", [PI, OPENCODE, KILO], ids=lambda module: module.agent)
 def test_an_older_one_is_known_and_replaced_and_another_is_left_alone(module: Module) -> None:
     words = words_of(module.agent, '/state of "mine" ä')
     older = installed(
