@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.handlers.layouts.opencode_rows import BEGAN_MS, KILO_INDEXES, SESSION, Log, Sessions, made
 from tests.handlers.layouts.pi_lines import BEGAN
 
+from runward.config.root import Root
 from runward.daemon.rundir import database_sessions, databases
 from runward.daemon.rundir.call_reading import told_by
 from runward.daemon.rundir.database_sessions import sessions_in
@@ -31,6 +32,9 @@ from runward.daemon.rundir.session_reading import (
     look_at_session,
     read_session,
 )
+from runward.daemon.watch.hints import ITSELF
+from runward.daemon.watch.notifications import Translator
+from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.calls import Called, Paid, Returned
 from runward.handlers.layouts.layout import LogLayout, Scan
 from runward.handlers.layouts.opencode import OPENCODE_DATABASE
@@ -298,6 +302,17 @@ def listed(root: Path) -> Listing:
     found = list_places(str(root), SHAPE)
     assert isinstance(found, Listing)
     return found
+
+
+def test_what_is_written_to_a_database_may_be_of_any_of_its_sessions() -> None:
+    root = WatchedRoot(Root("a", "/home", "opencode"), SHAPE)
+    assert root.is_shallow
+    translate = Translator("/inbox", [root])
+    for name in (NAME, f"{NAME}-wal", "opencode-dev.db-wal"):
+        assert translate([f"/home/{name}"])[0] == [("a", ITSELF)]
+    for name in (f"{NAME}-shm", "other.db", "log/opencode.log", "storage"):
+        assert translate([f"/home/{name}"])[0] == []
+    assert translate([f"/home/{PLACE}"])[0] == [("a", PLACE)]
 
 
 def test_sessions_are_listed_with_what_changes_with_them(
