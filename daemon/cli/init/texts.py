@@ -18,7 +18,7 @@ USUAL_FILE: Final = "report.md"
 _SETTINGS: Final = """\
 # Runward's settings. `runward config show --origin` prints all of them, and where each comes from.
 # The daemon applies a change within seconds; `runward status` says if one is wrong.
-# No [[roots]] are named, so it follows Claude Code and Codex wherever it finds them, later ones, too.
+# No [[roots]] are named, so it follows every agent that it knows, wherever it finds one, later ones, too.
 
 # How long the record of a session is kept after its end:
 # retention = "365d"
