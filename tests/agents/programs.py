@@ -229,6 +229,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         lambda prompt, session: (*_resumed("--id", session), prompt),
         without={
             "delegates": _OTHER_TOOL,
+            "resumed": "Cline resumes a session only in a terminal",
             "term-in-request": "Cline goes on to wait for its model after SIGTERM",
         },
     ),
