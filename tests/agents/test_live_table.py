@@ -338,6 +338,11 @@ def calls_in(trajectory: Mapping[str, JsonValue]) -> int:
     return called
 
 
+def as_judged(stage: Stage, found: tuple[Told, ...]) -> tuple[Told, ...]:
+    """What was found, as it is compared."""
+    return tuple(map(by_itself, found)) if stage.is_hooked else found
+
+
 def judged(stages: Sequence[Stage]) -> None:
     """Everything happens at all stages; then Runward says what is expected, and goes on to say so."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -351,7 +356,7 @@ def judged(stages: Sequence[Stage]) -> None:
         return [
             f"{each.root}: {found.get(each.root)} for {each.may_be()[0]}"
             for each in stages
-            if found.get(each.root) not in each.may_be()
+            if as_judged(each, found.get(each.root, ())) not in each.may_be()
         ]
 
     with suppress(AssertionError):  # what is wrong is said below
