@@ -17,7 +17,8 @@ class Program(NamedTuple):
 
     `sessions` is the root of its sessions below its home, and `logs` a pattern for what it writes about them there, which
     has all the texts `call` as soon as a call is recorded. `settle` sends it to the model at an address, and `words` are those
-    that start it with a prompt, in a new session or in one that is resumed. `has_launcher`: the agent is a child of what
+    that start it with a prompt, in a new session or in one that is resumed. `asked` is what is there as soon as the prompt is
+    recorded, besides its text. `has_launcher`: the agent is a child of what
     is started. `without` says why some situations can't be tried, by their names.
     """
 
@@ -28,6 +29,7 @@ class Program(NamedTuple):
     settle: Callable[[Home, str], None]
     words: Callable[[str, str | None], tuple[str, ...]]
     has_launcher: bool = False
+    asked: tuple[bytes, ...] = ()
     without: Mapping[str, str] = MappingProxyType({})
 
 
@@ -140,6 +142,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         (b'"toolRequests":[{',),
         _copilot,
         lambda prompt, session: ("-p", prompt, "--allow-all-tools", *_resumed("--resume", session)),
+        asked=(b'"user.message"',),  # with a hook, the prompt is in a record before that
         without={"delegates": _OTHER_TOOL},
     ),
     "qwen": Program(

@@ -127,7 +127,7 @@ def in_request(number: signal.Signals) -> Situation:
     def happens(stage: Stage) -> None:
         run = stage.start("stalled")
         assert stage.model.wait_until_stalled(PATIENCE_S), f"no request; it said:\n{run.said()[-2000:]}"
-        stage.wait_for_log(prompt("stalled").encode())
+        stage.wait_for_log(prompt("stalled").encode(), *stage.program.asked)
         stage.send(run, number)
         run.end()
 
