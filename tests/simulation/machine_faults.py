@@ -134,7 +134,7 @@ class MachineFaults:
         path, offset, content = dice.choice(standing)
         universe.harmed.add(path)
         at = offset + dice.randrange(len(content) - 1)
-        deed = dice.choice(("change", "insert", "cut", "cut"))
+        deed = dice.choice(("change", "insert", "insert", "cut"))  # power cuts cut journals, too
         if deed == "change":
             universe.kernel.change(path, at, b"X")
         elif deed == "insert":
