@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import math
+import sqlite3
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -271,22 +273,23 @@ def _cost(declarer: Declarer, notice: PendingNotice) -> str | None:
     """What the session cost that a notice is about; None if that is not known. For threads."""
     from runward.daemon.views.rows import cost_of  # it may load the prices of a library
 
-    settings, key = declarer.settings, notice.subject.rpartition("#")[0]
-    try:
-        with reading.reading(settings.state_dir) as connection:
-            return cost_of(connection, settings, key)
-    except reading.StoreUnreadable:
-        return None
+    return _priced(declarer, cost_of, notice.subject.rpartition("#")[0])
 
 
 def _estimate(declarer: Declarer, key: str) -> str | None:
     """What a session cost at list prices; None if that is not known. For threads."""
     from runward.daemon.views.usage import estimate_of  # it may load the prices of a library
 
+    return _priced(declarer, estimate_of, key)
+
+
+def _priced(
+    declarer: Declarer, ask: Callable[[sqlite3.Connection, Settings, str], str | None], key: str
+) -> str | None:
     settings = declarer.settings
     try:
         with reading.reading(settings.state_dir) as connection:
-            return estimate_of(connection, settings, key)
+            return ask(connection, settings, key)
     except reading.StoreUnreadable:
         return None
 

@@ -190,10 +190,7 @@ def used_by(connection: sqlite3.Connection, settings: Settings, of: Mapping[str,
 def estimate_of(connection: sqlite3.Connection, settings: Settings, key: str) -> str | None:
     """What a session cost, in dollars, and whose prices that rests on; None if no price is known, or nothing was counted."""
     spent, prices = usage.spent_by(connection, [key]), _prices(settings)
-    total = _Adding()
-    for each, cost in _priced(spent, prices):
-        total.add(each, cost)
-    used, months = total.done(), _months(spent)
+    used, months = _together(spent, prices), _months(spent)
     if months is None or used.known_cost is None:
         return None
     return f"{used.in_dollars()} at {list_prices(months, *prices.list_of) or 'the prices of the settings'}"
@@ -201,10 +198,12 @@ def estimate_of(connection: sqlite3.Connection, settings: Settings, key: str) ->
 
 def used_between(connection: sqlite3.Connection, settings: Settings, since: float, until: float) -> Sum:
     """What was used in the hours from the one of `since` to the one of `until` (Unix seconds)."""
+    return _together(usage.spent(connection, int(since // HOUR), -int(-until // HOUR)), _prices(settings))
+
+
+def _together(spent: Sequence[usage.Spent], prices: Prices) -> Sum:
     total = _Adding()
-    for each, cost in _priced(
-        usage.spent(connection, int(since // HOUR), -int(-until // HOUR)), _prices(settings)
-    ):
+    for each, cost in _priced(spent, prices):
         total.add(each, cost)
     return total.done()
 

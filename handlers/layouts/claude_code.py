@@ -43,7 +43,8 @@ from runward.handlers.layouts.claude_code_records import (
     user_record,
 )
 from runward.handlers.layouts.claude_code_records import Usage as ReplyUsage
-from runward.handlers.layouts.claude_code_session import VERSION, Session, State, headless
+from runward.handlers.layouts.claude_code_session import Session
+from runward.handlers.layouts.claude_code_state import VERSION, State, headless
 from runward.handlers.layouts.foreign_values import value_in
 from runward.handlers.layouts.transcript import Counts, KeepsState, LogLine, Resumed, Said, Told, Usage
 from runward.handlers.layouts.transcript_lines import Unreadable, records

@@ -405,3 +405,8 @@ def notification(text: str) -> Notification | None:
         return None
     status = _STATUS.search(text)
     return Notification(named[1], status is not None and status[1] == "killed")
+
+
+def clipped(text: str | None, longest: int) -> str | None:
+    """A text that is there, clipped. None for an empty one, too."""
+    return text[:longest] if text else None

@@ -5,8 +5,8 @@ table. The last third is held against the second: in the first the runs that sta
 
 In the other the daemon starts the runs: 600 in `make prove`, and 100,000 within twenty minutes in `make soak`, if the
 machine keeps up. What it holds when all are over is held against what it held after the first tenth, at most a thousand, and
-its memory also against that after the first ten thousand. By then as many runs have stood at a time as ever will, because
-bundles wait for a pause. What such a peak leaves in the allocators stays, within a fifth; what leaks by the run grows on.
+its memory also against that after the first ten thousand: by then as many runs have stood at a time as ever will, because
+bundles wait for a pause, so what grows after that leaks by the run.
 """
 
 import os
@@ -89,7 +89,7 @@ def test_what_the_daemon_holds_stays_the_same_over_runs_that_it_launches(
     assert statuses == [("completed", asked)], told
     assert refused == [(0,)]
     assert after.memory_mb <= then.memory_mb * 1.05 + 2, told
-    assert after.memory_mb <= before.memory_mb * 1.2 + 2, told
+    assert after.memory_mb <= before.memory_mb * 1.1 + 4, told
     assert after.descriptors <= before.descriptors + 4, told
     assert after.threads <= before.threads + 8, told
     assert after.processes <= before.processes, told

@@ -25,7 +25,8 @@ from tests.handlers.layouts.claude_code_lines import (
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.claude_code import SCANNER, recognises_log
-from runward.handlers.layouts.claude_code_session import CALLS_KEPT, REPLIES_KEPT, State
+from runward.handlers.layouts.claude_code_counts import CALLS_KEPT, REPLIES_KEPT
+from runward.handlers.layouts.claude_code_state import State
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.layouts.transcript import Close, Counts, LogLine, Resumed, Told, Usage
 from runward.handlers.usage.counting import Counted

@@ -120,6 +120,9 @@ def test_an_account_that_is_not_as_claude_code_writes_it_counts_nothing(usage: J
     log = answered()
     log.note("cost-state", modelUsage=usage)
     assert counted((NAME, log.lines)) == {MODEL: (*times(1), 1)}
+    account(log, opus=times(1, 5))
+    log.note("cost-state", modelUsage=usage)
+    assert counted((NAME, log.lines)) == {MODEL: (*times(1, 5), 1)}, "and takes nothing back"
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50)), max_size=5), st.data())
