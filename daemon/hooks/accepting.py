@@ -1,17 +1,14 @@
 """Whether the installed Claude Code accepts settings with certain hooks: it is started, and must call one."""
 
 import json
-import os
 import shlex
-import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from runward.daemon.hooks.programs import Program, alone
+from runward.daemon.hooks.programs import Program, alone, started_alone
 
 _ACCEPTS_S: Final = 30.0
 _TURN_S: Final = 0.05
@@ -41,26 +38,10 @@ def _calls(program: Program, events: Sequence[str], environment: Mapping[str, st
         variables = alone(environment, scratch)
         Path(variables["CLAUDE_CONFIG_DIR"], "settings.json").write_text(json.dumps({"hooks": hooks}))
         try:
-            process = subprocess.Popen(
-                [program.path, *_ASKED],
-                cwd=scratch,
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            with started_alone((program.path, *_ASKED), scratch, variables) as process:
+                until = time.monotonic() + _ACCEPTS_S
+                while not called.exists() and process.poll() is None and time.monotonic() < until:
+                    time.sleep(_TURN_S)
+                return called.exists()
         except OSError:
             return False
-        try:
-            until = time.monotonic() + _ACCEPTS_S
-            while not called.exists() and process.poll() is None and time.monotonic() < until:
-                time.sleep(_TURN_S)
-            return called.exists()
-        finally:
-            try:
-                # The whole group: it may have started others.
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()

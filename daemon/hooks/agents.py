@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from runward.daemon.configuration.agent_homes import settings_home
 from runward.daemon.configuration.settings import home_of, working_directory
@@ -43,12 +43,35 @@ def _in_codex(text: str | None, name: str, state: str, events: Sequence[str]) ->
     return codex_settings.install(text, name, words_of(codex_settings.AGENT, state))
 
 
-def _in_copilot(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
-    return copilot_settings.install(text, name, shell_command(copilot_settings.AGENT, state))
+class _Settings(Protocol):
+    """A module for the settings of one agent, whatever its version."""
+
+    @property
+    def AGENT(self) -> str: ...  # what the modules call it
+
+    @property
+    def EVENTS(self) -> tuple[str, ...]: ...
+
+    def install(self, text: str | None, name: str, command: str) -> Edited: ...
+
+    def uninstall(self, text: str | None, name: str) -> Edited: ...
+
+    def events_in(self, text: str, name: str) -> tuple[str, ...]: ...
 
 
-def _in_kimi(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
-    return kimi_settings.install(text, name, shell_command(kimi_settings.AGENT, state))
+def _in_own_form(settings: _Settings, file: str) -> Hooked:
+    """An agent whose settings have a form of their own."""
+
+    def install(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
+        return settings.install(text, name, shell_command(settings.AGENT, state))
+
+    return Hooked(
+        file=file,
+        known=lambda _: settings.EVENTS,
+        install=install,
+        uninstall=settings.uninstall,
+        events=settings.events_in,
+    )
 
 
 def _module(module: Module, file: str) -> Hooked:
@@ -99,25 +122,9 @@ AGENTS: Final[Mapping[str, tuple[Hooked, ...]]] = {
             trust=codex_hooks.TRUST,
         ),
     ),
-    copilot_settings.AGENT: (
-        Hooked(
-            file="hooks/runward.json",
-            known=lambda _: copilot_settings.EVENTS,
-            install=_in_copilot,
-            uninstall=copilot_settings.uninstall,
-            events=copilot_settings.events_in,
-        ),
-    ),
+    copilot_settings.AGENT: (_in_own_form(copilot_settings, "hooks/runward.json"),),
     DROID.agent: (_in_form_of(DROID),),
-    kimi_settings.AGENT: (
-        Hooked(
-            file="config.toml",
-            known=lambda _: kimi_settings.EVENTS,
-            install=_in_kimi,
-            uninstall=kimi_settings.uninstall,
-            events=kimi_settings.events_in,
-        ),
-    ),
+    kimi_settings.AGENT: (_in_own_form(kimi_settings, "config.toml"),),
     KILO.agent: (_module(KILO, "plugin/runward.js"),),
     OPENCODE.agent: (_module(OPENCODE, "plugin/runward.js"),),
     PI.agent: (_module(PI, "extensions/runward.js"),),

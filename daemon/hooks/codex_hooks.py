@@ -7,7 +7,6 @@ hash that is trusted. It is asked in a home of its own, because it writes databa
 import json
 import os
 import select
-import signal
 import subprocess
 import tempfile
 import time
@@ -17,7 +16,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.hooks.claude_code_settings import Form, install
-from runward.daemon.hooks.programs import Program, alone
+from runward.daemon.hooks.programs import Program, alone, started_alone
 from runward.daemon.hooks.settings_file import Refused, is_our_shell_command, read_settings_file
 from runward.daemon.hooks.toml_text import read_toml_text
 
@@ -123,38 +122,14 @@ def _hooks_in(answer: JsonValue, file: str) -> Iterator[_Listed]:
 def _answer(program: Program, scratch: str, variables: Mapping[str, str]) -> JsonValue:
     """What the program's app server answers to `hooks/list`; None if it doesn't."""
     try:
-        process = subprocess.Popen(
-            [program.path, "app-server"],
-            cwd=scratch,
-            env=variables,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with started_alone((program.path, "app-server"), scratch, variables, subprocess.PIPE) as process:
+            assert process.stdin is not None, "a pipe"
+            assert process.stdout is not None, "a pipe"
+            # It ends with its input, and may then leave the last question without an answer: so the input stays open.
+            process.stdin.write("".join(f"{json.dumps(each)}\n" for each in _ASKED).encode())
+            return _result(process.stdout.fileno())
     except OSError:
         return None
-    assert process.stdin is not None, "a pipe"
-    assert process.stdout is not None, "a pipe"
-    try:
-        # It ends with its input, and may then leave the last question without an answer: so the input stays open.
-        process.stdin.write("".join(f"{json.dumps(each)}\n" for each in _ASKED).encode())
-        process.stdin.flush()
-        return _result(process.stdout.fileno())
-    except BrokenPipeError:
-        return None
-    finally:
-        try:
-            # The whole group: it may have started others.
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.stdout.close()
-        process.wait()
-        try:
-            process.stdin.close()
-        except BrokenPipeError:
-            pass
 
 
 def _result(output: int) -> JsonValue:

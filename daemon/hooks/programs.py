@@ -3,9 +3,11 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeAlias
 
 Version: TypeAlias = tuple[int, int, int]
@@ -106,3 +108,28 @@ def alone(environment: Mapping[str, str], scratch: str) -> dict[str, str]:
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
     }
+
+
+@contextmanager
+def started_alone(
+    words: Sequence[str], scratch: str, variables: Mapping[str, str], pipes: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that runs in `scratch`, with `pipes` for its input and output. At the end it is killed. Raises `OSError`."""
+    with subprocess.Popen(
+        words,
+        bufsize=0,
+        cwd=scratch,
+        env=variables,
+        stdin=pipes,
+        stdout=pipes,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            try:
+                # The whole group: it may have started others.
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass

@@ -47,7 +47,7 @@ class Found(NamedTuple):
 
 
 def found_at(path: str, layout: LogLayout) -> Found | None:
-    """The session whose place is at `path`; None if sessions of this layout are no rows."""
+    """The session whose place is at `path`; None if sessions of this layout are not rows."""
     if layout.database is None:
         return None
     database, _, session = path.rpartition("/")
@@ -55,7 +55,7 @@ def found_at(path: str, layout: LogLayout) -> Found | None:
 
 
 def made_log(layout: str, path: str) -> "Rendered | None":
-    """The log of the session whose place is at `path`; None if sessions of this layout are no rows."""
+    """The log of the session whose place is at `path`; None if sessions of this layout are not rows."""
     from runward.handlers.layouts.registry import LAYOUTS
 
     known = next((each for each in LAYOUTS.logs if each.name == layout), None)

@@ -182,7 +182,7 @@ def _opened(path: str) -> tuple[sqlite3.Connection, object]:
         raise CannotAsk("is empty" if not head else "is not a SQLite database")
     if _WAL_MODE not in head[18:20]:
         return _connection(path, "mode=ro"), None
-    # Whoever opens such a database makes the log and the `-shm` file if they are missing. We may not: so either both are there, or
+    # Opening such a database makes the log and the `-shm` file if they are missing. We may not: so either both are there, or
     # there is nothing in the log, and then the database file alone is all.
     if wal is None or not wal.size:
         return _connection(path, "mode=ro&immutable=1"), before

@@ -267,7 +267,7 @@ class SessionFiles:
             self._read(directory, last, LogRead(name, known.cursor), come_and_go=come_and_go)
 
     def made(self, log: Made, name: str, current: Signature) -> None:
-        """A log that is no file, as it stands now. Raises `AnotherLog`."""
+        """A log that is made and not a file, as it stands now. Raises `AnotherLog`."""
         known = self._logs.get(name) or LogRead(name)
         if not self._is_read(known, current):
             read = self._logs[name] = LogRead(name, known.cursor)

@@ -121,7 +121,7 @@ FROM_THE_BEGINNING: Final = frozenset({"rewritten", "truncated", "replaced"})
 
 
 class Made(Protocol):
-    """A log that is no file, but made as it is read, and always the same up to where it was read."""
+    """A log that is not a file, but made as it is read, and always the same up to where it was read."""
 
     def at(self, offset: int) -> Source:
         """Its bytes from this one on."""

@@ -1,9 +1,10 @@
 """Factory's Droid: `~/.factory/sessions/<cwd>/<session>.jsonl`, one file per session, to which a resume appends.
 
-An `agent_turn_outcome` ends each turn and says how; the replies don't. It names the turn's prompt, so it doesn't end the turn of a prompt
-that was queued before it. Its record has no time, and neither has the first one. SIGKILL, and a signal in a request, leave no outcome. Messages of the role `user` are also the results of tools, of hooks, and
-what Droid itself says, to the model or to the person. `<session>.settings.json` beside the log has the session's tokens until
-now, without those of its sub-agents. The files name no process, and don't say who uses them.
+An `agent_turn_outcome` ends each turn and says how; the replies don't. It names the turn's prompt, so it doesn't end the turn
+of a prompt that was queued before it. Its record has no time, and neither has the first one. SIGKILL, and a signal in a
+request, leave no outcome. Messages of the role `user` are also the results of tools, of hooks, and what Droid itself says, to
+the model or to the person. `<session>.settings.json` beside the log has the session's tokens until now, without those of its
+sub-agents. The files name no process, and don't say who uses them.
 """
 
 import re

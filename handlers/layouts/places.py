@@ -97,7 +97,10 @@ class DirectoryShape(NamedTuple):
 
 
 class DatabaseShape(NamedTuple):
-    """Sessions that are rows of databases directly in the root. Their places are below the database's file, as if it were a directory."""
+    """Sessions that are rows of databases directly in the root.
+
+    Their places are below the database's file, as if it were a directory.
+    """
 
     database: Database
 

@@ -2,8 +2,8 @@
 
 Records are chained as Claude Code's are, but their messages have Gemini's `parts`. A reply that calls no function ends the
 turn. What the model's API refused is only in the telemetry among the records; Qwen tries again, and a reply that follows
-counts instead. The telemetry has the requests of sub-agents, too, whose logs are `subagents/<session>/agent-*.jsonl` beside `chats`. A tool
-that was cancelled ends the turn, too. The files name no process, and don't say who uses them.
+counts instead. The telemetry has the requests of sub-agents, too, whose logs are `subagents/<session>/agent-*.jsonl` beside
+`chats`. A tool that was cancelled ends the turn, too. The files name no process, and don't say who uses them.
 """
 
 import re

@@ -82,9 +82,10 @@ class Told(NamedTuple):
     grows while they do, and in layouts without turns it counts the stretches. A `declared` end was written whole and
     counts at once; any other end may still be followed by more lines. `headless` is None if it is not known whether a
     person uses it interactively. `waiting` means waiting for a person. `unreadable` counts the lines that could not
-    be read, `complaints` name the first of them. With `is_subagent`, the files are a sub-agent's and no session. `works_for`
-    is the session that ordered this one, if it is a sub-agent's that is a session of its own. `data` tells one state of the data that is kept besides the session from
-    the next, in layouts that have any. `counted` are the sums of the replies since they were last taken."""
+    be read, `complaints` name the first of them. With `is_subagent`, the files are a sub-agent's and not a session.
+    `works_for` is the session that ordered this one, if it is a sub-agent's that is a session of its own. `data` tells one
+    state of the data that is kept besides the session from the next, in layouts that have any. `counted` are the sums of the
+    replies since they were last taken."""
 
     session_id: str | None = None
     parent_session_id: str | None = None

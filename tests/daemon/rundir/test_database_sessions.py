@@ -362,7 +362,7 @@ def test_nothing_is_asked_while_nothing_changes(
     for each in tmp_path.iterdir():
         os.utime(each, (BEGAN, BEGAN))
     first = listed(tmp_path)
-    monkeypatch.setattr(database_sessions, "asked", None)  # whoever asks now fails
+    monkeypatch.setattr(database_sessions, "asked", None)  # a further question fails
     assert listed(tmp_path) == first
     assert place_signature(str(tmp_path), f"{NAME}/ses_7", SHAPE) == first.directories[f"{NAME}/ses_7"]
 
@@ -617,7 +617,7 @@ VALUES: Final = st.sampled_from(
 
 
 @given(data=st.data())
-def test_columns_of_any_type_raise_nothing(
+def test_columns_of_any_type_raise_nothing_and_are_told_alike(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     root = tmp_path_factory.mktemp("root")
@@ -637,11 +637,14 @@ def test_columns_of_any_type_raise_nothing(
         row = data.draw(st.integers(1, 4))
         database.execute(f"update {table} set {column} = ? where rowid = ?", (data.draw(VALUES), row))
     path = f"{root}/{PLACE}"
-    listed(root)
-    read_session(LAYOUT, path)
-    list(told_by("opencode", path, lambda read: True))
-    list(messages_of("opencode", path))
-    final_message("opencode", path)
+
+    def told() -> tuple[object, ...]:
+        listing, session = listed(root), read_session(LAYOUT, path)
+        calls = list(told_by("opencode", path, lambda read: True))
+        texts = list(messages_of("opencode", path))
+        return listing, session.told, calls, texts, final_message("opencode", path)
+
+    assert told() == told(), "and the same is told again"
     database.close()
 
 
