@@ -7,11 +7,10 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from runward.daemon.rundir.database_sessions import made_log
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LASTING, NotRegular, open_regular, opened
 from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead, Gathered, SessionFiles
 from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, Cursor, Made, PlacedLines, TooLong
-from runward.daemon.rundir.session_places import log_at
+from runward.daemon.rundir.session_places import log_at, made_log
 from runward.handlers.calls import Place, Told, Unusable
 from runward.handlers.layouts.call_readers import LONGEST_LINE, CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.places import PACKED, named, unpacked_name

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from runward.daemon.rundir.databases import CannotAsk, asked, row_of, standing, state_of
-from runward.handlers.layouts.database import Database, Entry, is_session_id
-from runward.handlers.layouts.layout import LogLayout
+from runward.handlers.layouts.layout import Database, Entry
+from runward.handlers.layouts.places import is_session_id
 from runward.handlers.model.files import Signature
 
 MOST_SESSIONS: Final = 1_000_000
@@ -39,28 +39,28 @@ Place = tuple[int, str]
 
 
 class Found(NamedTuple):
-    """A session of a database: the database's path, how it is read, and the session's id."""
+    """A session of a database, and the log that it would be: the database's path, how it is read, and the session's id."""
 
     path: str
     database: Database
     session: str
 
+    def at(self, offset: int) -> "RenderedBytes":
+        """The log's bytes from this one on."""
+        return RenderedBytes(self, offset)
 
-def found_at(path: str, layout: LogLayout) -> Found | None:
-    """The session whose place is at `path`; None if sessions of this layout are not rows."""
-    if layout.database is None:
-        return None
-    database, _, session = path.rpartition("/")
-    return Found(database, layout.database, session)
-
-
-def made_log(layout: str, path: str) -> "Rendered | None":
-    """The log of the session whose place is at `path`; None if sessions of this layout are not rows."""
-    from runward.handlers.layouts.registry import LAYOUTS
-
-    known = next((each for each in LAYOUTS.logs if each.name == layout), None)
-    found = None if known is None else found_at(path, known)
-    return None if found is None else Rendered(found)
+    def signature(self) -> Signature | None:
+        """What changes whenever the session does; None if there is none. Raises `OSError` and `CannotAsk`."""
+        try:
+            state = state_of(self.path)
+        except FileNotFoundError:
+            return None
+        with _listing:
+            listed = _lists.get(self.path)
+            if listed is not None and listed.state == state and _is_settled(state, listed.read_at):
+                return listed.sessions.get(self.session)
+        with asked(self.path, self.database) as connection:
+            return _standing_of(connection, self.database, self.session, state[0].device, state[0].inode)
 
 
 @dataclass(slots=True)
@@ -167,20 +167,6 @@ def _signature(device: int, inode: int, modified_ms: int, number: int) -> Signat
     return Signature(inode, number, modified_ms * 1_000_000, device)
 
 
-def signature_of_session(found: Found) -> Signature | None:
-    """What changes whenever the session does; None if there is none. Raises `OSError` and `CannotAsk`."""
-    try:
-        state = state_of(found.path)
-    except FileNotFoundError:
-        return None
-    with _listing:
-        listed = _lists.get(found.path)
-        if listed is not None and listed.state == state and _is_settled(state, listed.read_at):
-            return listed.sessions.get(found.session)
-    with asked(found.path, found.database) as connection:
-        return _standing_of(connection, found.database, found.session, state[0].device, state[0].inode)
-
-
 class _Start(NamedTuple):
     """Where a group of entries begins: the entry, and the bytes and lines of the log before it."""
 
@@ -192,17 +178,6 @@ _starts: "OrderedDict[tuple[str, int, str], tuple[_Start, ...]]" = OrderedDict()
 """The last beginnings that are known, by database and session. A group may be so short that reading goes on before it."""
 
 _starting: Final = threading.Lock()
-
-
-class Rendered:
-    """The log that a session would be, to be read like an open file."""
-
-    def __init__(self, found: Found) -> None:
-        self.found = found
-
-    def at(self, offset: int) -> "RenderedBytes":
-        """Its bytes from this one on."""
-        return RenderedBytes(self.found, offset)
 
 
 class RenderedBytes:
@@ -288,7 +263,7 @@ class RenderedBytes:
                 _starts.popitem(last=False)
 
 
-def written_out(log: Rendered) -> int:
+def written_out(log: Found) -> int:
     """A descriptor of the whole log in a file without a name, for who reads anywhere in it. Raises `OSError` and `CannotAsk`."""
     source = log.at(0)
     with tempfile.TemporaryFile() as file:

@@ -20,7 +20,8 @@ from urllib.parse import quote
 
 from runward.daemon.rundir.opening import REGULAR, held
 from runward.daemon.rundir.session_logs import CannotUnpack
-from runward.handlers.layouts.database import WAL, Database, Row
+from runward.handlers.layouts.layout import Database, Row
+from runward.handlers.layouts.places import WAL
 from runward.handlers.model.files import Signature, signature_of
 
 SHM: Final = "-shm"

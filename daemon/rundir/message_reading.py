@@ -4,10 +4,9 @@ import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from runward.daemon.rundir.database_sessions import made_log
 from runward.daemon.rundir.opening import DIRECTORY, NotRegular, held, open_regular, opened, opened_below
 from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, PlacedLines, TooLong
-from runward.daemon.rundir.session_places import log_at
+from runward.daemon.rundir.session_places import log_at, made_log
 from runward.handlers.layouts.places import PACKED, unpacked_name
 from runward.handlers.layouts.transcript import Said
 

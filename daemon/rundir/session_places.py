@@ -4,11 +4,10 @@ import fnmatch
 import os
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import is_text
 from runward.config.run_schema import SCHEMA
-from runward.daemon.rundir.database_sessions import Found, databases_in, sessions_in, signature_of_session
 from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
@@ -28,9 +27,9 @@ from runward.daemon.rundir.opening import (
 from runward.daemon.rundir.run_directories import Listing
 from runward.daemon.rundir.session_logs import CannotUnpack, Unpacked
 from runward.handlers.layouts import native
-from runward.handlers.layouts.database import SUFFIX
-from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout
+from runward.handlers.layouts.layout import Database, DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.places import (
+    DATABASE,
     LEVELS,
     LOG,
     PACKED,
@@ -44,6 +43,9 @@ from runward.handlers.layouts.places import (
     unpacked_name,
 )
 from runward.handlers.model.files import Signature, Unreadable, signature_of
+
+if TYPE_CHECKING:
+    from runward.daemon.rundir.database_sessions import Found
 
 HEAD: Final = 256 << 10
 """Bytes of a file that are looked at; the first line of a transcript alone may have a tenth of that."""
@@ -181,6 +183,22 @@ MOST_ENTRIES: Final = 1_000_000
 _ROOT: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
+def found_in(database: Database, path: str) -> "Found":
+    """The session of a database whose place is at `path`."""
+    from runward.daemon.rundir.database_sessions import Found  # most agents have none
+
+    file, _, session = path.rpartition("/")
+    return Found(file, database, session)
+
+
+def made_log(layout: str, path: str) -> "Found | None":
+    """The log of the session whose place is at `path`; None if sessions of this layout are not rows."""
+    from runward.handlers.layouts.registry import LAYOUTS
+
+    database = next((each.database for each in LAYOUTS.logs if each.name == layout), None)
+    return None if database is None else found_in(database, path)
+
+
 def list_places(root: str, shape: Shape) -> Listing | Unreadable | Gone:
     """All places under a root. No link below it is followed, and names that begin with a dot are ignored."""
     listing = _Listing(shape)
@@ -196,6 +214,8 @@ def list_places(root: str, shape: Shape) -> Listing | Unreadable | Gone:
 
 def _in_databases(root: str, shape: DatabaseShape) -> Listing:
     """The sessions in a root's databases. A database that can't be read hides its sessions, and is a problem."""
+    from runward.daemon.rundir.database_sessions import databases_in, sessions_in  # most roots have none
+
     places: dict[str, Signature] = {}
     unlisted, problems = [], []
     for name in databases_in(root, shape.database.files):
@@ -221,7 +241,7 @@ def place_signature(root: str, place: str, shape: Shape) -> Signature | None:
         if isinstance(shape, MixedShape):
             return _signature_in_mixed(root, parents, name, shape)
         if isinstance(shape, DatabaseShape):
-            return signature_of_session(Found(f"{root}/{parents[0]}", shape.database, name))
+            return found_in(shape.database, f"{root}/{place}").signature()
         with held(open_place(root, parents)) as within:
             if isinstance(shape, DirectoryShape):
                 return signature_in(within, name, shape)
@@ -425,7 +445,7 @@ def sessions_under(path: str, layouts: Layouts) -> Iterator[Place | Obstacle]:
     if os.path.isdir(place):
         yield from _Walk(layouts).below(place)
         return
-    rows = list(_rows(place, layouts)) if place.endswith(SUFFIX) else []
+    rows = list(_rows(place, layouts)) if place.endswith(DATABASE) else []
     if rows:
         yield from rows
         return
@@ -511,7 +531,7 @@ def _list(directory: str) -> _Listed:
                     directories.append(entry.name)
                 elif entry.name.endswith(_LOG_NAMES) and entry.is_file(follow_symlinks=False):
                     logs.append(entry.name)
-                elif entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
+                elif entry.name.endswith(DATABASE) and entry.is_file(follow_symlinks=False):
                     databases.append(entry.name)
                 if len(names) > MOST_ENTRIES:
                     break
@@ -523,7 +543,7 @@ def _list(directory: str) -> _Listed:
 def database_of(place: str) -> str | None:
     """The database that a session's place is in; None if it can't be one."""
     database = os.path.dirname(place)
-    return database if database.endswith(SUFFIX) and os.path.isfile(database) else None
+    return database if database.endswith(DATABASE) and os.path.isfile(database) else None
 
 
 def database_layout(path: str, layouts: Layouts) -> LogLayout | None:
@@ -531,6 +551,8 @@ def database_layout(path: str, layouts: Layouts) -> LogLayout | None:
 
     Raises `OSError` and `CannotUnpack` for one that has the name of a layout's, and can't be read.
     """
+    from runward.daemon.rundir.database_sessions import sessions_in
+
     name = os.path.basename(path)
     candidates = [(each, each.database) for each in layouts.logs if each.database is not None]
     named = [(each, it) for each, it in candidates if fnmatch.fnmatchcase(name, it.files)]
@@ -548,6 +570,8 @@ def database_layout(path: str, layouts: Layouts) -> LogLayout | None:
 
 def _rows(path: str, layouts: Layouts) -> Iterator[Place | Obstacle]:
     """The sessions in the database at `path`, if it is one of a layout."""
+    from runward.daemon.rundir.database_sessions import sessions_in
+
     try:
         layout = database_layout(path, layouts)
         if layout is not None and layout.database is not None:

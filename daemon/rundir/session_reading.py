@@ -6,15 +6,8 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from runward.daemon.rundir.database_sessions import (
-    Found,
-    Rendered,
-    found_at,
-    made_log,
-    signature_of_session,
-)
 from runward.daemon.rundir.growing import Source
 from runward.daemon.rundir.opening import (
     ABSENT,
@@ -46,9 +39,11 @@ from runward.daemon.rundir.session_logs import CannotUnpack, Made, Unpacked
 from runward.daemon.rundir.session_places import (
     HEAD,
     directory_signature,
+    found_in,
     is_inside_session,
     log_at,
     log_by_its_place,
+    made_log,
     recognise_head,
     recognise_inside,
 )
@@ -69,6 +64,9 @@ from runward.handlers.layouts.places import (
 from runward.handlers.layouts.transcript import LogLine, Told
 from runward.handlers.model.files import Signature, Unreadable, signature_of
 from runward.handlers.model.sessions import Complaint, Document
+
+if TYPE_CHECKING:
+    from runward.daemon.rundir.database_sessions import Found
 
 
 class SessionSight(NamedTuple):
@@ -119,8 +117,8 @@ def look_at_session(
     look = _Look(known, most_bytes, now)
     *parents, name = place.split("/")
     try:
-        if isinstance(layout, LogLayout) and (found := found_at(f"{root}/{place}", layout)) is not None:
-            return look.at_made(found) or gone(root)
+        if isinstance(layout, LogLayout) and layout.database is not None:
+            return look.at_made(found_in(layout.database, f"{root}/{place}")) or gone(root)
         with held(open_place(root, parents if isinstance(layout, LogLayout) else [*parents, name])) as within:
             if isinstance(layout, LogLayout):
                 return look.at_log(within, name, layout) or gone(root)
@@ -151,13 +149,13 @@ class _Look:
         renamed = _renamed(self._known.logs, name)
         return self._sight(within, signature_of(status), self._known._replace(logs=renamed), read)
 
-    def at_made(self, found: Found) -> SessionSight | None:
-        current = signature_of_session(found)
+    def at_made(self, found: "Found") -> SessionSight | None:
+        current = found.signature()
         if current is None:
             return None
 
         def read(files: SessionFiles) -> None:
-            files.made(Rendered(found), found.session, current)
+            files.made(found, found.session, current)
 
         return self._sight(NO_DIRECTORY, current, self._known, read)
 
@@ -238,12 +236,13 @@ def read_session(
     directory, name = os.path.split(path)
     scanning = Scanning(layout.start(unpacked_name(name)), was_read)
     try:
-        if isinstance(layout, LogLayout) and (found := found_at(path, layout)) is not None:
-            current = signature_of_session(found)
+        if isinstance(layout, LogLayout) and layout.database is not None:
+            found = found_in(layout.database, path)
+            current = found.signature()
             files = SessionFiles(NO_DIRECTORY, NOTHING_READ, time.time(), scanning)
             if current is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            files.made(Rendered(found), name, current)
+            files.made(found, name, current)
             return _session_read(scanning, files)
         with opened(directory if isinstance(layout, LogLayout) else path, DIRECTORY) as within:
             files = SessionFiles(within, NOTHING_READ, time.time(), scanning)
@@ -321,7 +320,7 @@ def identify(root: str, place: str, layouts: Layouts) -> Identity | Unreadable |
         for layout in layouts.logs:
             shape = shape_of(layout)
             if isinstance(shape, DatabaseShape) and shape.place_of(place) is not None:
-                return _made(f"{root}/{place}", layout)
+                return _made(found_in(shape.database, f"{root}/{place}"), layout)
         with opened(root, ROOT) as top:
             if layouts.logs and layouts.directories and is_inside_session(top, parents, mixed_shape(layouts)):
                 return None
@@ -337,10 +336,9 @@ def identify(root: str, place: str, layouts: Layouts) -> Identity | Unreadable |
         return None if error.errno in ABSENT or error.errno == LINK else unreadable(error)
 
 
-def _made(path: str, layout: LogLayout) -> Identity | None:
-    found = found_at(path, layout)
-    current = None if found is None else signature_of_session(found)
-    if found is None or current is None:
+def _made(found: "Found", layout: LogLayout) -> Identity | None:
+    current = found.signature()
+    if current is None:
         return None
     # The row's id is the session's, so nothing has to be read for it.
     return Identity(layout, found.session, False, current.device, current.inode)

@@ -17,7 +17,6 @@ from typing import Final, NamedTuple, TypeAlias
 from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.rundir.call_reading import CallReading
-from runward.daemon.rundir.database_sessions import made_log, written_out
 from runward.daemon.rundir.opening import ABSENT, NotRegular, held
 from runward.daemon.rundir.recorded_files import (
     Budget,
@@ -29,6 +28,7 @@ from runward.daemon.rundir.recorded_files import (
     opened_directory,
 )
 from runward.daemon.rundir.session_logs import CannotUnpack
+from runward.daemon.rundir.session_places import made_log
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.bundles import journal_place, session_bundle, shown_bundle
 from runward.daemon.views.session_files import JOURNAL, NoFile, place_of
@@ -259,7 +259,11 @@ class Timeline:
 
     def _open(self, kind: str, file: tuple[Place, str]) -> int:
         made = made_log(self._row.layout, self._row.path) if kind == "messages" else None
-        return open_recorded(*file) if made is None else written_out(made)
+        if made is None:
+            return open_recorded(*file)
+        from runward.daemon.rundir.database_sessions import written_out  # most agents have no database
+
+        return written_out(made)
 
     def _hindered(self, kind: str, error: Exception) -> None:
         is_gone = isinstance(error, OSError) and error.errno in ABSENT

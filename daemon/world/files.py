@@ -5,6 +5,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +21,6 @@ from runward.daemon.rundir import bundle_parts, journals, run_directories, sessi
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.bundle_parts import KeptAside, PartMissing, PartsPlaced, ReplayStanding
 from runward.daemon.rundir.call_reading import CallReading, told_by
-from runward.daemon.rundir.databases import kept_open
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.intents import IntentCursor, IntentsRead, has_intents, read_intents
 from runward.daemon.rundir.journal_reading import Compared, compare
@@ -66,7 +66,6 @@ class Files:
     place_signature = staticmethod(session_places.place_signature)
     identify = staticmethod(identify)
     look_at_session = staticmethod(look_at_session)
-    kept_open = staticmethod(kept_open)
     calls = staticmethod(CallReading)
     has_intents = staticmethod(has_intents)
     filled_without = staticmethod(filled_without)
@@ -78,6 +77,15 @@ class Files:
         """Each root's path, what the paths below begin with, and its identity."""
         self._reports = Reports()
         self._libc = ctypes.CDLL(None, use_errno=True)
+
+    @staticmethod
+    def kept_open() -> AbstractContextManager[None]:
+        """Until the end, looks of this thread at sessions in the same database share a connection."""
+        from runward.daemon.rundir.databases import (
+            kept_open,  # a daemon without other tools' sessions needs none
+        )
+
+        return kept_open()
 
     def know_roots(self, identities: Mapping[str, str | None]) -> None:
         """From here on the directories at these paths are known by these identities.

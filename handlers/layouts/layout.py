@@ -7,7 +7,6 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.call_readers import CallLayout
-from runward.handlers.layouts.database import Database
 from runward.handlers.layouts.transcript import Heads, LogLine, Resumed, Said, State, Told, TranscriptScanner
 from runward.handlers.model.sessions import Document
 
@@ -134,6 +133,49 @@ class _Layout:
     def load(self, text: str) -> Scan:
         """A stored scan. Raises `ValueError`."""
         return _Scan(self.module.SCANNER, self.module.SCANNER.load(text))
+
+
+class Row(NamedTuple):
+    """A row of an entry, or of a part of one. Times are milliseconds; `about` is what the query adds."""
+
+    id: str
+    created: int
+    updated: int
+    data: bytes
+    about: bytes | None = None
+
+
+class Entry(NamedTuple):
+    """An entry of a session, such as a message, with its parts."""
+
+    row: Row
+    parts: tuple[Row, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Database:
+    """How the sessions of a layout are read from its database.
+
+    `files` is a glob for the database's name. `tables` are the tables that must be there, with their columns. `version` asks which
+    version of the program wrote the newest session. `newcomers` are those tables to which rows are added as sessions go on, each with
+    its column that names the session. `standing` asks for `(id, modified, number)` of sessions: a change of a session changes
+    one of the two; `{where}` in it stands for a condition on `s`. `session` asks for one session: the time of its first own
+    entry, and what `begin` makes its first lines of. `entries` asks for a session's entries from `(:at, :id)` on, `parts` for those
+    of an entry. Entries are read in groups: `begins` tells whether an entry begins one, and only the last group may still grow.
+    `lines` makes the lines of a group. Lines that were made once must be made again when more is there, before all new ones.
+    """
+
+    files: str
+    tables: Mapping[str, frozenset[str]]
+    version: str
+    newcomers: Mapping[str, str]
+    standing: str
+    session: str
+    entries: str
+    parts: str
+    begins: Callable[[Row], bool]
+    begin: Callable[[Sequence[object]], Sequence[bytes]]
+    lines: Callable[[Sequence[Entry]], Sequence[bytes]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,8 +28,9 @@ from runward.handlers.layouts.conversation import (
     api_failed,
     nanousd,
 )
-from runward.handlers.layouts.database import Database, Entry, Row, is_session_id
 from runward.handlers.layouts.foreign_values import LONGEST_PATH, count_in, seconds_in, whole_text_in
+from runward.handlers.layouts.layout import Database, Entry, Row
+from runward.handlers.layouts.places import is_session_id
 from runward.handlers.layouts.transcript import Close, closed
 
 Decoded = TypeVar("Decoded")

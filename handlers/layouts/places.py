@@ -11,8 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.json_value import is_text
 from runward.handlers.layouts import native
-from runward.handlers.layouts.database import WAL, Database, is_session_id
-from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout
+from runward.handlers.layouts.layout import Database, DirectoryLayout, Layouts, LogLayout
 
 LEVELS: Final = 6
 """Levels of directories below a root that are searched for logs: a Codex home has five."""
@@ -94,6 +93,18 @@ class DirectoryShape(NamedTuple):
         """The files and directories in the session's directory of this name whose change is the session's. A glob
         stands for its parent."""
         return named(_beneath(self.files), name)
+
+
+DATABASE: Final = ".db"
+WAL: Final = "-wal"
+"""What the name of the file ends in to which SQLite writes first."""
+
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", re.ASCII)
+
+
+def is_session_id(name: str) -> bool:
+    """Whether a session may have this id: it becomes part of a path."""
+    return _ID.fullmatch(name) is not None
 
 
 class DatabaseShape(NamedTuple):

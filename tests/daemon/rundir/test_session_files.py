@@ -67,6 +67,8 @@ def test_what_is_stored_of_an_ordinary_session_is_small() -> None:
             Signature(10**7, 4096, 10**18, 66306, 10**18),
         ),
     )
+    alone = FilesRead((log,), listed=listed)
+    assert len(stored(alone)) - len(stored(NOTHING_READ)) < 1000
     agent = log._replace(name="0f5c0e6e-1111-4222-8333-000000000001/subagents/agent-a11023636826fcb4d.jsonl")
-    read = FilesRead((log, *(agent,) * 20), listed=listed)
-    assert len(stored(read)) - len(stored(NOTHING_READ)) < 6000
+    with_agents = alone._replace(logs=(log, *(agent,) * 20))
+    assert len(stored(with_agents)) - len(stored(alone)) < 20 * 250
