@@ -18,6 +18,17 @@ from tests.agents.scripted_model import Model, Scripts, prompt
 from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S, wait_for
 
+WORKER_IS_OVER: Final = (
+    r"over() { [ -e worked ] && { [ ! -d ~/.codex ] || "
+    r"""grep -rlF "\"$PWD\"" ~/.codex/sessions | xargs grep -qF '"type":"task_complete"'; }; }; """
+    "for i in $(seq 2400); do over && break; sleep 0.05; done"
+)
+"""A shell command that lasts until the sub-agent's turn has ended, two minutes at most.
+
+Codex's sub-agents work beside the session that asked for them, each with a log of its own, and are aborted with it.
+The command's own record has its quotes escaped, so it doesn't find itself.
+"""
+
 SCRIPTS: Final[Scripts] = {
     "answer": [Says("It is done.")],
     "tool": [Calls("shell", "echo made > out.txt"), Says("It is made.")],
@@ -34,7 +45,7 @@ SCRIPTS: Final[Scripts] = {
     "endless": [Calls("shell", "true")],
     "delegated": [
         Calls("subagent", prompt("worker")),
-        Calls("shell", "for i in $(seq 2400); do [ -e worked ] && break; sleep 0.05; done"),
+        Calls("shell", WORKER_IS_OVER),
         Says("They say it is done."),
     ],
     "worker": [Calls("shell", "touch worked"), Says("It is done.")],

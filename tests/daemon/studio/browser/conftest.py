@@ -45,11 +45,10 @@ class Person:
     contexts: "list[BrowserContext]" = field(default_factory=list)
     base: str = ""
 
-    def logged_in(self, width: int = WIDE, *, theme: str = "light", has_script: bool = True) -> "Page":
+    def logged_in(self, width: int = WIDE, *, has_script: bool = True) -> "Page":
         """A browser that followed the login link."""
         context = self.chromium.new_context(
             viewport={"width": width, "height": 900},
-            color_scheme="dark" if theme == "dark" else "light",
             java_script_enabled=has_script,
         )
         self.contexts.append(context)
