@@ -11,6 +11,7 @@ When its run is over and nothing of the run is left, it waits for another order 
 ahead, without an order. It belongs to a run only while it holds that run's ticket.
 """
 
+import gc
 import json
 import os
 import signal
@@ -95,6 +96,10 @@ def _import_ahead() -> None:
     """Load what a launch needs in advance."""
     from runward.daemon.launch import cgroup, launch, record, ticket, worktree  # noqa: F401
 
+    # What is loaded stays, and the collector needn't look at it in each launcher: a page that it looks at is copied first.
+    gc.collect()
+    gc.freeze()
+
 
 def _is_launcher_forked() -> bool:
     """Wait for orders; True in the launcher of one of them, with its descriptors as stdin, stdout and stderr.
@@ -137,7 +142,7 @@ def _carry_out_orders(first: Ordered | None, state: Path, epoch: int, daemon: Da
             return
         # What was sent to this launcher because of the run that is over is pending until here. It ends the launcher, as it
         # would have then, and never the next run.
-        _ignore_no_signal()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if runs == MOST_RUNS or inherited() != born:
             return
         ordered = _next(daemon.next_order(PATIENCE))

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from runward.daemon.launch.channel import DaemonSpokenTo
     from runward.daemon.launch.containment import Containment
     from runward.daemon.launch.record import RunDirectory
+    from runward.daemon.processes.proc import ProcessIdentity
 
 
 _HEX = frozenset("0123456789abcdef")
@@ -164,6 +165,8 @@ class _Launch:
         self._streams: list[PassedStream] = []
         self._complaints: list[str] = []
         self._announcement: Announcement | None = None
+        self._launcher = identity_of(os.getpid())
+        self._process: ProcessIdentity | None = None
         self._cgroup: Cgroup | None = None
         """The cgroup that was made for the command before it existed."""
         self._is_inside = False
@@ -262,14 +265,20 @@ class _Launch:
             state=order.state,
             session_key=f"native:{order.root_name}/{self._directory.name}",
             at=self._started_at,
-            launcher=identity_of(os.getpid()),
-            process=identity_of(command.pid),
+            launcher=self._launcher,
+            process=self._identity_of(command),
             contract=order.contract,
             timeout=order.timeout,
             grace=order.grace,
             cgroup=cgroup,
             ticket=order.ticket,
         )
+
+    def _identity_of(self, command: GatedCommand) -> ProcessIdentity:
+        """Asked once: until the launcher waits for it, its number is nobody else's. Raises ProcessLookupError."""
+        if self._process is None:
+            self._process = identity_of(command.pid)
+        return self._process
 
     def _tell(self) -> None:
         """Announce the launch over the channel; if the daemon doesn't say that it is recorded, in its inbox. Raises OSError."""
@@ -291,7 +300,7 @@ class _Launch:
         try:
             # Before the release, so that a daemon can end the command even if the launcher is killed right
             # after it.
-            process = record.process_json(identity_of(command.pid))
+            process = record.process_json(self._identity_of(command))
             self._directory.write_json(record.PROCESS, process, is_synced=self._channel is None)
             point("launch.process_json")
             why_not = self._make_worktree()
@@ -461,7 +470,6 @@ class _Launch:
 
     def _run_json(self, containment: str) -> dict[str, JsonValue]:
         order = self._order
-        launcher = identity_of(os.getpid())
         return {
             "schema": record.SCHEMA,
             "session_id": self._directory.name,
@@ -473,7 +481,7 @@ class _Launch:
             "started_at": record.iso_time(self._started_at),
             "host": os.uname().nodename,
             "launcher": {
-                **record.process_json(launcher),
+                **record.process_json(self._launcher),
                 "uid": os.getuid(),
                 "pid_namespace": pid_namespace(),
                 **({} if order.ticket is None else {"ticket": order.ticket}),

@@ -7,6 +7,17 @@ The module `json` brings regular expressions with it, and `hashlib` all of OpenS
 
 from __future__ import annotations
 
+import sys
+
+# Looking for a module that isn't there takes as long as a fork, each time.
+if sys.version_info >= (3, 12):
+    from _sha2 import sha256  # type: ignore[import-not-found,unused-ignore]
+else:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:  # a Python that was built without its own
+        from hashlib import sha256
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,18 +35,19 @@ class Value:
     """Its subclasses' annotations are their fields, in order; a class attribute is a field's default."""
 
     _fields: ClassVar[tuple[str, ...]] = ()
+    _needed: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
         cls._fields = tuple(cls.__annotations__)
+        cls._needed = frozenset(name for name in cls._fields if not hasattr(cls, name))
 
     def __init__(self, *values: object, **named: object) -> None:
         given = dict(zip(self._fields, values, strict=False)) | named
         if len(values) > len(self._fields) or len(given) < len(values) + len(named):
             raise TypeError(f"{type(self).__name__}: more values than fields")
-        for name in self._fields:
-            if name not in given and not hasattr(type(self), name):
-                raise TypeError(f"{type(self).__name__} lacks {name}")
-        if unknown := given.keys() - self._fields:
+        if missing := self._needed - given.keys():
+            raise TypeError(f"{type(self).__name__} lacks {', '.join(sorted(missing))}")
+        if named and (unknown := named.keys() - self._fields):
             raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
         self.__dict__.update(given)
 
@@ -63,13 +75,6 @@ class Value:
 
 def sha256_hex(text: str) -> str:
     """The SHA-256 of a text, in hex."""
-    try:
-        from _sha2 import sha256  # type: ignore[import-not-found,unused-ignore]  # Python 3.12 and later
-    except ImportError:
-        try:
-            from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
-        except ImportError:  # a Python that was built without its own
-            from hashlib import sha256
     digest: str = sha256(text.encode()).hexdigest()
     return digest
 
