@@ -4,7 +4,8 @@
 
 - `running`, `pending`: an open turn.
 - `idle`: Cline waits for a person's next prompt: the turn is as the messages say.
-- `completed`: `run.completed.ok`, unless the messages end in a prompt, a call without a result, or an error.
+- `completed`: `run.completed.ok`, unless the messages end in a prompt, a call without a result, or an error. If they can't be
+  read, they may: the turn stays open.
 - `cancelled`: `run.cancelled.user`: by a person, SIGINT, or SIGTERM in a request; which of them is not recorded.
 - `failed`: `run.failed.api_error` if the messages end in an error. But Cline's next start says `failed` of sessions whose process
   it misses, too, and marks them: that is `run.aborted.process_gone`. So is an open turn without an error.
@@ -420,6 +421,8 @@ def _turn(state: State) -> tuple[Turn, Close | None, Complaint | None]:
             return "closed", closed("run.cancelled.user", "the session was cancelled", ended_at), None
         case "failed":
             return "closed", _failed(session, said), None
+    if state.in_messages is not None and not state.has_messages:
+        return "open", None, None  # they may end in an error, or in the next prompt
     if said.close is not None and said.close.status == "failed":
         return "closed", said.close._replace(at=ended_at), None
     # A tool may end the session, and then no reply follows its result.

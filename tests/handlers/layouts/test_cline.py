@@ -213,6 +213,18 @@ def test_messages_alone_never_end_a_turn() -> None:
 
 
 @pytest.mark.parametrize(
+    "unread",
+    [document(f"{SESSION}.messages.json", b"{"), Log().messages()._replace(problem="is too large")],
+)
+def test_a_status_is_no_end_while_the_messages_may_say_another(unread: Document) -> None:
+    found = told([session("completed"), unread])
+    assert (ends(found), len(found.complaints)) == ("open None", 1)
+    assert ends(told([session("completed"), unread], answered(Log()).documents("completed"))) == (
+        "closed run.completed.ok"
+    )
+
+
+@pytest.mark.parametrize(
     "content",
     [b"", b"[]", b"7", b'{"messages":7}', b'{"messages":' + b"[" * 100_000, b'{"a":' * 100_000, b"\xff\xfe{}", b'{"status":"x'],
 )  # fmt: skip
