@@ -15,7 +15,7 @@ from runward.daemon.cli.terminal.output import columns_there, print_json, print_
 from runward.daemon.cli.terminal.tables import Column, flowed
 from runward.daemon.store.tables.session_lists import Wanted
 from runward.daemon.views.text import midnight
-from runward.daemon.views.usage import KINDS, Asked, UsageTable, list_prices, usage_of
+from runward.daemon.views.usage import KINDS, Asked, UsageTable, prices_in_words, usage_of
 
 _DAY: Final = 86_400.0
 _SUMS: Final = ("SESSIONS", "INPUT", "CACHED", "OUTPUT", "COST")
@@ -114,9 +114,9 @@ def _stretch(asked: Asked, now: float, is_until_now: bool) -> str:
 def _notes(table: UsageTable) -> list[str]:
     """What the sums are, and what is missing from them."""
     notes = []
-    prices = table.months and list_prices(table.months, table.source, table.version)
-    if prices:
-        notes.append(f"At {prices}. A subscription costs its price.")
+    if table.total.is_estimate:
+        prices = prices_in_words(table.months, table.source, table.version)
+        notes.append(f"At {prices} where marked ~. A subscription costs its price.")
     if table.without_price:
         names = ", ".join(safe(each) for each in table.without_price)
         notes.append(f'No price is known of {names}: [prices."MODEL"] in the settings sets one.')

@@ -18,6 +18,7 @@ from runward.daemon.store.tables.problems import problems
 from runward.daemon.store.tables.sessions import (
     SessionRow,
     StatusChange,
+    about_of,
     contract_of,
     rules_of,
     verification_of,
@@ -168,6 +169,15 @@ def _add_usage(connection: sqlite3.Connection, settings: Settings, sessions: lis
     used = used_by(connection, settings, {key: key for key in told})
     for key, each in told.items():
         each["usage"] = usage_json(each["usage"], used.get(key))
+
+
+def shown_cost(connection: sqlite3.Connection, settings: Settings, row: SessionRow) -> str | None:
+    """What a session cost, as its page has it: of an estimate, at whose prices. None if no tokens of it are known."""
+    if about_of(row).usage is None:
+        return None
+    from runward.daemon.views.usage import cost_in_words  # most runs name no tokens
+
+    return cost_in_words(connection, settings, row.key)[0]
 
 
 NOT_KNOWN: Final = "it is not known whether it still runs"

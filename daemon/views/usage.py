@@ -33,10 +33,14 @@ class Asked(NamedTuple):
 
 
 UNKNOWN: Final = "?"
+_ESTIMATE: Final = "~"
 
 
 class Sum(NamedTuple):
-    """Tokens and dollars. `unpriced` are tokens whose price is not known; they are not in `cost`."""
+    """Tokens and dollars. `unpriced` are tokens whose price is not known; they are not in `cost`.
+
+    `is_estimate` says whether any of `cost` is what tokens cost at a price, and not what the agent reported.
+    """
 
     sessions: int = 0
     replies: int = 0
@@ -46,6 +50,7 @@ class Sum(NamedTuple):
     output: int = 0
     cost: Decimal = Decimal(0)
     unpriced: int = 0
+    is_estimate: bool = False
 
     @property
     def known_cost(self) -> Decimal | None:
@@ -53,10 +58,10 @@ class Sum(NamedTuple):
         return self.cost if self.cost or not self.unpriced else None
 
     def in_dollars(self) -> str:
-        """The dollars that are known. What isn't is a question mark, never nothing."""
+        """The dollars that are known, marked if they are an estimate. What isn't known is a question mark, never nothing."""
         if self.known_cost is None:
             return UNKNOWN
-        return f"{dollars(self.cost)}{' + ?' if self.unpriced else ''}"
+        return f"{_ESTIMATE if self.is_estimate else ''}{dollars(self.cost)}{' + ?' if self.unpriced else ''}"
 
     def as_json(self) -> dict[str, JsonValue]:
         """What `--json` says."""
@@ -68,6 +73,7 @@ class Sum(NamedTuple):
             "cache_write_tokens": self.cache_write,
             "output_tokens": self.output,
             "cost_usd": None if self.known_cost is None else float(self.known_cost),
+            "cost_is_estimate": None if self.known_cost is None else self.is_estimate,
             "unpriced_tokens": self.unpriced,
         }
 
@@ -124,6 +130,7 @@ class _Adding:
             before.output + counted.output,
             before.cost + (cost or 0),
             before.unpriced + (given + counted.output if cost is None else 0),
+            before.is_estimate or (cost is not None and counted.reported_nanousd is None),
         )
 
     def done(self) -> Sum:
@@ -187,13 +194,19 @@ def used_by(connection: sqlite3.Connection, settings: Settings, of: Mapping[str,
     return {name: each.done() for name, each in sums.items()}
 
 
-def estimate_of(connection: sqlite3.Connection, settings: Settings, key: str) -> str | None:
-    """What a session cost, in dollars, and whose prices that rests on; None if no price is known, or nothing was counted."""
+def cost_in_words(connection: sqlite3.Connection, settings: Settings, key: str) -> tuple[str, bool]:
+    """What a session cost, in dollars, and whether that is an estimate: then also at whose prices."""
     spent, prices = usage.spent_by(connection, [key]), _prices(settings)
-    used, months = _together(spent, prices), _months(spent)
-    if months is None or used.known_cost is None:
-        return None
-    return f"{used.in_dollars()} at {list_prices(months, *prices.list_of) or 'the prices of the settings'}"
+    used = _together(spent, prices)
+    if not used.is_estimate:
+        return (used.in_dollars() if spent else UNKNOWN), False
+    return f"{used.in_dollars()} at {prices_in_words(_months(spent), *prices.list_of)}", True
+
+
+def estimate_of(connection: sqlite3.Connection, settings: Settings, key: str) -> str | None:
+    """The cost of a session in words, if it is an estimate."""
+    words, is_estimate = cost_in_words(connection, settings, key)
+    return words if is_estimate else None
 
 
 def used_between(connection: sqlite3.Connection, settings: Settings, since: float, until: float) -> Sum:
@@ -213,7 +226,7 @@ def usage_json(known: JsonValue, used: Sum | None) -> JsonValue:
     if not isinstance(known, dict):
         return known
     counted = {} if used is None else used.as_json()
-    further = ("cache_read_tokens", "cache_write_tokens", "cost_usd", "unpriced_tokens")
+    further = ("cache_read_tokens", "cache_write_tokens", "cost_usd", "cost_is_estimate", "unpriced_tokens")
     return {**known, **{name: counted.get(name) for name in further}}
 
 
@@ -226,12 +239,12 @@ def dollars(cost: Decimal) -> str:
     return f"${cost.quantize(_CENTS if cost >= 1 else _FRACTION):,}"
 
 
-def list_prices(months: tuple[str, str], source: str | None, version: str | None) -> str | None:
-    """Of which months and in which table the list prices are; None if none was applied."""
+def prices_in_words(months: tuple[str, str] | None, source: str | None, version: str | None) -> str:
+    """Of which months and in which table the list prices are; whose prices were applied if none of them was."""
+    if months is None or source is None:
+        return "the prices of the settings"
     first, last = months
-    return (
-        source and f"list prices of {first if first == last else f'{first} to {last}'} ({source} {version})"
-    )
+    return f"list prices of {first if first == last else f'{first} to {last}'} ({source} {version})"
 
 
 def _months(spent: Sequence[usage.Spent]) -> tuple[str, str] | None:

@@ -48,7 +48,7 @@ from runward.daemon.store.tables.sessions import (
     rules_of,
     verification_of,
 )
-from runward.daemon.views.sessions import session_as_json, why_not_cancelled
+from runward.daemon.views.sessions import session_as_json, shown_cost, why_not_cancelled
 
 
 @click.group(cls=Group)
@@ -109,6 +109,7 @@ def show(settings: Settings, identifier: str, is_whole: bool, as_json: bool, jun
             outcomes=outcomes,
             bundle=None if bundle is None else bundle_text(bundle),
             problems=problems(connection, row.path),
+            cost=shown_cost(connection, settings, row),
         )
         if sys.stdout.isatty() and not is_whole:
             text = _screen(connection, settings, described)
@@ -141,7 +142,7 @@ def _write_junit(connection: sqlite3.Connection, settings: Settings, row: Sessio
 
 
 class Described(NamedTuple):
-    """What is told of a session; `bundle` is in words, `why` says by path why a file doesn't count."""
+    """What is told of a session; `bundle` and `cost` are in words, `why` says by path why a file doesn't count."""
 
     row: SessionRow
     history: Sequence[StatusChange]
@@ -150,6 +151,7 @@ class Described(NamedTuple):
     outcomes: Sequence[ArtifactRow]
     bundle: str | None
     problems: Sequence[ProblemRow]
+    cost: str | None
 
 
 def _whole(settings: Settings, session: Described) -> str:
@@ -169,7 +171,6 @@ def _screen(connection: sqlite3.Connection, settings: Settings, session: Describ
     from runward.daemon.cli.terminal.signs import terminal_here
     from runward.daemon.views.answers import answer_of
     from runward.daemon.views.outcomes import expected_artifacts
-    from runward.daemon.views.rows import costs
     from runward.daemon.views.why import session_story
     from runward.handlers.secrets import text_without_secrets
 
@@ -181,7 +182,7 @@ def _screen(connection: sqlite3.Connection, settings: Settings, session: Describ
         history=session.history,
         expected=expected_artifacts(contract_of(row), verification_of(row), session.why),
         bundle=session.bundle,
-        cost=costs(connection, settings, [row]).get(row.key),
+        cost=session.cost,
         problems=session.problems,
     )
     return "\n".join(page(shown, terminal_here(), lambda text: text_without_secrets(text, redact)))

@@ -33,7 +33,7 @@ _STATES: Final = {
 
 
 class Shown(NamedTuple):
-    """What the screen is made of; `bundle` is in words, `cost` in dollars."""
+    """What the screen is made of; `bundle` and `cost` are in words."""
 
     row: SessionRow
     answer: Answer

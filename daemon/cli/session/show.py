@@ -81,10 +81,11 @@ def lines_of(
     now: float,
     bundle: str | None = None,
     problems: Sequence[ProblemRow] = (),
+    cost: str | None = None,
 ) -> list[str]:
     """Everything about a session, as lines for a terminal; `journal` is the directory of its journal."""
     verification = verification_of(row)
-    lines = align(_facts(row, journal, now, bundle))
+    lines = align(_facts(row, journal, now, bundle, cost))
     clash = disagreement(row.status, row.reason_code, verification)
     if clash is not None:
         lines += ["", f"{coloured('warning', 'Status and verification differ')}: {safe(clash)}."]
@@ -123,7 +124,9 @@ def _outcomes(outcomes: Sequence[ArtifactRow]) -> list[str]:
     return ["Outcomes", *align(rows)]
 
 
-def _facts(row: SessionRow, journal: str, now: float, bundle: str | None) -> list[tuple[str, str]]:
+def _facts(
+    row: SessionRow, journal: str, now: float, bundle: str | None, cost: str | None
+) -> list[tuple[str, str]]:
     took = duration(max(0.0, (row.finished_at or now) - row.started_at))
     about = about_of(row)
     launched = launched_command(row)
@@ -149,6 +152,7 @@ def _facts(row: SessionRow, journal: str, now: float, bundle: str | None) -> lis
         ("Prompt", about.prompt and safe(about.prompt)),
         ("Model", about.model and safe(about.model)),
         ("Tokens", tokens(about.usage)),
+        ("Cost", cost and safe(cost)),
         ("Invocation", row.invocation_id and safe(row.invocation_id)),
         ("Containment", row.containment and safe(row.containment)),
         ("Contract", _contract(row)),

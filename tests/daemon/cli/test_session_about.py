@@ -48,6 +48,7 @@ def test_list_and_show_say_what_it_is_about(claude: Place) -> None:
             "cache_read_tokens": 1,
             "cache_write_tokens": 10,
             "cost_usd": 0.001063,
+            "cost_is_estimate": True,
             "unpriced_tokens": 0,
         }
     lines = claude.call("session", "show", SESSION).out.splitlines()
@@ -55,6 +56,7 @@ def test_list_and_show_say_what_it_is_about(claude: Place) -> None:
     assert facts["Cwd"] == "/home/dev/app"
     assert facts["Prompt"].startswith("Fix the parser and its tests")
     assert (facts["Model"], facts["Tokens"]) == (MODEL, "111 in, 20 out")
+    assert facts["Cost"].startswith("~$0.0011 at list prices of ")
     head, row = claude.call("session", "list").out.splitlines()
     assert head.split()[-4:] == ["CWD", "MODEL", "TOKENS", "PROMPT"]
     assert "Fix the parser and its tests, p…" in row

@@ -2,13 +2,14 @@
 
 import os
 from decimal import Decimal
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.daemon.cli.everyday import SESSION, Everyday
 from tests.daemon.prices.test_prices import by_the_library
-from tests.handlers.layouts import codex_lines
+from tests.handlers.layouts import codex_lines, pi_lines
 from tests.handlers.layouts.claude_code_lines import Transcript
 from tests.handlers.usage.naive import Reply, claude_code_replies, codex_replies
 
@@ -98,6 +99,7 @@ def test_what_is_shown_is_what_a_naive_reader_counts_and_the_library_prices(used
         "cache_write_tokens": sum(each.cache_write_5m + each.cache_write_1h for each in used.replies),
         "output_tokens": sum(each.output for each in used.replies),
         "cost_usd": float(used.cost()),
+        "cost_is_estimate": True,
         "unpriced_tokens": 0,
     }
 
@@ -107,7 +109,7 @@ def test_the_rows_of_each_kind_have_the_same_sum(used: Used, by: str) -> None:
     answer = used.call("usage", *WHOLE, "--by", by, "--json")
     rows, total = answer.items("rows"), answer.object()["total"]
     assert isinstance(total, dict)
-    for key in total.keys() - {"sessions", "cost_usd"}:
+    for key in total.keys() - {"sessions", "cost_usd", "cost_is_estimate"}:
         assert sum(int(str(row[key])) for row in rows) == total[key], key
     assert sum(Decimal(str(row["cost_usd"])) for row in rows) == Decimal(str(total["cost_usd"]))
 
@@ -123,10 +125,10 @@ def test_a_project_is_the_top_of_its_repository(used: Used) -> None:
 def test_the_screen_is_a_table_that_says_at_whose_prices(used: Used) -> None:
     lines = used.call("usage", *WHOLE, "--by", "model").out.splitlines()
     assert lines[0].split() == ["MODEL", "SESSIONS", "INPUT", "CACHED", "OUTPUT", "COST"]
-    assert lines[1].split() == ["gpt-5-codex", "1", "300,000", "0", "70", "$0.3757"]
-    assert lines[-2].split()[-5:] == ["4", "300,999", "9", "250", "$0.3853"]
+    assert lines[1].split() == ["gpt-5-codex", "1", "300,000", "0", "70", "~$0.3757"]
+    assert lines[-2].split()[-5:] == ["4", "300,999", "9", "250", "~$0.3853"]
     assert lines[-1].startswith("At list prices of 2026-11 (genai-prices 0.")
-    assert "A subscription costs its price." in lines[-1]
+    assert ") where marked ~. A subscription costs its price." in lines[-1]
 
 
 def test_filters_choose_sessions_and_times_choose_replies(used: Used) -> None:
@@ -146,7 +148,7 @@ def test_a_model_without_a_price_is_a_question_mark_until_the_settings_have_one(
     used.fill("nobodys-own")
     shown = used.call("usage", *WHOLE, "--by", "model").out
     assert ["nobodys-own", "1", "300,000", "0", "70", "?"] in [line.split() for line in shown.splitlines()]
-    assert "$0.0096 + ?" in shown
+    assert "~$0.0096 + ?" in shown
     assert 'No price is known of nobodys-own: [prices."MODEL"] in the settings sets one.' in shown
     rows = used.call("usage", *WHOLE, "--by", "model", "--json").items("rows")
     assert [(row["cost_usd"], row["unpriced_tokens"]) for row in rows if row["key"] == "nobodys-own"] == [
@@ -156,6 +158,38 @@ def test_a_model_without_a_price_is_a_question_mark_until_the_settings_have_one(
     settings.write_text(f'{settings.read_text()}\n[prices."nobodys-own"]\ninput = 2\noutput = 10.5\n')
     rows = used.call("usage", *WHOLE, "--by", "model", "--json").items("rows")
     assert [row["cost_usd"] for row in rows if row["key"] == "nobodys-own"] == [0.600735]
+
+
+def test_a_cost_that_the_agent_reported_looks_other_than_an_estimate(tmp_path: Path) -> None:
+    used = Used(tmp_path)
+    used.fill()
+    settings = tmp_path / "runward.toml"
+    settings.write_text(f'{settings.read_text()}[[roots]]\nname = "pi"\npath = "pi"\nlayout = "pi"\n')
+    used._write(f"pi/{pi_lines.NAME}", pi_lines.Log().prompt().say().lines(), str(tmp_path / "app"))
+    used.daemon_once()
+    shown = used.call("session", "list", "--limit", "0", "--columns", "SESSION,COST").out
+    costs = {line.split()[0][-8:]: line.split()[1] for line in shown.splitlines()[1:]}
+    assert (costs[pi_lines.SESSION[-8:]], costs[IDS[0][-8:]]) == ("$0.0001", "~$0.0021")
+    for session, words, is_estimate in (
+        (pi_lines.SESSION, "$0.0001", False),
+        (IDS[0], f"~$0.0021 at list prices of 2026-11 (genai-prices {version('genai-prices')})", True),
+    ):
+        lines = used.call("session", "show", session, "--all").out.splitlines()
+        assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("Cost:")] == [words]
+        usage = used.call("session", "show", session, "--json").object()["usage"]
+        assert isinstance(usage, dict)
+        assert usage["cost_is_estimate"] is is_estimate
+    rows = used.call("usage", *WHOLE, "--by", "agent", "--json").items("rows")
+    assert {row["key"]: row["cost_is_estimate"] for row in rows} == {
+        "claude-code": True,
+        "codex": True,
+        "pi": False,
+    }
+    in_all = used.call("usage", *WHOLE, "--by", "month").out
+    assert "  ~$0.3853\nAt list prices" in in_all, "a sum with one is one"
+    only_pi = used.call("usage", *WHOLE, "--layout", "pi").out
+    assert "~" not in only_pi
+    assert "list prices" not in only_pi
 
 
 def test_what_is_not_counted_yet_is_named(tmp_path: Path) -> None:
@@ -187,9 +221,9 @@ def test_a_chain_run_has_the_tokens_and_the_cost_of_the_agents_that_its_steps_st
     move = "update links set launcher = ? where linked = ?"
     everyday.change_store(link, agent["key"], run)
     try:
-        assert cells() == ["131", "$0.0011"]
+        assert cells() == ["131", "~$0.0011"]
         everyday.change_store(move, agent["key"], worker["key"])
-        assert cells() == ["262", "$0.0021"], "with that of its sub-agent"
+        assert cells() == ["262", "~$0.0021"], "with that of its sub-agent"
     finally:
         everyday.change_store("delete from links where linked = ?", agent["key"])
         everyday.change_store(move, "native:runs/nightly", worker["key"])
