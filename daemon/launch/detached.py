@@ -168,8 +168,6 @@ _INHERITED_STATUS: Final = frozenset(
         "Uid",
         "Gid",
         "Groups",
-        "NSpgid",
-        "NSsid",
         "Threads",
         "SigPnd",
         "ShdPnd",
@@ -182,28 +180,35 @@ _INHERITED_STATUS: Final = frozenset(
         "CapBnd",
         "CapAmb",
         "NoNewPrivs",
-        "Seccomp",
         "Seccomp_filters",
         "Cpus_allowed",
-        "Mems_allowed",
     ]
 )
 """Lines of /proc/self/status (proc(5))."""
 
-_INHERITED_FILES: Final = ("limits", "cgroup", "oom_score_adj", "timerslack_ns", "autogroup")
-"""Files in /proc/self."""
+_INHERITED_FILES: Final = (
+    "limits",
+    "cgroup",
+    "oom_score_adj",
+    "coredump_filter",
+    "timerslack_ns",
+    "autogroup",
+    "fdinfo/0",
+)
+"""Files in /proc/self. A command shares its input with its launcher, and may set its flags and lock it."""
 
-_INHERITED_STAT: Final = (2, 3, 4, 15, 16, 37, 38)
-"""Of the fields of /proc/self/stat after the name: process group, session, terminal; priority, nice, rt_priority, policy."""
+_INHERITED_STAT: Final = (2, 4)
+"""Of the fields of /proc/self/stat after the name: process group and terminal."""
 
 
 def inherited() -> tuple[object, ...]:
     """All of this process that a command inherits from it, or that would be in the way of the next run.
 
     A command of the same user may change much of it from outside: limits by prlimit(2), priorities, processors, cgroups.
+    What can't change without something else that is compared is not here.
     """
     from runward.daemon.processes import proc
-    from runward.daemon.processes.kernel import input_priority
+    from runward.daemon.processes.kernel import inherited_unseen
 
     status = {name: rest for name, _, rest in (line.partition(":") for line in _own("status").splitlines())}
     fields = _own("stat").rpartition(")")[2].split()
@@ -211,9 +216,10 @@ def inherited() -> tuple[object, ...]:
         {name: status.get(name) for name in _INHERITED_STATUS},
         [_own(name) for name in _INHERITED_FILES],
         [fields[index] for index in _INHERITED_STAT],
-        input_priority(),
+        inherited_unseen(),
         {number: _target(f"fd/{number}") for number in os.listdir("/proc/self/fd")},
-        [_target(name) for name in ("cwd", "root")],
+        # By number: a process sees its own root as /, whatever it is.
+        [(place.st_dev, place.st_ino) for place in map(os.stat, (".", "/"))],
         dict(os.environ),
         proc.children(),
     )

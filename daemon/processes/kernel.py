@@ -1,5 +1,5 @@
 """The system calls that the launcher needs and Python 3.11 lacks, by ctypes: clone3(2), prctl(2), signalfd(2), unshare(2),
-mount(2), ioprio_get(2).
+mount(2), ioprio_get(2), sched_getattr(2), keyctl(2).
 """
 
 from __future__ import annotations
@@ -27,8 +27,14 @@ _SIGNAL_SET_BYTES = 128  # sigset_t of glibc and musl
 
 _SYS_CLONE3 = 435  # on every architecture that has it
 _CLONE_INTO_CGROUP = 0x200000000
-_SYS_IOPRIO_GET = {"x86_64": 252, "aarch64": 31, "riscv64": 31}
+_SYS_IOPRIO_GET_SCHED_GETATTR_KEYCTL = {
+    "x86_64": (252, 315, 250),
+    "aarch64": (31, 275, 219),
+    "riscv64": (31, 275, 219),
+}
 _IOPRIO_WHO_PROCESS = 1
+_SCHED_ATTR_BYTES = 56
+_KEYCTL_GET_KEYRING_ID, _KEY_SPEC_SESSION_KEYRING = 0, -3
 _CLONE_ARGUMENTS = 11  # fields of struct clone_args, 64 bits each
 
 # The functions of the C library that is loaded anyway; no other library is looked for.
@@ -54,10 +60,24 @@ def fork_into(cgroup: int) -> int:
     return _checked(pid, "clone3")
 
 
-def input_priority() -> int | None:
-    """The class and level of this process's input and output (ioprio_get(2)); None where the call's number isn't known."""
-    number = _SYS_IOPRIO_GET.get(os.uname().machine)
-    return None if number is None else int(_libc.syscall(number, _IOPRIO_WHO_PROCESS, 0))
+def inherited_unseen() -> object:
+    """What a child inherits of this process and no file of /proc shows: the priority of its input and output, all of how it
+    is scheduled, its session keyring.
+
+    Where the calls' numbers aren't known it equals no other answer.
+    """
+    numbers = _SYS_IOPRIO_GET_SCHED_GETATTR_KEYCTL.get(os.uname().machine)
+    if numbers is None:
+        return object()
+    priority, scheduling, keys = numbers
+    attributes = ctypes.create_string_buffer(_SCHED_ATTR_BYTES)
+    return (
+        _libc.syscall(priority, _IOPRIO_WHO_PROCESS, 0),
+        _libc.syscall(scheduling, 0, attributes, _SCHED_ATTR_BYTES, 0),
+        attributes.raw,
+        # A command may give its parent another one (KEYCTL_SESSION_TO_PARENT), with keys in it.
+        _libc.syscall(keys, _KEYCTL_GET_KEYRING_ID, _KEY_SPEC_SESSION_KEYRING, 0),
+    )
 
 
 def file_time() -> float:

@@ -10,6 +10,7 @@ from typing import Final
 
 import anyio
 import pytest
+from tests.daemon.launch.changed_launcher import CALLS, HAS_SLICES, SLICE
 from tests.daemon.launching import is_alive
 from tests.daemon.world.test_starting import EPOCH, Starter
 from tests.waiting import wait_for
@@ -31,7 +32,8 @@ blocked = sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 ignored = [each for each in signal.valid_signals() if signal.getsignal(each) is signal.SIG_IGN]
 own = {"RUNWARD_SESSION_ID", "RUNWARD_RUN_DIR", "RUNWARD_ARTIFACTS_DIR", "TRACEPARENT"}
 print(json.dumps([
-    limits, blocked, [int(each) for each in ignored], sorted({*os.environ} - own), os.getcwd(), os.umask(0o22),
+    limits, blocked, [int(each) for each in ignored],
+    {name: os.environ[name] for name in sorted({*os.environ} - own)}, os.getcwd(), os.umask(0o22),
     os.getpriority(os.PRIO_PROCESS, 0), sorted(os.sched_getaffinity(0)), os.sched_getscheduler(0),
     sorted(os.readlink(f"/proc/self/fd/{each}").partition(":")[0] for each in os.listdir("/proc/self/fd") if int(each) < 3),
     len(os.listdir("/proc/self/fd")), open("/proc/self/oom_score_adj").read(),
@@ -136,12 +138,11 @@ def test_while_one_runs_another_is_ready(starter: Listening) -> None:
 def test_the_next_command_inherits_what_the_first_one_did(starter: Listening) -> None:
     first = starter.run("one", sys.executable, "-c", SEEN, SECRET="of the first")
     busy = "import os, signal; os.umask(0); os.chdir('/'); signal.signal(signal.SIGUSR1, signal.SIG_IGN); os.setsid()"
-    starter.run("two", sys.executable, "-c", busy, OTHER="of the second")
-    third = starter.run("three", sys.executable, "-c", SEEN, SECRET="of the third")
+    starter.run("two", sys.executable, "-c", busy, SECRET="of the second", HOME="/of/the/second", OTHER="too")
+    third = starter.run("three", sys.executable, "-c", SEEN, SECRET="of the first")
     assert third.pid == first.pid
     assert starter.said("three") == starter.said("one")
-    for name in ("two", "three"):
-        assert b"of the first" not in (starter.root / name / "run.json").read_bytes()
+    assert b"of the first" not in (starter.root / "two" / "run.json").read_bytes()
 
 
 SPOILING = {
@@ -150,7 +151,20 @@ SPOILING = {
     "its processors": "os.sched_setaffinity(launcher, {min(os.sched_getaffinity(0))})",
     "its scheduler": "os.sched_setscheduler(launcher, os.SCHED_BATCH, os.sched_param(0))",
     "its badness": "open(f'/proc/{launcher}/oom_score_adj', 'w').write('500')",
+    "what a dump of it has": "open(f'/proc/{launcher}/coredump_filter', 'w').write('0x7f')",
+    "its timer slack": "open(f'/proc/{launcher}/timerslack_ns', 'w').write('1234567')",
+    "the nice value of its session": "own = open('/proc/self/autogroup', 'r+'); assert own.read(); own.write('5')",
+    "its priority for the disk": "subprocess.run(['ionice', '-c', '3', '-p', str(launcher)], check=True)",
+    "its children's scheduler": (
+        "os.sched_setscheduler(launcher, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))"
+    ),
+    "its slice of time": f"assert {HAS_SLICES} and call({CALLS.get('sched_setattr')}, launcher, {SLICE!r}, 0) == 0",
+    "its session keyring": (
+        f"assert call({CALLS.get('keyctl')}, 1, None) > 0 and call({CALLS.get('keyctl')}, 18) == 0"  # to the parent
+    ),
+    "how its input is open": "fcntl.fcntl(0, fcntl.F_SETFL, os.O_NONBLOCK)",
 }
+"""What a command may do to its launcher from outside, where it may."""
 
 
 @pytest.mark.parametrize("spoil", SPOILING.values(), ids=SPOILING)
@@ -158,7 +172,8 @@ def test_a_launcher_that_its_command_has_changed_takes_no_further_order(
     starter: Listening, spoil: str
 ) -> None:
     before = starter.run("before", sys.executable, "-c", SEEN)
-    spoiled = f"import os, resource; launcher = os.getppid(); {spoil}"
+    imports = "import ctypes, fcntl, os, resource, subprocess; call = ctypes.CDLL(None).syscall"
+    spoiled = f"{imports}; launcher = os.getppid(); {spoil}"
     assert starter.run("spoiling", sys.executable, "-c", spoiled).pid == before.pid
     if starter.read("spoiling", "exit.json")["exit_code"] != 0:
         pytest.skip("a command may not change its launcher here")
