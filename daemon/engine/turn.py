@@ -35,6 +35,9 @@ from runward.handlers.model.events import Event
 
 NOTHING_CLAIMED: Final = Claim("", ())
 
+DUE_SHARE: Final = 4
+"""The part of a batch, as its divisor, that is always left to jobs that are due."""
+
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
 
@@ -135,7 +138,8 @@ class Worker:
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
 
     async def _turn(self, hints: Sequence[Hint], inbox_waits: bool) -> bool:
-        due = await self.queue.due(self.batch - len(hints))
+        # However many places are to be looked at, what is due has its share: timers, retries, and what a turn left behind.
+        due = await self.queue.due(max(self.batch - len(hints), self.batch // DUE_SHARE, 1))
         if not hints and not inbox_waits and not due and not self.findings:
             return False
         # Verdicts may not outrun their journals without bound: the rows owed are in memory.

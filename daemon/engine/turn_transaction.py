@@ -24,7 +24,7 @@ LONGEST: Final = 0.05
 """Seconds after which no further round begins: all other reads and writes wait for the transaction."""
 
 MOST_EVENTS: Final = 1024
-"""Events after which no further round begins."""
+"""Events after which no further round begins, and no further job is part of the next one."""
 
 
 class Decided(NamedTuple):
@@ -56,6 +56,8 @@ class TurnTransaction:
     """The new jobs that wait."""
     released: bool = False
     rung: bool = False
+    _batch: Batch = field(init=False)
+    """What is being written."""
     _first: int = 0
     _until: float = 0.0
     _stops: bool = False
@@ -71,7 +73,7 @@ class TurnTransaction:
         self._first, self._until = self.head.seq, self.clock.monotonic() + LONGEST
         self._prepare(transaction, observed)
         self.opened.subtract(job.lane for job in due)
-        batch = self.new_batch(self.head, self._is_blocked)
+        self._batch = batch = self.new_batch(self.head, self._is_blocked)
         if earlier is not None:
             self._block(earlier.results)
             for result in earlier.results:
@@ -106,7 +108,7 @@ class TurnTransaction:
         """Decide and apply a round; returns the jobs of the next one."""
         round_ = self.decider.decide_inside(round_jobs, transaction, self.foreseen)
         self._stops = not round_.is_over or self._is_enough()
-        batch = self.new_batch(self.head, self._is_blocked)
+        self._batch = batch = self.new_batch(self.head, self._is_blocked)
         for job in round_.undecided():
             if job.id in due:
                 jobs.claim_due(batch, job, self.token)
@@ -146,6 +148,8 @@ class TurnTransaction:
     def _is_blocked(self, lane: str) -> bool:
         # What waits in the lane comes first. And as long as some jobs of this turn need files, nothing may follow from
         # the others: it could be decided on what these jobs are about to change.
+        # One event may be followed by thousands at once. They are recorded together, and decided by the turns to come.
+        self._stops = self._stops or self._batch.head.seq - self._first > MOST_EVENTS
         return self._stops or self.open_before.get(lane, 0) + self.opened[lane] > 0
 
     def _is_enough(self) -> bool:

@@ -12,7 +12,9 @@ from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
-from runward.daemon.engine.turn import StoppedInTrouble
+from runward.daemon.engine import turn_transaction
+from runward.daemon.engine.foreseeing import Foreseen
+from runward.daemon.engine.turn import StoppedInTrouble, Worker
 from runward.daemon.inbox.spool import dump_request, list_inbox, put
 from runward.daemon.log import log_into
 from runward.daemon.store.batch import Batch, Job
@@ -23,7 +25,7 @@ from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Request
 from runward.handlers.model.files import RootFacts, Unreadable
 from runward.handlers.model.requests import JobDiscardRequested, JobRetryRequested, ScanRequested
-from runward.handlers.model.sessions import OpenSession
+from runward.handlers.model.sessions import EndAttempt, OpenSession
 
 RUN: JsonValue = {"schema": "runward-run-v1"}
 REVIEW: JsonValue = {"schema": "runward-run-v1", "playbook": "review"}
@@ -106,6 +108,21 @@ async def test_many_runs_are_judged_however_small_the_batch(tmp_path: Path) -> N
         await running.settle()
         found = await verdicts(running)
         assert found == {f"r{number}": "failed" if number % 2 else "completed" for number in range(60)}
+
+
+async def test_what_a_turn_left_behind_is_done_though_there_is_always_more_to_look_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_transaction, "MOST_EVENTS", 0)  # each job waits for a turn of its own
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), batch=4) as running:
+        assembly = running.supervisor.assembly
+        for turn in range(20):
+            for number in range(4):
+                finish(begin(tmp_path, f"r{turn}-{number}"))
+            await assembly.rounds.scan()
+            assert len(assembly.hints) >= 4, "more than a turn takes"
+            await assembly.worker.turn()
+        assert (await verdicts(running)).get("r0-0") == "completed"
 
 
 @pytest.mark.parametrize("seen_over", [False, True])
@@ -294,6 +311,37 @@ def broken_playbook(monkeypatch: pytest.MonkeyPatch) -> None:
         apply(batch, job, each)
 
     monkeypatch.setattr(tables, "apply", broken)
+
+
+@pytest.mark.parametrize("is_foreseen", [True, False])
+async def test_a_verdict_that_the_store_refuses_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_foreseen: bool
+) -> None:
+    apply = tables.apply
+
+    def broken(batch: Batch, job: Job, each: Effect) -> None:
+        if isinstance(each, EndAttempt) and each.key.endswith("/bad"):
+            each = replace(each, attempt=each.attempt + 1)  # a bug of ours: the session has no such attempt
+        apply(batch, job, each)
+
+    async def nothing(*_: object) -> Foreseen:
+        return Foreseen()
+
+    monkeypatch.setattr(tables, "apply", broken)
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        if (
+            not is_foreseen
+        ):  # then a verdict is decided after the first transaction, and recorded in a second one
+            monkeypatch.setattr(Worker, "_foresee", nothing)
+        for name in ("a", "bad", "b"):
+            begin(tmp_path, name)
+        await running.settle()
+        for name in ("a", "bad", "b"):
+            finish(tmp_path / "runs" / name)
+        await running.settle()
+        assert await verdicts(running) == {"a": "completed", "bad": "running", "b": "completed"}
+        assert await running.rows("select lane from jobs where state = 'held'") == [("native:runs/bad",)]
+        assert running.supervisor.assembly.queue.tally.in_steps == 1
 
 
 async def held_job(running: Daemon) -> int:

@@ -372,6 +372,19 @@ async def test_a_turn_is_bounded_in_events(desk: Desk, monkeypatch: pytest.Monke
     assert len(turned.completed) <= 11
 
 
+async def test_a_turn_decides_a_part_of_what_one_event_is_followed_by(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storm = tuple(Emit(start(f"storm-{number}")) for number in range(50))
+    decide(monkeypatch, lambda event: storm if event.lane == "a" else ())
+    monkeypatch.setattr(turn_transaction, "MOST_EVENTS", 10)
+    assert len((await desk.turn(start("a"))).completed) == 10
+    assert [state for _, state in await desk.jobs()].count("waiting") == 41, "all are recorded"
+    while due := (await desk.turn(due=10)).completed:
+        assert len(due) <= 10
+    assert {state for _, state in await desk.jobs()} == {"done"}
+
+
 async def test_a_turn_is_bounded_in_time(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = count(1)
     decide(monkeypatch, lambda event: (Emit(start(f"storm-{next(numbers)}")),))

@@ -71,7 +71,9 @@ def violations(page: "Page", where: str, options: dict[str, object]) -> Iterator
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(360)  # ninety pages, each examined twice: half a minute alone, and minutes on a busy machine
+@pytest.mark.timeout(
+    360
+)  # ninety pages, each examined twice: half a minute alone, and minutes on a busy machine
 @pytest.mark.parametrize("half", [0, 1])
 @pytest.mark.parametrize("width", [PHONE, WIDE])
 def test_no_page_has_a_fault_that_axe_finds_or_scrolls_sideways(
