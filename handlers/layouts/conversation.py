@@ -56,7 +56,8 @@ _LONGEST_SUMMARY: Final = 200
 class Begun(NamedTuple):
     """The session says who it is. The first one counts; `parent` is the session that it was forked from.
 
-    `is_subagent` and `works_for` are those of `Told`.
+    `is_subagent` and `works_for` are those of `Told`. What is older than `copied_until`, or comes before the record with that
+    id or is it, was copied from the origin.
     """
 
     id: str | None
@@ -65,6 +66,7 @@ class Begun(NamedTuple):
     parent: str | None = None
     is_subagent: bool = False
     works_for: str | None = None
+    copied_until: float | str | None = None
 
 
 class Uses(NamedTuple):
@@ -153,7 +155,8 @@ Record = TypeVar("Record")
 class Conversation:
     """What is known about a session so far: the scanner's state. Only a copy of it is ever changed.
 
-    `named` is the id in the file's name, `copied_until` when a fork was made, `ids` are those of the last records.
+    `named` is the id in the file's name, `copied_until` that of `Begun`. `is_copied` says whether the last record was a copy,
+    if that may be. `ids` are those of the last records.
     `totals` are those of a document that were counted, `unread` says why its last content could not be. `is_left`: the
     program said that it ends. `prompts` are the ids of the last ones.
     """
@@ -161,7 +164,8 @@ class Conversation:
     version: Literal[1] = 1
     named: str | None = None
     begun: Begun = field(default_factory=lambda: Begun(None))
-    copied_until: float | None = None
+    copied_until: float | str | None = None
+    is_copied: bool | None = None
     model: str | None = None
     prompt: str | None = None
     turn: Literal["none", "open", "closed"] = "none"
@@ -198,13 +202,28 @@ class Conversation:
         del self.ids[:-_IDS_KEPT]
         return False
 
+    def skips(self, record: str | None, at: float | None) -> bool:
+        """Whether the record with this id and time is skipped: a copy counts in the fork's origin."""
+        # Copies come first. So a clock that is set back later makes no copies of the fork's own records.
+        if self.copied_until is None or self.is_copied is False:
+            return False
+        if isinstance(self.copied_until, str):
+            self.is_copied = True
+            if record == self.copied_until:
+                self.copied_until = at
+        elif at is not None:
+            self.is_copied = at < self.copied_until
+        # A record without a time goes with the one before.
+        return self.is_copied is True
+
     def take(self, word: Word, at: float | None) -> None:
         """Take in a word."""
         match word:
             case Begun():
-                if self.begun.id is None:
-                    self.begun = word
-                    self.copied_until = None if word.parent is None else at
+                parent = self.begun.parent or word.parent
+                self.begun = (word if self.begun.id is None else self.begun)._replace(parent=parent)
+                if self.copied_until is None:
+                    self.copied_until = word.copied_until
             case Uses():
                 self.model = word.model or self.model
             case Asked():
@@ -328,12 +347,11 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
                 if record is None:
                     found.events += 1
                     continue
-                if found.is_repeated(layout.id_of(record)):
+                name, at = layout.id_of(record), layout.at(record)
+                if found.is_repeated(name):
                     continue
                 found.events += 1
-                at = layout.at(record)
-                # What a fork copied belongs to its origin: those records are older than the fork.
-                if found.copied_until is not None and at is not None and at < found.copied_until:
+                if found.skips(name, at):
                     continue
                 if at is not None:
                     found.began_at = at if found.began_at is None else found.began_at
@@ -426,10 +444,10 @@ class ConversationCalls(WithoutDocuments, Generic[Record]):
         for line in lines:
             unreadable = Unreadable(0, ())
             for record in read(layout, source, LogLine(line.number, line.content), unreadable):
-                if record is None or self._seen.is_repeated(layout.id_of(record)):
+                if record is None:
                     continue
-                at, until = layout.at(record), self._seen.copied_until
-                if until is not None and at is not None and at < until:
+                name, at = layout.id_of(record), layout.at(record)
+                if self._seen.is_repeated(name) or self._seen.skips(name, at):
                     continue
                 for word in layout.words(record):
                     if isinstance(word, Begun):

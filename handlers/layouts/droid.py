@@ -3,7 +3,7 @@
 An `agent_turn_outcome` ends each turn and says how; the replies don't. It names the turn's prompt, so it doesn't end the turn
 of a prompt that was queued before it. Its record has no time, and neither has the first one. SIGKILL, and a signal in a
 request, leave no outcome. Messages of the role `user` are also the results of tools, of hooks, and what Droid itself says, to
-the model or to the person. `<session>.settings.json` beside the log has the session's tokens until now, without those of its
+the model or to the person. A fork begins with copies of its origin's records, and names the last message among them. `<session>.settings.json` beside the log has the session's tokens until now, without those of its
 sub-agents. The files name no process, and don't say who uses them.
 """
 
@@ -65,6 +65,7 @@ class _Record(TypedDict, total=False):
     owner: object
     cwd: object
     parent: object
+    forkedAtMessageId: object
     callingSessionId: object
     message: _Message
     turnId: object
@@ -93,6 +94,7 @@ def _words(record: _Record) -> Iterator[Word]:
             whole_text_in(record.get("cwd"), LONGEST_PATH),
             parent=whole_text_in(record.get("parent")),
             is_subagent=whole_text_in(record.get("callingSessionId")) is not None,
+            copied_until=whole_text_in(record.get("forkedAtMessageId")),
         )
     elif kind == "message" and (message := record.get("message")):
         match message.get("role"):

@@ -86,10 +86,12 @@ _PARTS: Final = msgspec.json.Decoder(list[_Part])
 def _words(record: _Record) -> Iterator[Word]:
     kind = record.get("type")
     if kind == "session":
+        parent = _session_in(record.get("parentSession") or record.get("branchedFrom"))
         yield Begun(
             whole_text_in(record.get("id")),
             whole_text_in(record.get("cwd"), LONGEST_PATH),
-            parent=_session_in(record.get("parentSession") or record.get("branchedFrom")),
+            parent=parent,
+            copied_until=None if parent is None else parse_time(record.get("timestamp")),
         )
     elif kind == "model_change":
         yield Uses(whole_text_in(record.get("modelId")))

@@ -3,7 +3,8 @@
 Records are chained as Claude Code's are, but their messages have Gemini's `parts`. A reply that calls no function ends the
 turn. What the model's API refused is only in the telemetry among the records; Qwen tries again, and a reply that follows
 counts instead. The telemetry has the requests of sub-agents, too, whose logs are `subagents/<session>/agent-*.jsonl` beside
-`chats`. A tool that was cancelled ends the turn, too. The files name no process, and don't say who uses them.
+`chats`. A tool that was cancelled ends the turn, too. A fork begins with copies of its origin's records, and each says so. The
+files name no process, and don't say who uses them.
 """
 
 import re
@@ -65,6 +66,10 @@ class _Result(TypedDict, total=False):
     status: object
 
 
+class _Origin(TypedDict, total=False):
+    sessionId: object
+
+
 class _Record(TypedDict, total=False):
     uuid: object
     sessionId: object
@@ -78,6 +83,7 @@ class _Record(TypedDict, total=False):
     systemPayload: _Payload
     toolCallResult: _Result
     isSidechain: object
+    forkedFrom: _Origin
 
 
 class _Function(TypedDict, total=False):
@@ -102,8 +108,11 @@ def _words(record: _Record) -> Iterator[Word]:
         whole_text_in(record.get("sessionId")),
         whole_text_in(record.get("cwd"), LONGEST_PATH),
         whole_text_in(record.get("version")),
+        whole_text_in(record.get("forkedFrom", {}).get("sessionId")),
         is_subagent=record.get("isSidechain") is True,
     )
+    if "forkedFrom" in record:
+        return
     match record.get("type"):
         case "user":
             yield Asked(_text(record))
@@ -163,6 +172,11 @@ def _parts(record: _Record) -> list[_Part] | None:
     return parts if isinstance(parts, list) else None
 
 
+def _at(record: _Record) -> float | None:
+    """When it was written. A copy has the time of what it was copied from, which is none of the fork's."""
+    return None if "forkedFrom" in record else parse_time(record.get("timestamp"))
+
+
 def _session_in(path: str) -> str | None:
     found = _NAME.fullmatch(path.rpartition("/")[2])
     return None if found is None else found[1]
@@ -183,7 +197,7 @@ LOG: Final = ConversationLog(
         shown_by="a record with `uuid`, `sessionId` and a message with `parts` among its first lines",
         decoder=msgspec.json.Decoder(_Record),
         words=_words,
-        at=lambda record: parse_time(record.get("timestamp")),
+        at=_at,
         id_of=lambda record: whole_text_in(record.get("uuid")),
         id_in=_session_in,
         is_first=_is_first,

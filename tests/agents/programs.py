@@ -17,7 +17,7 @@ class Program(NamedTuple):
 
     `sessions` is the root of its sessions below its home, and `logs` a pattern for what it writes about them there, which
     has all the texts `call` as soon as a call is recorded. `settle` sends it to the model at an address, and `words` are those
-    that start it with a prompt, in a new session or in one that is resumed. `asked` is what is there as soon as the prompt is
+    that start it with a prompt, in a new session or in one that is resumed, and `fork` those that fork one. `asked` is what is there as soon as the prompt is
     recorded, besides its text. `has_launcher`: the agent is a child of what
     is started. `without` says why some situations can't be tried, by their names.
     """
@@ -31,6 +31,7 @@ class Program(NamedTuple):
     has_launcher: bool = False
     asked: tuple[bytes, ...] = ()
     without: Mapping[str, str] = MappingProxyType({})
+    fork: Callable[[str, str], tuple[str, ...]] = lambda prompt, session: ()
 
 
 def _write(home: Home, path: str, content: object) -> None:
@@ -127,6 +128,7 @@ def _opencode(name: str) -> Callable[[Home, str], None]:
     return settle
 
 
+_NOT_BY_WORDS: Final = "its sessions are forked only in a terminal"
 _OTHER_TOOL: Final = "the scripted model doesn't know the parameters of its tool for sub-agents"
 
 
@@ -143,7 +145,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         _copilot,
         lambda prompt, session: ("-p", prompt, "--allow-all-tools", *_resumed("--resume", session)),
         asked=(b'"user.message"',),  # with a hook, the prompt is in a record before that
-        without={"delegates": _OTHER_TOOL},
+        without={"delegates": _OTHER_TOOL, "forks": _NOT_BY_WORDS},
     ),
     "qwen": Program(
         QWEN,
@@ -160,6 +162,9 @@ PROGRAMS: Final[Mapping[str, Program]] = {
             *_resumed("--resume", session),
         ),
         has_launcher=True,
+        fork=lambda prompt, session: (
+            *("-p", prompt, "--yolo", "--auth-type", "openai", "--resume", session, "--fork-session"),
+        ),
     ),
     "pi": Program(
         PI,
@@ -177,6 +182,9 @@ PROGRAMS: Final[Mapping[str, Program]] = {
             prompt,
         ),
         without={"delegates": "Pi has no sub-agents"},
+        fork=lambda prompt, session: (
+            *("-p", "--provider", "scripted", "--model", MODEL, "--fork", session, prompt),
+        ),
     ),
     "kimi": Program(
         KIMI,
@@ -185,6 +193,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         (b'"tool.call"',),
         _kimi,
         lambda prompt, session: ("-p", prompt, *_resumed("--session", session)),
+        without={"forks": "the command that forks a session takes no prompt"},
     ),
     "droid": Program(
         DROID,
@@ -204,6 +213,9 @@ PROGRAMS: Final[Mapping[str, Program]] = {
             "delegates": _OTHER_TOOL,
             "resumed": "Droid asks Factory's service for a session that it resumes, which needs an account",
         },
+        fork=lambda prompt, session: (
+            *("exec", "--model", f"custom:{MODEL}", "--skip-permissions-unsafe", "--fork", session, prompt),
+        ),
     ),
     "opencode": Program(
         OPENCODE,
@@ -213,6 +225,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         _opencode("opencode"),
         lambda prompt, session: ("run", *_resumed("--session", session), prompt),
         without={"delegates": _OTHER_TOOL},
+        fork=lambda prompt, session: ("run", "--session", session, "--fork", prompt),
     ),
     "kilo": Program(
         KILO,
@@ -222,6 +235,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         _opencode("kilo"),
         lambda prompt, session: ("run", *_resumed("--session", session), prompt),
         without={"delegates": _OTHER_TOOL},
+        fork=lambda prompt, session: ("run", "--session", session, "--fork", prompt),
     ),
     "cline": Program(
         CLINE,
@@ -233,6 +247,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         without={
             "delegates": _OTHER_TOOL,
             "resumed": "Cline resumes a session only in a terminal",
+            "forks": _NOT_BY_WORDS,
             "term-in-request": "Cline goes on to wait for its model after SIGTERM",
         },
     ),

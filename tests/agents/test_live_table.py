@@ -46,6 +46,7 @@ class Told(NamedTuple):
     input_tokens: int
     output_tokens: int
     subagents: int = 0
+    is_fork: bool = False
 
 
 Situation: TypeAlias = "Callable[[Stage], None]"
@@ -140,6 +141,14 @@ def resumed(stage: Stage) -> None:
     stage.run("tool", resumed=stage.wait_over())
 
 
+def forks(stage: Stage) -> None:
+    """A session that is over is forked, and the fork gets a prompt."""
+    stage.run("answer")
+    stage.home.start(
+        *program(stage.program.pinned), *stage.program.fork(prompt("tool"), stage.wait_over())
+    ).end()
+
+
 def two_at_once(stage: Stage) -> None:
     """Two runs in one directory: one is held in a tool until the other one is over."""
     held = stage.start("held")
@@ -162,6 +171,7 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
     "delegates": runs("delegated"),
     "resumed": resumed,
     "two-at-once": two_at_once,
+    "forks": forks,
 }
 
 
@@ -192,6 +202,7 @@ EXPECTED: Final[Mapping[str, tuple[Told, ...]]] = {
     "kill-in-request": (stays_open(calls=0, replies=0),),
     "delegates": (ends(OK, calls=2, replies=3)._replace(subagents=1),),
     "resumed": (ends(OK, RESUMED, OK, calls=1, replies=3),),
+    "forks": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)._replace(is_fork=True)),
     "two-at-once": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)),
 }
 """What Runward should say of an agent, if DIFFERENT says nothing else."""
@@ -215,6 +226,9 @@ DIFFERENT: Final[Mapping[str, tuple[Told, ...]]] = {
     "cline-term-in-tool": EXPECTED["uses-a-tool"],
     # The sub-agent works in the background, and the model is told when it has done so.
     "qwen-delegates": (ends(OK, calls=2, replies=4)._replace(subagents=1),),
+    # No row names the origin.
+    "opencode-forks": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)),
+    "kilo-forks": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)),
     # It names its process.
     "copilot-kill-in-tool": (killed(calls=1, replies=1),),
     "copilot-kill-in-request": (killed(calls=0, replies=0),),
@@ -303,21 +317,22 @@ def told(place: Place) -> dict[str, tuple[Told, ...]]:
             exported = caller.call("session", "export", key, "--format", "atif").object()
             assert calls_in(exported) == counts["tool_calls"], exported
         root = str(each["path"]).removeprefix(f"{place.directory}/cases/").partition("/")[0]
-        found.setdefault(root, []).append(_told(shown, counts))
+        assert inspected["parent_session_id"] in (None, *(every["session_id"] for every in listed))
+        is_fork = inspected["parent_session_id"] is not None
+        found.setdefault(root, []).append(_told(shown, counts, is_fork=is_fork))
     return {root: tuple(sorted(sessions)) for root, sessions in found.items()}
 
 
-def _told(shown: Mapping[str, JsonValue], counts: Mapping[str, JsonValue]) -> Told:
+def _told(shown: Mapping[str, JsonValue], counts: Mapping[str, JsonValue], *, is_fork: bool) -> Told:
     history, usage, evidence = shown["history"], shown["usage"], shown["ended_by"]
     assert isinstance(history, list)
     assert isinstance(usage, dict | None)
     reasons = tuple(str(each["reason_code"]) for each in history if isinstance(each, dict))
     assert shown["status"] == ("running" if evidence is None else reasons[-1].split(".")[1])
     spent = (0, 0) if usage is None else (usage["input_tokens"], usage["output_tokens"])
+    calls, received, sent, subagents = map(whole, (counts["tool_calls"], *spent, counts["subagents"]))
     return Told(
-        reasons,
-        None if evidence is None else str(evidence),
-        *map(whole, (counts["tool_calls"], *spent, counts["subagents"])),
+        reasons, None if evidence is None else str(evidence), calls, received, sent, subagents, is_fork
     )
 
 

@@ -9,6 +9,7 @@ from runward.config.json_value import JsonValue
 
 SESSION = "5e2268f7-c830-433d-9f55-ede0ae712313"
 NAME = f"{SESSION}.jsonl"
+PARENT = "3c2f4a9a-5f4b-4a5e-8f3a-0a4c6f1f7a11"
 SETTINGS = f"{SESSION}.settings.json"
 
 
@@ -84,6 +85,12 @@ class Log:
             self.prompt("try again")
         self.message("user", [{"type": "text", "text": why}], visibility="user_only")
         return self.outcome("model_request_rejected")
+
+    def fork(self) -> Self:
+        """All that was is a copy, in a session that names the last message of it."""
+        messages = [each["id"] for each in self.records if each["type"] == "message"]
+        self.records[0] |= {"parent": PARENT, "forkedAtMessageId": messages[-1]}
+        return self
 
     def lines(self) -> list[bytes]:
         return written(self.records)

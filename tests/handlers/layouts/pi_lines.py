@@ -7,6 +7,7 @@ from runward.config.json_value import JsonValue
 
 SESSION = "01a2175a-e6c4-751a-8cb5-d6b41ca5e814"
 NAME = f"2026-11-26T10-16-03-013Z_{SESSION}.jsonl"
+PARENT = "01a2175a-0000-751a-8cb5-d6b41ca5e814"
 AT = "2026-11-26T10:16:{:06.3f}Z"
 BEGAN = 1_795_688_160.0
 
@@ -56,6 +57,12 @@ class Log:
 
     def fail(self, why: str = "400: refused") -> "Log":
         return self.reply("error", errorMessage=why, usage={"input": 0, "output": 0})
+
+    def fork(self, key: str = "parentSession") -> "Log":
+        """All that was is a copy, in a session that begins now."""
+        path = f"/home/dev/.pi/agent/sessions/--a--/2026_{PARENT}.jsonl"
+        self.records[0] |= {key: path, "timestamp": AT.format(len(self.records))}
+        return self
 
     def lines(self) -> list[bytes]:
         return written(self.records)

@@ -8,6 +8,7 @@ from runward.config.json_value import JsonValue
 
 SESSION = "7b794b9f-21bc-4de9-9289-a191a0c5a504"
 NAME = f"{SESSION}.jsonl"
+PARENT = "3c2f4a9a-5f4b-4a5e-8f3a-0a4c6f1f7a11"
 
 
 class Log:
@@ -63,6 +64,12 @@ class Log:
     def fail(self, why: str = "400: refused") -> Self:
         event: JsonValue = {"event.name": "qwen-code.api_error", "error_message": why, "status_code": 400}
         return self.put("system", "system", subtype="ui_telemetry", systemPayload={"uiEvent": event})
+
+    def fork(self) -> Self:
+        """All that was is a copy: Qwen Code writes it with the fork's own id, and where it comes from."""
+        for record in self.records:
+            record["forkedFrom"] = {"sessionId": PARENT, "messageUuid": record["uuid"]}
+        return self
 
     def lines(self) -> list[bytes]:
         return written(self.records)

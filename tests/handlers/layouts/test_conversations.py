@@ -233,6 +233,44 @@ def test_a_line_that_is_written_twice_counts_once(agent: Agent) -> None:
     assert agent.told([each for line in lines for each in (line, line)]) == agent.told(lines)
 
 
+FORKED: Final = {name: each for name, each in AGENTS.items() if hasattr(each.lines.Log, "fork")}
+EACH_FORKED = pytest.mark.parametrize("agent", FORKED.values(), ids=FORKED)
+
+
+def fork(agent: Agent) -> Any:
+    """A session that copied its origin's records, and did nothing of its own."""
+    return agent.lines.Log().prompt("what the origin was asked").call().result(failed=True).say().fork()
+
+
+@EACH_FORKED
+def test_a_fork_names_its_origin_and_has_nothing_of_what_it_copied(agent: Agent) -> None:
+    lines = fork(agent).lines()
+    found = agent.told(lines)
+    assert (found.session_id, found.parent_session_id) == (agent.lines.SESSION, agent.lines.PARENT)
+    assert (found.turn, found.close, found.turns, found.prompt) == ("none", None, 0, None)
+    assert (found.counts.tool_calls, found.counts.errors, found.usage, found.counted) == (0, 0, None, ())
+    assert found.cwd == "/home/dev/app"
+    assert agent.calls(lines) == []
+
+
+@EACH_FORKED
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_a_fork_has_what_it_did_itself(agent: Agent, name: str) -> None:
+    _, turn, reason, (calls, errors), usage = SITUATIONS[name]
+    lines = SITUATIONS[name][0](fork(agent)).lines()
+    found = agent.told(lines)
+    assert (found.turn, None if found.close is None else found.close.reason_code) == (turn, reason)
+    assert (found.counts.tool_calls, found.counts.errors) == (calls, errors)
+    assert (None if found.usage is None else tuple(found.usage)) == (usage if agent.has_tokens else None)
+    assert found.prompt == (None if turn == "none" else "make a file")
+    assert sum(isinstance(each, Called) for each in agent.calls(lines)) == calls
+    scanner = agent.layout.SCANNER
+    state = scanner.start(agent.lines.NAME)
+    for line in lines:
+        state = scanner.load(scanner.dump(agent.fed([line], state)))
+    assert scanner.tell(state) == found
+
+
 OTHER: st.SearchStrategy[JsonValue] = st.sampled_from(
     [None, 7, -1.5, True, "x" * 5000, [], {}, ["a"], {"a": {}}, float(2**70)]
 )

@@ -83,8 +83,9 @@ def test_a_sub_agents_session_is_not_one_of_its_own() -> None:
     assert DROID.told(Log().prompt().call(tool="Task").call("call_2").lines()).counts.subagents == 1
 
 
-def test_a_fork_names_its_origin() -> None:
-    assert DROID.told(Log(parent="origin").prompt().lines()).parent_session_id == "origin"
+def test_a_session_that_goes_on_from_another_one_without_copies_counts_all() -> None:
+    found = DROID.told(Log(parent="origin").prompt().call().result().say().lines())
+    assert (found.parent_session_id, found.turn, found.counts.tool_calls) == ("origin", "closed", 1)
 
 
 UNREADABLE: Final[dict[str, JsonValue]] = {
