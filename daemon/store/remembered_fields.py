@@ -16,4 +16,5 @@ WAITING: Final = REMEMBERED["waiting"]
 WAITING_SINCE: Final = f"{WAITING}[0]"
 WAITING_ASKS: Final = f"{WAITING}[2]"
 FOLLOWED_ATTEMPT: Final = f"{REMEMBERED['followed']}{FOLLOWED['attempt']}"
+FOLLOWED_MOVED_AT: Final = f"{REMEMBERED['followed']}{FOLLOWED['moved_at']}"
 FOLLOWED_LINES: Final = f"{REMEMBERED['followed']}{FOLLOWED['lines']}"

@@ -188,15 +188,21 @@ def is_unknown(row: SessionRow) -> bool:
     return row.status == "running" and row.activity is None
 
 
-def silence(row: SessionRow, now: float) -> str:
-    """How long it has been silent, which is the only evidence."""
-    heard = last_change(row.path)
-    return "-" if heard is None else f"silent {duration(max(0.0, now - heard))}"
+def silence(row: SessionRow, now: float) -> str | None:
+    """For how long nothing has been heard of it, which is the only evidence; None if that is not known."""
+    heard = _heard_at(row)
+    return None if heard is None else duration(max(0.0, now - heard))
+
+
+def _heard_at(row: SessionRow) -> float | None:
+    # A session in a database has no file of its own, and in a directory its log may be deeper: but then records have times.
+    known = [at for at in (last_change(row.path), row.moved_at) if at is not None]
+    return max(known, default=None)
 
 
 def activity_in_full(row: SessionRow, now: float) -> str:
     """What it is doing, for its page: that this is unknown, and how long it has been silent."""
-    heard = last_change(row.path)
+    heard = _heard_at(row)
     sentence = f"unknown: {NOT_KNOWN}"
     return (
         sentence

@@ -17,7 +17,7 @@ from runward.daemon.store.tables.jobs import JobRow, job_row, jobs_for_events
 from runward.daemon.store.tables.sessions import SessionRow, produced_of, verification_of
 from runward.daemon.views import causes
 from runward.daemon.views.causes import Entry
-from runward.daemon.views.sessions import fix_of_unknown
+from runward.daemon.views.sessions import fix_of_unknown, silence
 from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import NOT_JUDGED
 
@@ -65,7 +65,7 @@ def obstacles_of_session(
             )
     if row.status == "running":
         why = _not_over if row.layout == NATIVE else _goes_on
-        obstacles.append(why(connection, row, is_up))
+        obstacles.append(why(connection, row, is_up, now))
     return [*obstacles, *obstacles_of_directory(connection, row.path)]
 
 
@@ -183,7 +183,7 @@ def obstacles_of_job(
         yield Obstacle(what, job.error or "it was given up", None)
 
 
-def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Obstacle:
+def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> Obstacle:
     """Why another tool's session still counts as running."""
     from runward.daemon.watch.remembered import read_remembered
     from runward.daemon.world.processes import RealProcesses
@@ -194,17 +194,27 @@ def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Ob
     turn = f"its turn is {followed.turn}" if followed is not None else "no file of it was read yet"
     if followed is None or followed.process is None:
         why = f"{turn}, and it is not known whether its process is still there"
-        return Obstacle(_NOT_OVER, why, fix_of_unknown(row.layout))
+        return _not_known(row, why, now)
     processes = RealProcesses()
     state = processes.state(followed.process)
     if state == "gone" and not (followed.seen_in and followed.seen_in.covers(processes.whereabouts())):
         why = f"{turn}, and its process {followed.process.pid} is not here, but it may be on another machine"
-        return Obstacle(_NOT_OVER, f"{why} or in another PID namespace", fix_of_unknown(row.layout))
+        return _not_known(row, f"{why} or in another PID namespace", now)
     why = f"{turn}, and its process {followed.process.pid} is {state}"
     return Obstacle(_NOT_OVER, why, None if is_up else _START)
 
 
-def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Obstacle:
+def _not_known(row: SessionRow, why: str, now: float) -> Obstacle:
+    """Nothing but its silence says whether a session still runs."""
+    silent = silence(row, now)
+    return Obstacle(
+        _NOT_OVER,
+        why if silent is None else f"{why}; it has been silent for {silent}",
+        fix_of_unknown(row.layout),
+    )
+
+
+def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> Obstacle:
     """Why a native session still counts as running."""
     from runward.daemon.world.processes import RealProcesses
     from runward.handlers.model.processes import is_here
@@ -222,7 +232,7 @@ def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> O
     ]
     if not states:
         why = "no end was written, and no process is named that could be checked"
-        return Obstacle(_NOT_OVER, why, fix_of_unknown(row.layout))
+        return _not_known(row, why, now)
     why = f"no end was written, and {', '.join(states)}"
     is_ours = watched.seen_in is not None and watched.seen_in.covers(processes.whereabouts())
     if is_up and not is_ours and all(state.endswith(" is gone") for state in states):

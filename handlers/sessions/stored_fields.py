@@ -16,5 +16,5 @@ WATCHED: Final = {
 
 TRACED_SIZE: Final = f"{WATCHED['traced']}[1]"
 
-FOLLOWED: Final = {"attempt": "[1]", "lines": "[20]"}
+FOLLOWED: Final = {"attempt": "[1]", "lines": "[20]", "moved_at": "[24]"}
 """Of a foreign session, below what is remembered of it."""

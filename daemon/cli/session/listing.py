@@ -147,10 +147,17 @@ def _row(row: SessionRow, now: float) -> tuple[str, ...]:
         safe(row.reason_code),
         verified if row.contract_problem is not None else coloured(verified),
         coloured(row.delivery or "-"),
-        silence(row, now) if is_unknown(row) else safe(row.ended_by or "-"),
+        _evidence(row, now),
         ago(row.started_at, now),
         duration(max(0.0, took)),
     )
+
+
+def _evidence(row: SessionRow, now: float) -> str:
+    if not is_unknown(row):
+        return safe(row.ended_by or "-")
+    silent = silence(row, now)
+    return "-" if silent is None else f"silent {silent}"
 
 
 def _about(row: SessionRow) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from runward.config.root import NATIVE
 from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import packed_document
 from runward.daemon.store.batch import Batch, Job, Write
-from runward.daemon.store.remembered_fields import ABOUT, CWD
+from runward.daemon.store.remembered_fields import ABOUT, CWD, FOLLOWED_MOVED_AT
 from runward.daemon.store.rows import rows_by_key, rows_of, select, value_of, values_of
 from runward.daemon.store.tables import artifacts
 from runward.daemon.store.tables.table import Fold, Table, answers_by
@@ -52,6 +52,8 @@ it runs here, as `is_here` says."""
 _ABOUT: Final = f"case when s.layout <> :native then json_extract(c.state, '{ABOUT}') end"
 """What is shown of a foreign session, of what is remembered about it."""
 
+_MOVED_AT: Final = f"case when s.layout <> :native then json_extract(c.state, '{FOLLOWED_MOVED_AT}') end"
+
 
 class About(NamedTuple):
     """What a foreign session is about. `usage` has `input_tokens` and `output_tokens`."""
@@ -67,8 +69,9 @@ class SessionRow(NamedTuple):
 
     `activity` is what a running session does, None if it is not known whether it still runs. `linked` are the keys of
     the sessions that were started inside it, and of the launcher's that it was started in. `about` is a JSON list:
-    directory, first prompt, model, tokens in and out, each of which may be null. `not_judged_yet` comes from the run's
-    own files. `cwd` is present if it was requested.
+    directory, first prompt, model, tokens in and out, each of which may be null. `moved_at` is the time of a foreign
+    session's last record, if it has one. `not_judged_yet` comes from the run's own files. `cwd` is present if it was
+    requested.
     """
 
     key: str
@@ -100,6 +103,7 @@ class SessionRow(NamedTuple):
     activity: str | None
     linked: str
     about: str | None = None
+    moved_at: float | None = None
     not_judged_yet: bool = False
     cwd: str | None = None
 
@@ -178,6 +182,7 @@ def session_rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[Se
         linked="(select json_group_array(other) from (select linked as other from links where launcher = s.key"
         "  union all select launcher from links where linked = s.key))",
         about=_ABOUT,
+        moved_at=_MOVED_AT,
         not_judged_yet=None,
         cwd=None,
     )

@@ -120,6 +120,7 @@ _DATE: Final = re.compile(r"\b20[0-9]{2}-[0-9]{2}-[0-9]{2}\b")
 
 
 _WHO: Final = re.compile(rf"\b{re.escape(getpass.getuser())} asked")
+_SILENT: Final = re.compile(r"\b10m [0-9]{2}s")
 _TOOK: Final = re.compile(r"\b[0-9]\.[0-9]s")
 
 
@@ -130,5 +131,5 @@ def fixed(text: str) -> str:
     def identifier(match: re.Match[str]) -> str:
         return seen.setdefault(match[0], f"{match[1]}_{len(seen) + 1:012x}")
 
-    text = _WHO.sub("me asked", text)
+    text = _SILENT.sub("10m 36s", _WHO.sub("me asked", text))
     return _DATE.sub("2026-11-26", _TOOK.sub("0.4s", _CLOCK.sub("10:27:40", _IDS.sub(identifier, text))))

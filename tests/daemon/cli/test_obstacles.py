@@ -18,7 +18,16 @@ from runward.handlers.sessions.follow import NEVER_FOLLOWED
 
 @pytest.mark.parametrize(
     ("is_seen", "said"),
-    [(True, "is gone"), (False, "is not here, but it may be on another machine or in another PID namespace")],
+    [
+        (True, "is gone"),
+        (
+            False,
+            (
+                "is not here, but it may be on another machine or in another PID namespace;"
+                " it has been silent for 1m 40s"
+            ),
+        ),
+    ],
 )
 def test_a_missing_process_is_gone_only_if_it_was_seen_here(
     is_seen: bool, said: str, monkeypatch: pytest.MonkeyPatch
@@ -34,7 +43,7 @@ def test_a_missing_process_is_gone_only_if_it_was_seen_here(
     )
     text = dump_remembered(Remembered("claude", "s.jsonl", followed))
     monkeypatch.setattr(cursors, "remembered_of", lambda connection, key: text)
-    row = SimpleNamespace(key="claude-code:s", layout="claude-code")
+    row = SimpleNamespace(key="claude-code:s", layout="claude-code", path="/dev/null/s", moved_at=400.0)
     with closing(sqlite3.connect(":memory:")) as connection:
-        found = why._goes_on(connection, row, is_up=True)  # type: ignore[arg-type] # all it reads of it
+        found = why._goes_on(connection, row, is_up=True, now=500.0)  # type: ignore[arg-type] # all it reads of it
     assert found.why == f"its turn is open, and its process {identity.pid} {said}"

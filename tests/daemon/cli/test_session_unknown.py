@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import SETTINGS, Place
-from tests.handlers.layouts import codex_lines
+from tests.handlers.layouts import codex_lines, opencode_rows
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 from tests.waiting import wait_for
 
@@ -27,6 +28,12 @@ name = "codex"
 path = ".codex"
 layout = "codex"
 history = "live"
+
+[[roots]]
+name = "opencode"
+path = ".opencode"
+layout = "opencode"
+history = "live"
 """
 _SILENT_S = 100.0
 """Not longer than any machine runs: what was written before it was started has no process on it."""
@@ -34,9 +41,9 @@ _SILENT_S = 100.0
 
 @pytest.fixture
 def agents(place: Place) -> Place:
-    """A place whose roots are those of Claude Code and Codex."""
+    """A place whose roots are those of Claude Code, Codex and opencode."""
     (place.directory / "runward.toml").write_text(SETTINGS + _ROOTS)
-    for path in (".claude/projects/-app", ".codex/sessions/2026/11/21"):
+    for path in (".claude/projects/-app", ".codex/sessions/2026/11/21", ".opencode"):
         (place.directory / path).mkdir(parents=True)
     return place
 
@@ -54,6 +61,15 @@ def _codex(place: Place) -> str:
     return _written(place, f".codex/sessions/2026/11/21/{codex_lines.NAME}", content, codex_lines.THREAD)
 
 
+def _opencode(place: Place) -> str:
+    with closing(opencode_rows.made(place.directory / ".opencode/opencode.db")) as connection:
+        sessions = opencode_rows.Sessions(connection)
+        sessions.clock = int((time.time() - _SILENT_S) * 1000)
+        sessions.session().prompt()
+    place.daemon_once()
+    return opencode_rows.SESSION
+
+
 def _written(place: Place, name: str, content: bytes, session: str) -> str:
     path = place.directory / name
     path.write_bytes(content)
@@ -62,7 +78,9 @@ def _written(place: Place, name: str, content: bytes, session: str) -> str:
     return session
 
 
-@pytest.mark.parametrize(("layout", "write"), [("claude-code", _claude_code), ("codex", _codex)])
+@pytest.mark.parametrize(
+    ("layout", "write"), [("claude-code", _claude_code), ("codex", _codex), ("opencode", _opencode)]
+)
 def test_an_open_transcript_whose_process_nobody_names_is_not_said_to_be_active(
     agents: Place, layout: str, write: object
 ) -> None:
@@ -78,6 +96,11 @@ def test_an_open_transcript_whose_process_nobody_names_is_not_said_to_be_active(
     assert "(1m ago)" in shown
     assert "`stale_after` of its root ends such a session after a silence" in shown
     assert f"`runward hook install {layout}`" in shown
+    (obstacle,) = agents.call("why", session, "--json").items("not_done")
+    assert str(obstacle["why"]).startswith(
+        "its turn is open, and it is not known whether its process is still there; it has been silent for 1m "
+    )
+    assert "`stale_after` of its root" in str(obstacle["fix"])
     table = agents.call("session", "list")
     assert table.out.splitlines()[1].split()[:3] == [session, "running?", "run.started.ok"]
     assert "silent 1m " in table.out
