@@ -3,22 +3,27 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import anyio
 import pytest
 from tests.daemon.launch.changed_launcher import CALLS, HAS_SLICES, SLICE
-from tests.daemon.launching import is_alive
+from tests.daemon.launching import SOURCES, Launcher, is_alive
 from tests.daemon.world.test_starting import EPOCH, Starter
+from tests.unprivileged import as_unprivileged
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.launches import launch_of
+from runward.daemon.launch.cgroup import ContainmentUnavailable, cgroup_of
 from runward.daemon.launch.ticket import is_held, throw_away
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
+from runward.daemon.processes.proc import send_signal
 from runward.daemon.world import starting
 from runward.daemon.world.processes import Announced
 from runward.daemon.world.starting import LauncherSpokenTo, StartingProcesses
@@ -43,13 +48,36 @@ print(json.dumps([
 
 
 MOST_RUNS: Final = 2
-FEW_RUNS: Final = (
-    sys.executable,
-    "-P",
-    "-c",
-    f"from runward.daemon.launch import detached; detached.MOST_RUNS = {MOST_RUNS}; detached.main()",
-)
-"""Starts launchers that end after their second run."""
+SURVIVOR: Final = """
+import os, signal, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with open("survivor.new", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename("survivor.new", "survivor")
+        os.execve("/bin/sleep", ["sleep", "1000"], {})
+    os._exit(0)
+os.wait()
+while not os.path.exists("survivor"):
+    time.sleep(0.01)
+"""
+"""A command that leaves behind what nothing shows to be the run's: forked twice, in a session of its own, without environment."""
+
+
+def launchers_with(change: str) -> tuple[str, ...]:
+    """The words that start launchers in which this was changed."""
+    return (
+        sys.executable,
+        "-P",
+        "-c",
+        f"from runward.daemon.launch import containment, detached, launch; {change}; detached.main()",
+    )
+
+
+NO_CGROUPS: Final = "containment._AUTO = ('subreaper',); launch.cgroup_ahead = lambda *_: None"
 
 
 class Listening(Starter):
@@ -118,7 +146,7 @@ def test_a_launcher_whose_run_is_over_takes_the_next_order(starter: Listening) -
 def test_a_launcher_ends_after_so_many_runs_and_takes_no_order_that_it_will_not_carry_out(
     starter: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starting, "LAUNCHER", FEW_RUNS)
+    monkeypatch.setattr(starting, "LAUNCHER", launchers_with(f"detached.MOST_RUNS = {MOST_RUNS}"))
     pids = [starter.run(f"run{number}", "true").pid for number in range(MOST_RUNS)]
     assert len({*pids}) == 1
     assert len(starter.listening._free) == 1, "the one that is ready"
@@ -180,6 +208,106 @@ def test_a_launcher_that_its_command_has_changed_takes_no_further_order(
     assert starter.run("after", sys.executable, "-c", SEEN).pid != before.pid
     assert starter.said("after") == starter.said("before")
     wait_for(lambda: not is_alive(before.pid), "its end")
+
+
+def test_a_launcher_that_its_command_moves_into_another_cgroup_takes_no_further_order(
+    starter: Listening,
+) -> None:
+    try:
+        other = Path(cgroup_of(os.getpid())) / f"test-{os.urandom(4).hex()}"
+        other.mkdir()
+    except (ContainmentUnavailable, OSError) as error:
+        pytest.skip(f"no cgroup can be made here: {error}")
+    before = starter.run("before", "true")
+    try:
+        starter.run("moving", "sh", "-c", f"echo $PPID > {other}/cgroup.procs")
+        assert starter.read("moving", "exit.json")["exit_code"] == 0
+        assert starter.run("after", "true").pid != before.pid
+    finally:
+        starter.let_go()
+        wait_for(lambda: not is_alive(before.pid), "its end")
+        other.rmdir()
+
+
+@pytest.mark.parametrize("change", ["pass", NO_CGROUPS], ids=["the usual hold", "subreaper"])
+def test_a_child_that_a_command_left_behind_is_dead_when_the_next_run_begins(
+    starter: Listening, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr(starting, "LAUNCHER", launchers_with(change))
+    first = starter.run("one", sys.executable, "-c", SURVIVOR)
+    survivor = int((starter.work / "survivor").read_text())
+    try:
+        assert not is_alive(survivor)
+    finally:
+        send_signal(survivor, signal.SIGKILL)
+    assert starter.run("two", "true").pid == first.pid
+    assert [starter.read(name, "exit.json")["survivors_killed"] for name in ("one", "two")] == [1, 0]
+
+
+def test_a_launcher_with_a_child_that_was_left_takes_no_further_order(
+    starter: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unseen = f"{NO_CGROUPS}; containment.Subreaper.is_empty = lambda hold: True"
+    monkeypatch.setattr(starting, "LAUNCHER", launchers_with(unseen))
+    first = starter.run("one", sys.executable, "-c", SURVIVOR)
+    survivor = int((starter.work / "survivor").read_text())
+    try:
+        assert is_alive(survivor), "its launcher did not see it"
+        assert starter.run("two", "true").pid != first.pid
+    finally:
+        send_signal(survivor, signal.SIGKILL)
+
+
+def test_no_other_process_of_the_user_reads_the_memory_of_launchers(ordinary: Launcher) -> None:
+    """Neither of one that has carried out a run, nor of one that waits for its first, nor of what forks them.
+
+    Who has a memory open may read it as long as the process lives. So it must be refused before there is anything in it.
+    """
+    words = launchers_with("pass")
+    if os.getuid() == 0:
+        words = (ordinary.python, *words[1:])
+
+    def read() -> list[str]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(starting, "LAUNCHER", words)
+            patch.setenv("PYTHONPATH", str(SOURCES))
+            made = Listening(ordinary.work)
+            try:
+                made.run("one", "true", SECRET="of the first")
+                with subprocess.Popen(["sleep", "1000"]) as sleep:
+                    try:
+                        wait_for(lambda: "environ" in readable(sleep.pid), "that of an ordinary process")
+                    finally:
+                        sleep.kill()
+                return [readable(pid) for pid in processes_of(made.state)]
+            finally:
+                made.close()
+
+    said = as_unprivileged(read) if os.getuid() == 0 else read()
+    assert said == ["", "", ""]
+
+
+def readable(pid: int) -> str:
+    """Which of the files are readable that show the memory of a process."""
+    found = []
+    for name in ("environ", "mem"):
+        with suppress(PermissionError):
+            os.close(os.open(f"/proc/{pid}/{name}", os.O_RDONLY))
+            found.append(name)
+    return " ".join(found)
+
+
+def processes_of(state: Path) -> list[int]:
+    """All processes that were started as launchers of this daemon, or as what forks them."""
+    pids = [int(each) for each in os.listdir("/proc") if each.isdigit()]
+    return [pid for pid in pids if os.fsencode(state) in command_line(pid)]
+
+
+def command_line(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def test_a_signal_to_the_launcher_of_a_run_that_is_over_reaches_no_other_run(starter: Listening) -> None:
