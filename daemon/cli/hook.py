@@ -214,7 +214,7 @@ def _install_in(
     if not events and not os.path.lexists(path):
         return False  # this version has no such hooks
     removes = f"runward hook uninstall {agent} removes it"
-    changes = _carry_out(path, hooked, edit, dry_run, "the hook is installed in", removes, check)
+    changes = _carry_out(path, hooked, edit, events, dry_run, "the hook is installed in", removes, check)
     if hooked.is_trusted is not None and not dry_run and events:
         text = read_settings_file(path).text
         if text is not None and not hooked.is_trusted(path, text, program):
@@ -244,7 +244,7 @@ def uninstall(agents: tuple[str, ...], yes: bool, dry_run: bool) -> None:
 
     def remove(agent: str) -> None:
         for path, hooked in files_of(agent, os.environ).items():
-            _carry_out(path, hooked, hooked.uninstall, dry_run, "there is no Runward hook in", "")
+            _carry_out(path, hooked, hooked.uninstall, (), dry_run, "there is no Runward hook in", "")
 
     _one_by_one(agents, remove)
 
@@ -312,6 +312,7 @@ def _carry_out(
     path: str,
     hooked: Hooked,
     edit: Callable[[str | None, str], Edited],
+    events: Sequence[str],
     dry_run: bool,
     state: str,
     more: str,
@@ -319,7 +320,8 @@ def _carry_out(
 ) -> bool:
     """Edit a file with an agent's hooks, after showing how; whether anything changes. Ends with 2 if it must be left alone.
 
-    `check` gets a function that restores the file.
+    It is read back: it must have hooks for these `events`, and all that was there besides. `check` gets a function that
+    restores the file.
     """
     try:
         file = read_settings_file(path)
@@ -329,8 +331,13 @@ def _carry_out(
             return False
         show_change(file, text)
         if not dry_run:
-            file.replace(text, levels=_own_levels(path, hooked))
-            check(lambda: _undo(file, text))
+            levels = _own_levels(path, hooked)
+            file.replace(text, levels=levels)
+            wrong = hooked.differs(file, events)
+            if wrong is not None:
+                _undo(file, text, levels)
+                fail(f"{safe(path)} was put back as it was: read back, it {safe(wrong)}", NOT_SO)
+            check(lambda: _undo(file, text, levels))
     except Refused as refusal:
         complain([refusal.problem])
         fail(f"{path} was left as it is", WRONG_USAGE)
@@ -348,13 +355,13 @@ def _own_levels(path: str, hooked: Hooked) -> int:
     return below.count("/") if is_usual else hooked.file.count("/") + 1
 
 
-def _undo(file: SettingsFile, text: str | None) -> None:
+def _undo(file: SettingsFile, text: str | None, levels: int) -> None:
     """Restore `file` to what it was before `text` was written. Raises `Refused` if somebody else wrote it since."""
     now = read_settings_file(file.path)
     if now.text != text:
         fix = "remove Runward's hooks with `runward hook uninstall`"
         raise Refused(Problem(file.path, None, None, "was changed while it was checked", fix))
-    now.replace(file.text)
+    now.replace(file.text, levels=levels)
 
 
 def show_change(file: SettingsFile, text: str | None) -> None:

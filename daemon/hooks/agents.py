@@ -17,14 +17,22 @@ from runward.daemon.hooks import (
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, DROID, QWEN, Form
 from runward.daemon.hooks.modules import KILO, OPENCODE, PI, Module
 from runward.daemon.hooks.programs import Program, installed
-from runward.daemon.hooks.settings_file import Edited, shell_command, words_of
+from runward.daemon.hooks.settings_file import (
+    Edited,
+    Refused,
+    SettingsFile,
+    read_settings_file,
+    shell_command,
+    words_of,
+)
 
 
 class Hooked(NamedTuple):
     """A file with an agent's hooks, below its home.
 
     `known` are the events that get a hook with the installed program. `install` gets a text, its name, the state directory,
-    and these events. `events` are those that have a hook of Runward's in a text. `is_versioned`: which events are known
+    and these events. `events` are those that have a hook of Runward's in a text, `others` is all that else is in it, as the
+    agent reads it, in a form that can be compared. `is_versioned`: which events are known
     depends on the program's version. If the agent skips hooks that its person has not trusted, `is_trusted` gets a path, the
     text there and the program, and `trust` says what the person has to do.
     """
@@ -34,9 +42,24 @@ class Hooked(NamedTuple):
     install: Callable[[str | None, str, str, Sequence[str]], Edited]
     uninstall: Callable[[str | None, str], Edited]
     events: Callable[[str, str], tuple[str, ...]]
+    others: Callable[[str, str], list[object]]
     is_versioned: bool = False
     is_trusted: Callable[[str, str, Program | None], bool | None] | None = None
     trust: str = ""
+
+    def differs(self, file: SettingsFile, events: Sequence[str]) -> str | None:
+        """Read back what was written over `file`: what is wrong, if it hasn't hooks for these events and else what was there."""
+        before, after = file.text, read_settings_file(file.path).text
+        try:
+            there = () if after is None else self.events(after, file.path)
+            kept, found = ([] if text is None else self.others(text, file.path) for text in (before, after))
+        except Refused as refusal:
+            return refusal.problem.message
+        if set(there) != set(events):
+            return (
+                f"has hooks for {', '.join(there) or 'nothing'}, and not for {', '.join(events) or 'nothing'}"
+            )
+        return None if kept == found else "has not all that was there besides Runward's hooks as it was"
 
 
 def _in_codex(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
@@ -58,6 +81,8 @@ class _Settings(Protocol):
 
     def events_in(self, text: str, name: str) -> tuple[str, ...]: ...
 
+    def others_in(self, text: str, name: str) -> list[object]: ...
+
 
 def _in_own_form(settings: _Settings, file: str) -> Hooked:
     """An agent whose settings have a form of their own."""
@@ -71,6 +96,7 @@ def _in_own_form(settings: _Settings, file: str) -> Hooked:
         install=install,
         uninstall=settings.uninstall,
         events=settings.events_in,
+        others=settings.others_in,
     )
 
 
@@ -86,6 +112,7 @@ def _module(module: Module, file: str) -> Hooked:
         install=install,
         uninstall=module.uninstall,
         events=module.events_in,
+        others=module.others_in,
     )
 
 
@@ -101,6 +128,7 @@ def _in_form_of(form: Form, file: str = "settings.json") -> Hooked:
         install=install,
         uninstall=partial(claude_code_settings.uninstall, form=form),
         events=partial(claude_code_settings.events_in, form=form),
+        others=partial(claude_code_settings.others_in, form=form),
         is_versioned=any(map(any, form.since.values())),
     )
 
@@ -114,6 +142,7 @@ AGENTS: Final[Mapping[str, tuple[Hooked, ...]]] = {
             install=_in_codex,
             uninstall=codex_settings.uninstall,
             events=codex_settings.events_in,
+            others=codex_settings.others_in,
         ),
         _in_form_of(codex_hooks.FORM, codex_hooks.FILE)._replace(
             known=codex_hooks.known,

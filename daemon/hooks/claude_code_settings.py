@@ -193,6 +193,23 @@ def events_in(text: str, name: str, form: Form = CLAUDE_CODE) -> tuple[str, ...]
     return tuple(dict.fromkeys(str(each.name) for each in _ours(text, name, form)))
 
 
+def others_in(text: str, name: str, form: Form = CLAUDE_CODE) -> list[object]:
+    """What is in the settings apart from our commands, in their order. Raises `Refused`."""
+    events_in(text, name, form)  # which refuses what can't be walked through
+    document = json.loads((_plain(text) if form.has_comments else text).removeprefix(_BOM))
+    hooks = document.pop("hooks", {})
+    return [
+        *document.items(),
+        *(
+            (event, {**group, "hooks": entry})
+            for event, groups in hooks.items()
+            for group in groups
+            for entry in group["hooks"]
+            if not is_our_shell_command(entry.get("command"), form.agent)
+        ),
+    ]
+
+
 def _towards(
     text: str, name: str, command: str, events: Sequence[str], style: _Style, form: Form
 ) -> str | None:

@@ -72,6 +72,12 @@ def events_in(text: str, name: str) -> tuple[str, ...]:
     return (KEY,) if notify is not None and notify.own else ()
 
 
+def others_in(text: str, name: str) -> list[object]:
+    """What is in the settings apart from our program. Raises `Refused`."""
+    document, notify = _read(text, name)
+    return [*_others(document), *(notify.words[notify.own :] if notify is not None else ())]
+
+
 def _with(text: str, name: str, notify: _Notify | None, words: Sequence[str]) -> str:
     if notify is None:
         at = len(BOM) if text.startswith(BOM) else 0

@@ -32,6 +32,12 @@ def events_in(text: str, name: str) -> tuple[str, ...]:
     return tuple(_expect_ours(text, name))
 
 
+def others_in(text: str, name: str) -> list[object]:
+    """Nothing: the file is ours alone. Raises `Refused` if it is another's."""
+    _expect_ours(text, name)
+    return []
+
+
 def _expect_ours(text: str, name: str) -> dict[str, JsonValue]:
     """The hooks in our file."""
     try:

@@ -118,12 +118,12 @@ def _expect_tables(read: TomlText, name: str) -> None:
 
 def _expect_same(before: str, after: str, name: str) -> None:
     """Read again as Kimi Code reads it: whatever the edit did to the text, nothing but ours may have changed."""
-    if before != after and _others(before, name) != _others(after, name):
+    if before != after and others_in(before, name) != others_in(after, name):
         raise _not_editable(name)
 
 
-def _others(text: str, name: str) -> str:
-    """What is in the text apart from our entries, in a comparable form: a NaN equals nothing."""
+def others_in(text: str, name: str) -> list[object]:
+    """What is in the settings apart from our entries, in a comparable form: a NaN equals nothing. Raises `Refused`."""
     document = dict(read_toml_text(text, name).document)
     hooks = document.pop(KEY, [])
     others = [
@@ -131,7 +131,7 @@ def _others(text: str, name: str) -> str:
         for each in (hooks if isinstance(hooks, list) else [hooks])
         if not isinstance(each, dict) or not is_our_shell_command(each.get("command"), AGENT)
     ]
-    return repr((sorted(document.items()), others))
+    return [repr(each) for each in (*sorted(document.items()), *others)]
 
 
 def _not_editable(name: str) -> Refused:

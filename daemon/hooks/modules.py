@@ -111,6 +111,11 @@ class Module(NamedTuple):
         self._expect_ours(text, name)
         return tuple(event for event in self.events if f'"{event}"' in text)
 
+    def others_in(self, text: str, name: str) -> list[object]:
+        """Nothing: the file is ours alone. Raises `Refused` if it is another's."""
+        self._expect_ours(text, name)
+        return []
+
     def _expect_ours(self, text: str, name: str) -> None:
         found = _COMMAND.search(text)
         try:

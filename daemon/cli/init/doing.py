@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
+from runward.daemon.cli.init.finding import Agent
 from runward.daemon.cli.init.planning import Step, entries_of, made_for
 from runward.daemon.cli.init.record import (
     Directory,
@@ -18,6 +19,7 @@ from runward.daemon.cli.init.record import (
 from runward.daemon.disk.durable import sync_directory
 from runward.daemon.disk.state_rights import check
 from runward.daemon.hooks.accepting import accepts
+from runward.daemon.hooks.agents import files_of
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE
 from runward.daemon.hooks.programs import Program
 from runward.daemon.hooks.settings_file import Refused, SettingsFile, read_settings_file
@@ -84,6 +86,8 @@ def _do(step: Step) -> str:
                 make_directory(entry)
         words.append("written" if step.file.text is None else "changed")
         put(step.file, step.text)
+        if step.agent is not None:
+            _read_back(step, step.agent, step.file)
     # Of the agents, Claude Code alone ignores settings that name an event that it doesn't know.
     program = None if step.name != CLAUDE_CODE.agent or step.agent is None else step.agent.program
     if program is not None and step.file is not None:
@@ -96,6 +100,15 @@ def _do(step: Step) -> str:
                 raise _Failed(f"systemd refused `{' '.join(ran.words)}`: {ran.printed}")
         words.append("started")
     return "; ".join(each for each in words if each)
+
+
+def _read_back(step: Step, agent: Agent, file: SettingsFile) -> None:
+    """See that an agent's file has its hooks and what was there before; else put that back. Raises `_Failed`."""
+    hooked = files_of(agent.layout, os.environ)[step.path]
+    wrong = hooked.differs(file, hooked.known(agent.program))
+    if wrong is not None:
+        _put_back(file, step.text)
+        raise _Failed(f"{file.path} was put back as it was: read back, it {wrong}")
 
 
 def _accepted(step: Step, file: SettingsFile, program: Program) -> str:
@@ -116,7 +129,7 @@ def _put_back(file: SettingsFile, text: str | None) -> None:
     """Give a file what it held before `text`. Raises `_Failed` if somebody else wrote it since."""
     now = read_settings_file(file.path)
     if now.text != text:
-        raise _Failed(f"{file.path} was changed while it was checked: see with /hooks in Claude Code")
+        raise _Failed(f"{file.path} was changed while it was checked: see `runward hook status`")
     put(now, file.text)
 
 

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.cli.screens import Screen
 from tests.waiting import PATIENCE_S
 
-from runward.daemon.hooks import accepting, settings_file
-from runward.daemon.hooks.settings_file import Refused, read_settings_file
+from runward.daemon.hooks import accepting, agents, settings_file
+from runward.daemon.hooks.agents import Hooked
+from runward.daemon.hooks.settings_file import Edited, Refused, read_settings_file
 
 FILES = {
     "claude-code": (".claude", "settings.json"),
@@ -370,6 +372,58 @@ def test_a_disk_that_refuses_leaves_the_old_file(place: Place, monkeypatch: pyte
     assert "No space left" in refused.err
     assert path.read_text() == "{}"
     assert [each.name for each in path.parent.iterdir()] == ["settings.json"]
+
+
+def _spoiled(agent: str, monkeypatch: pytest.MonkeyPatch, edit: Callable[[Hooked], Hooked]) -> None:
+    monkeypatch.setitem(agents.AGENTS, agent, tuple(map(edit, agents.AGENTS[agent])))
+
+
+@pytest.mark.parametrize("agent", FILES)
+def test_an_edit_after_which_the_hook_is_not_there_is_noticed_and_put_back(
+    place: Place, agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if agent in WRITTEN:
+        path_of(place, agent).parent.mkdir(parents=True)
+        path_of(place, agent).write_text(WRITTEN[agent], newline="")
+    before = everything(place)
+
+    def edit(hooked: Hooked) -> Hooked:
+        def install(*words: Any) -> Edited:
+            text = hooked.install(*words).text
+            return Edited(text and text.replace("runward_hook.py", "other.py"))
+
+        return hooked._replace(install=install)
+
+    _spoiled(agent, monkeypatch, edit)
+    done = place.call("hook", "install", agent)
+    assert (done.code, "was put back as it was: read back, it has " in done.err) == (1, True)
+    assert everything(place) == before
+
+
+@pytest.mark.parametrize("agent", EDITED)
+def test_an_edit_that_loses_what_was_there_besides_is_noticed_and_put_back(
+    place: Place, agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path_of(place, agent).parent.mkdir(parents=True)
+    path_of(place, agent).write_text(WRITTEN[agent], newline="")
+    said = "has not all that was there besides Runward's hooks as it was"
+
+    with monkeypatch.context() as patched:
+        _spoiled(
+            agent,
+            patched,
+            lambda hooked: hooked._replace(install=lambda text, *words: hooked.install(None, *words)),
+        )
+        before = everything(place)
+        done = place.call("hook", "install", agent)
+        assert (done.code, said in done.err) == (1, True)
+        assert everything(place) == before
+    place.call("hook", "install", agent)
+    before = everything(place)
+    _spoiled(agent, monkeypatch, lambda hooked: hooked._replace(uninstall=lambda text, name: Edited(None)))
+    done = place.call("hook", "uninstall", agent)
+    assert (done.code, said in done.err) == (1, True)
+    assert path_of(place, agent).read_bytes() == before[str(path_of(place, agent))]
 
 
 def test_what_was_installed_runs_as_the_agents_run_it(place: Place) -> None:

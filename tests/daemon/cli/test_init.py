@@ -16,7 +16,7 @@ from tests.daemon.cli.screens import screen
 from runward.config.playbook import read_playbook
 from runward.config.settings_layers import Source, read_settings
 from runward.daemon.cli.init import texts, waiting
-from runward.daemon.hooks import settings_file
+from runward.daemon.hooks import agents, settings_file
 
 EMPTY: dict[str, str] = {}
 AGENTS = {".claude/projects/a/x.jsonl": "", ".codex/history.jsonl": ""}
@@ -300,6 +300,19 @@ def test_a_step_that_fails_stops_only_what_needs_it(home: Home) -> None:
     assert home.init("--yes", "--project", str(home.tools), "--deliver", "report.md").code == 1
     assert home.init("--undo").code == 0
     assert home.everything() == before
+
+
+def test_a_file_in_which_the_hooks_are_not_what_they_should_be_is_put_back(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.write({**AGENTS, ".claude/settings.json": '{"model": "opus"}'})
+    (hooked,) = agents.AGENTS["claude-code"]
+    forgetful = hooked._replace(install=lambda text, *words: hooked.install(None, *words))
+    monkeypatch.setitem(agents.AGENTS, "claude-code", (forgetful,))
+    steps = {str(each["name"]): each for each in home.init("--yes", "--json").items("steps")}
+    assert [steps[name]["state"] for name in ("claude-code", "codex")] == ["failed", "done"]
+    assert "has not all that was there besides Runward's hooks as it was" in str(steps["claude-code"]["said"])
+    assert home.everything()[".claude/settings.json"][1] == b'{"model": "opus"}'
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permissions don't stop root")

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
-from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, QWEN, TIMEOUT, install, uninstall
+from runward.daemon.hooks.claude_code_settings import (
+    CLAUDE_CODE,
+    QWEN,
+    TIMEOUT,
+    install,
+    others_in,
+    uninstall,
+)
 from runward.daemon.hooks.settings_file import Refused, is_our_shell_command, shell_command
 
 EVENTS = tuple(CLAUDE_CODE.since)
@@ -235,6 +242,7 @@ def test_whatever_stands_there_comes_back_and_only_ours_is_added(text: str) -> N
     after = installed(text)
     assert installed(after) == after
     assert uninstall(after, NAME).text == text
+    assert others_in(after, NAME) == others_in(text, NAME)
     before, now = (json.loads(each.removeprefix("\ufeff")) for each in (text, after))
     expected = {**before, "hooks": {**before.get("hooks", {})}}
     for event in EVENTS:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.daemon.hooks.codex_settings import install, uninstall
+from runward.daemon.hooks.codex_settings import install, others_in, uninstall
 from runward.daemon.hooks.settings_file import Refused, words_of
 
 NAME = "config.toml"
@@ -146,6 +146,7 @@ def test_whatever_stands_there_comes_back_and_only_ours_is_added(text: str) -> N
     after = installed(text)
     assert installed(after) == after
     assert uninstall(after, NAME).text == text
+    assert others_in(after, NAME) == others_in(text, NAME)
     before, now = (tomllib.loads(each.removeprefix("\ufeff")) for each in (text, after))
     then = before.pop("notify", None)
     assert now.pop("notify") == (OURS if then is None else [*OURS, "--", *then])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.daemon.hooks.kimi_settings import EVENTS, events_in, install, uninstall
+from runward.daemon.hooks.kimi_settings import EVENTS, events_in, install, others_in, uninstall
 from runward.daemon.hooks.settings_file import Refused, shell_command
 
 NAME = "config.toml"
@@ -57,6 +57,7 @@ def test_whatever_stands_there_comes_back_and_only_ours_is_added(text: str) -> N
     after = installed(text)
     assert installed(after) == after, "twice changes nothing"
     assert uninstall(after, NAME).text == text
+    assert others_in(after, NAME) == others_in(text, NAME)
     before, now = read(text), read(after)
     theirs = before.pop("hooks", [])
     assert now.pop("hooks")[: len(theirs)] == theirs
