@@ -166,9 +166,14 @@ def _timed(records: Iterable[Told]) -> Iterator[tuple[float, Told]]:
     """Each with its time: at least that of what comes before it, because a source is not reordered."""
     latest = -inf
     for each in records:
-        at = each.at if isinstance(each, Called | Returned | PlanTold | StepDone) else None
+        at = time_of(each)
         latest = latest if at is None else max(latest, at)
         yield latest, each
+
+
+def time_of(record: Told) -> float | None:
+    """When it happened (Unix seconds), if it says so."""
+    return record.at if isinstance(record, Called | Returned | PlanTold | StepDone) else None
 
 
 def as_shown(one: Iterable[Told], other: Iterable[Told], steps: Iterable[Step]) -> Iterator[Told]:

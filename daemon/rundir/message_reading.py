@@ -1,18 +1,20 @@
 """Reading the texts of a session's conversation from its log, one by one."""
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from runward.daemon.rundir.opening import DIRECTORY, NotRegular, held, open_regular, opened, opened_below
+from runward.daemon.rundir.session_files import LARGEST_DOCUMENT
 from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, PlacedLines, TooLong
 from runward.daemon.rundir.session_places import log_at, made_log
-from runward.handlers.layouts.places import PACKED, unpacked_name
+from runward.handlers.layouts.places import PACKED, named, unpacked_name
 from runward.handlers.layouts.transcript import Said
 
 
 class PlacedText(NamedTuple):
-    """A text, and the byte at which its line begins in the log."""
+    """A text, and the byte at which its line begins in the log; of a document, in the lines that were made of it."""
 
     start: int
     said: Said
@@ -23,7 +25,7 @@ def messages_of(layout: str, path: str) -> Iterator[PlacedText]:
 
     Who reads the session's calls learns of the same log why it can't be read (`call_reading.told_by`).
     """
-    from runward.handlers.layouts.registry import MESSAGES, conversation_in
+    from runward.handlers.layouts.registry import MESSAGES
 
     message_in = MESSAGES.get(layout)
     if message_in is None:
@@ -35,19 +37,45 @@ def messages_of(layout: str, path: str) -> Iterator[PlacedText]:
         except (OSError, CannotUnpack):
             pass
         return
-    log = conversation_in(layout)
-    directory, name = os.path.split(path) if log is None else (path, log)
+    file = conversation_file(layout, os.path.basename(path))
+    directory, name = os.path.split(path) if file is None else (path, file)
     *parents, last = name.split("/")
     try:
         with opened(directory or "/", DIRECTORY) as top, opened_below(top, parents) as within:
             log_file = log_at(within, unpacked_name(last))
             if log_file is None:
                 return
-            with held(open_regular(within, log_file[0])) as descriptor:
+            with held(as_log(layout, open_regular(within, log_file[0]))) as descriptor:
                 lines = PlacedLines(descriptor, UNREAD, is_packed=log_file[0].endswith(PACKED))
                 yield from _texts(lines, message_in)
     except (OSError, NotRegular, CannotUnpack):
         return
+
+
+def conversation_file(layout: str, name: str) -> str | None:
+    """The file with the conversation in the directory of a session called so; None if the session itself is the log."""
+    from runward.handlers.layouts.registry import conversation_in
+
+    conversation = conversation_in(layout)
+    return None if conversation is None else named((conversation.file,), name)[0]
+
+
+def as_log(layout: str, descriptor: int) -> int:
+    """The file with the conversation as a log, which a document is made into; the descriptor that is given is used up.
+
+    Raises `OSError`.
+    """
+    from runward.handlers.layouts.registry import conversation_in
+
+    conversation = conversation_in(layout)
+    if conversation is None or conversation.lines is None:
+        return descriptor
+    with open(descriptor, "rb") as document, tempfile.TemporaryFile() as file:
+        content = document.read(LARGEST_DOCUMENT + 1)
+        if len(content) <= LARGEST_DOCUMENT:
+            file.writelines(line + b"\n" for line in conversation.lines(content))
+        file.flush()
+        return os.dup(file.fileno())
 
 
 def _texts(lines: PlacedLines, message_in: Callable[[bytes], Said | None]) -> Iterator[PlacedText]:

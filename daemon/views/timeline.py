@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.rundir.call_reading import CallReading
+from runward.daemon.rundir.message_reading import as_log, conversation_file
 from runward.daemon.rundir.opening import ABSENT, NotRegular, held
 from runward.daemon.rundir.recorded_files import (
     Budget,
@@ -36,7 +37,7 @@ from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.calls import Called, Returned
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.places import PACKED
-from runward.handlers.layouts.registry import MESSAGES, conversation_in
+from runward.handlers.layouts.registry import MESSAGES
 from runward.handlers.secrets import json_without_secrets
 from runward.handlers.times import iso, moment_of
 
@@ -241,7 +242,7 @@ class Timeline:
             if kind == "journal" and number == 0 and row.origin == "live":
                 return place_of(settings, row, journal_place(settings.state_dir, row)), JOURNAL
             if kind == "messages" and number == 0:
-                log = conversation_in(row.layout)
+                log = conversation_file(row.layout, row.path.rpartition("/")[2])
                 directory, _, name = (row.path if log is None else f"{row.path}/{log}").rpartition("/")
                 return place_of(settings, row, directory), name
             if kind == "replay" and number < row.attempt:
@@ -260,7 +261,8 @@ class Timeline:
     def _open(self, kind: str, file: tuple[Place, str]) -> int:
         made = made_log(self._row.layout, self._row.path) if kind == "messages" else None
         if made is None:
-            return open_recorded(*file)
+            descriptor = open_recorded(*file)
+            return as_log(self._row.layout, descriptor) if kind == "messages" else descriptor
         from runward.daemon.rundir.database_sessions import written_out  # most agents have no database
 
         return written_out(made)

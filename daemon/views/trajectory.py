@@ -4,7 +4,7 @@ import heapq
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
@@ -18,9 +18,9 @@ from runward.daemon.store.tables.sessions import SessionRow
 from runward.handlers.bundle.shown import Redaction, Showing
 from runward.handlers.bundle.trajectory import SCHEMA, Trajectory
 from runward.handlers.calls import Told as ToldCall
-from runward.handlers.calls import by_time
+from runward.handlers.calls import by_time, time_of
 from runward.handlers.layouts.places import PACKED
-from runward.handlers.layouts.registry import LAYOUTS
+from runward.handlers.layouts.registry import LAYOUTS, conversation_in
 from runward.handlers.layouts.transcript import Said, Told
 from runward.handlers.times import iso
 
@@ -58,8 +58,13 @@ def trajectory_text(connection: sqlite3.Connection, settings: Settings, row: Ses
 def _steps(connection: sqlite3.Connection, row: SessionRow, trajectory: Trajectory) -> Iterator[JsonValue]:
     actions = told_actions(connection, row.key, actions_taken(connection, row.key))
     calls = by_time(told_by(row.layout, row.path, lambda read: True), actions)
+    # The calls of a document have all one place: then times say what comes first.
+    conversation = conversation_in(row.layout)
+    is_timed = conversation is not None and conversation.lines is not None
+    texts = ((said.at if is_timed else start, said) for start, said in messages_of(row.layout, row.path))
+    told = ((time_of(each) if is_timed else each.place.start, each) for each in calls)
     # A line's text comes before its calls; and the calls of a later line never before those of an earlier one.
-    for each in heapq.merge(_texts(row), _placed(calls), key=lambda each: each.place):
+    for each in heapq.merge(_placed(texts, 0), _placed(told, 1), key=lambda each: each.place):
         if isinstance(each.value, Said):
             yield from trajectory.said(*each.value)
         else:
@@ -68,20 +73,15 @@ def _steps(connection: sqlite3.Connection, row: SessionRow, trajectory: Trajecto
 
 
 class _Placed(NamedTuple):
-    place: tuple[int, int]
+    place: tuple[float, int]
     value: Said | ToldCall
 
 
-def _texts(row: SessionRow) -> Iterator[_Placed]:
-    for start, said in messages_of(row.layout, row.path):
-        yield _Placed((start, 0), said)
-
-
-def _placed(calls: Iterator[ToldCall]) -> Iterator[_Placed]:
-    latest = 0
-    for each in calls:
-        latest = max(latest, each.place.start)
-        yield _Placed((latest, 1), each)
+def _placed(records: Iterable[tuple[float | None, Said | ToldCall]], rank: int) -> Iterator[_Placed]:
+    latest = 0.0
+    for place, each in records:
+        latest = latest if place is None else max(latest, place)
+        yield _Placed((latest, rank), each)
 
 
 def _agent(row: SessionRow, told: Told) -> dict[str, JsonValue]:

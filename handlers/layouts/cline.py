@@ -468,13 +468,22 @@ def _messages_in(document: Document) -> _Found | Complaint:
     return _Found(found, "the document is only nearly JSON")
 
 
+_LOG: Final = ConversationLog(_LAYOUT)
+message_in: Final = _LOG.message_in
+
+
+def lines_of(content: bytes) -> list[bytes]:
+    """The messages of a document, each as a line, in their order."""
+    found = _messages_in(Document("", Signature(0, 0, 0), 0.0, content))
+    # Outside of texts, in which JSON has no line break, one is as good as a blank.
+    return (
+        [] if isinstance(found, Complaint) else [bytes(each).replace(b"\n", b" ") for each in found.messages]
+    )
+
+
 def final_message(newest_first: Iterable[bytes]) -> str | None:
     """The text of the last reply, in the lines of a document. None if something else came after it, or it ended badly."""
-    content = b"\n".join(reversed(list(newest_first)))
-    found = _messages_in(Document("", Signature(0, 0, 0), 0.0, content))
-    if isinstance(found, Complaint):
-        return None
-    return ConversationLog(_LAYOUT).final_message(bytes(each) for each in reversed(found.messages))
+    return _LOG.final_message(reversed(lines_of(b"\n".join(reversed(list(newest_first))))))
 
 
 class ClineCalls:

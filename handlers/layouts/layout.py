@@ -203,6 +203,19 @@ class LogLayout(_Layout):
 
 
 AsOutcome: TypeAlias = Callable[[dict[str, JsonValue]], dict[str, JsonValue]]
+
+
+class InDirectory(NamedTuple):
+    """The conversation in a session's directory: in which file (`{name}` as in `DirectoryModule`), and what text a line adds.
+
+    If the file is a document, `lines` takes the lines out of its content, one for each message.
+    """
+
+    file: str
+    message_in: Callable[[bytes], Said | None]
+    lines: Callable[[bytes], Sequence[bytes]] | None = None
+
+
 FindMessage: TypeAlias = Callable[[Iterable[bytes]], str | None]
 """Finds the last message in lines, newest first."""
 
@@ -217,7 +230,7 @@ class DirectoryLayout(_Layout):
     another log of its name is a new one. `artifacts` is the directory in it at which a contract's paths begin, "" for the
     session's directory. `outcomes` are the files with outcomes in the layout's own words, each with the function that makes
     an outcome of its object. `final_message` is the file with the last message (`{name}` as in `DirectoryModule`), with the
-    function that finds it in the file's lines.
+    function that finds it in the file's lines. `conversation` is where the messages are, if the module doesn't say it.
     """
 
     module: DirectoryModule
@@ -227,6 +240,7 @@ class DirectoryLayout(_Layout):
     artifacts: str = ""
     outcomes: tuple[tuple[str, AsOutcome], ...] = ()
     final_message: tuple[str, FindMessage] | None = None
+    conversation: InDirectory | None = None
 
     @property
     def markers(self) -> tuple[str, ...]:

@@ -28,7 +28,14 @@ from runward.handlers.layouts import (
 )
 from runward.handlers.layouts.call_readers import CallLayout
 from runward.handlers.layouts.conversation import ConversationDirectory
-from runward.handlers.layouts.layout import AsOutcome, DirectoryLayout, FindMessage, Layouts, LogLayout
+from runward.handlers.layouts.layout import (
+    AsOutcome,
+    DirectoryLayout,
+    FindMessage,
+    InDirectory,
+    Layouts,
+    LogLayout,
+)
 from runward.handlers.layouts.transcript import Said
 
 LAYOUTS: Final = Layouts(
@@ -81,7 +88,12 @@ LAYOUTS: Final = Layouts(
             names_process=True,
             final_message=(copilot.LOG, copilot.DIRECTORY.final_message),
         ),
-        DirectoryLayout(module=cline, goes_by_id=True, final_message=(cline.MESSAGES, cline.final_message)),
+        DirectoryLayout(
+            module=cline,
+            goes_by_id=True,
+            final_message=(cline.MESSAGES, cline.final_message),
+            conversation=InDirectory(cline.MESSAGES, cline.message_in, cline.lines_of),
+        ),
         DirectoryLayout(
             module=kimi.DIRECTORY,
             goes_by_id=True,
@@ -108,20 +120,21 @@ FINAL_MESSAGES: Final[Mapping[str, tuple[str | None, FindMessage]]] = {
 by the layout's name."""
 
 _CONVERSATIONS: Final = {
-    each.name: each.module for each in LAYOUTS.directories if isinstance(each.module, ConversationDirectory)
-}
+    each.name: InDirectory(each.module.LOGS[0], each.module.message_in)
+    for each in LAYOUTS.directories
+    if isinstance(each.module, ConversationDirectory)
+} | {each.name: each.conversation for each in LAYOUTS.directories if each.conversation is not None}
 
 MESSAGES: Final[Mapping[str, Callable[[bytes], Said | None]]] = {
     **{each.name: each.module.message_in for each in LAYOUTS.logs},
-    **{name: module.message_in for name, module in _CONVERSATIONS.items()},
+    **{name: each.message_in for name, each in _CONVERSATIONS.items()},
 }
 """The text that a line of a layout's log adds to the conversation, by the layout's name."""
 
 
-def conversation_in(layout: str) -> str | None:
-    """The log with the conversation in a session's directory; None if the session itself is the log."""
-    module = _CONVERSATIONS.get(layout)
-    return None if module is None else module.LOGS[0]
+def conversation_in(layout: str) -> InDirectory | None:
+    """The conversation in a session's directory; None if the session itself is the log."""
+    return _CONVERSATIONS.get(layout)
 
 
 def outcome_files(layout: str) -> Mapping[str, AsOutcome]:

@@ -312,8 +312,7 @@ def told(place: Place) -> dict[str, tuple[Told, ...]]:
         counts = inspected["counts"]
         assert inspected["session_id"] == shown["session_id"]
         assert isinstance(counts, dict)
-        # Of Cline, a session without calls has nothing to export: its texts are not told.
-        if shown["ended_by"] is not None and counts["tool_calls"]:
+        if shown["ended_by"] is not None:
             exported = caller.call("session", "export", key, "--format", "atif").object()
             assert calls_in(exported) == counts["tool_calls"], exported
         root = str(each["path"]).removeprefix(f"{place.directory}/cases/").partition("/")[0]

@@ -194,6 +194,30 @@ def test_a_session_in_a_directory_has_its_texts_too(worked: Place) -> None:
     assert result["extra"] == {"success": False}
 
 
+def test_the_texts_of_a_document_are_in_the_order_of_its_calls(worked: Place) -> None:
+    steps = objects(exported(worked, "cline")["steps"])
+    assert [(each["source"], each["message"], "observation" in each) for each in steps] == [
+        ("user", "make a file", False),
+        ("agent", "", True),
+        ("agent", "Done.", False),
+    ]
+
+
+def test_a_session_that_is_a_document_without_calls_has_a_trajectory(place: Place) -> None:
+    directory = place.directory / "cline" / cline_lines.SESSION
+    directory.mkdir(parents=True)
+    session, messages = cline_lines.Log().prompt().say().documents("completed")
+    (directory / session.name).write_bytes(session.content)
+    (directory / messages.name).write_text(json.dumps(json.loads(messages.content), indent=2))
+    settings = place.directory / "runward.toml"
+    settings.write_text(
+        f'{settings.read_text()}[[roots]]\nname = "cline"\npath = "cline"\nlayout = "cline"\n'
+    )
+    place.daemon_once()
+    steps = objects(exported(place, "cline")["steps"])
+    assert [each["message"] for each in steps] == ["make a file", "Done."]
+
+
 def test_a_native_run_has_the_calls_of_its_trace(worked: Place) -> None:
     trajectory = exported(worked, "native")
     assert trajectory["agent"] == {"name": "native", "version": "unknown"}

@@ -12,7 +12,7 @@ import pytest
 from tests.daemon.cli.calling import SETTINGS, Place
 from tests.daemon.studio.conftest import Studio
 from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, path_of, tags_of
-from tests.handlers.layouts import copilot_lines, opencode_rows
+from tests.handlers.layouts import cline_lines, copilot_lines, opencode_rows
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript, notification
 
 from runward.config.json_value import JsonValue, objects
@@ -123,6 +123,26 @@ async def test_the_texts_of_a_session_in_a_directory_are_shown(place: Place, stu
         ("assistant", "Done."),
     ]
     assert page["not_shown"] == []
+
+
+@pytest.mark.parametrize("history", ["live", "record"])
+async def test_the_texts_and_calls_of_a_session_in_a_document_are_shown(
+    place: Place, studio: Studio, history: str
+) -> None:
+    root = f'[[roots]]\nname = "cline"\npath = "cline"\nlayout = "cline"\nhistory = "{history}"\n'
+    (place.directory / "runward.toml").write_text(SETTINGS + root)
+    directory = place.directory / "cline" / cline_lines.SESSION
+    directory.mkdir(parents=True)
+    for each in cline_lines.Log().prompt().call().result().say("x" * 5000).documents("completed"):
+        (directory / each.name).write_bytes(each.content)
+    place.daemon_once()
+    key = f"cline:{cline_lines.SESSION}"
+    page = await shown(studio, key)
+    assert page["not_shown"] == []
+    found = [each for each in objects(page["timeline"]) if each["kind"] not in ("status", "line")]
+    assert [each["kind"] for each in found] == ["message", "tool_call", "tool_result", "message"]
+    text = await studio.get(f"{path_of(key)}?text={found[3]['full_text']}")
+    assert "x" * 5000 in text.text
 
 
 @pytest.mark.parametrize("history", ["live", "record"])
