@@ -56,7 +56,6 @@ def order_on_demand(
         changes=changes,
         next_steps=next_steps(status, code, row.session_id),  # type: ignore[arg-type] # likewise
         usage=usage,
-        cost=None,
         cwd=cwd,
         actions=actions_taken(connection, row.key),
         estimate=None if usage is None else _estimate(connection, settings, row.key),

@@ -104,8 +104,9 @@ class BundleOrder(NamedTuple):
 
     `changes` are the summaries of the session's outcomes, `next_steps` what to do about a failure. `usage` are the
     numbers of tokens that the session was given and made, `cwd` is where it worked, `work_tree` what git said
-    about that place when the attempt was over. `estimate` is what the session cost at list prices. `actions` says how many
-    of the session's actions in the exchange, from its first on, are among the calls. `grown` is what was shown of the replay before that, if anything was.
+    about that place when the attempt was over. `estimate` is what the session cost at known prices, in words. `actions`
+    says how many of the session's actions in the exchange, from its first on, are among the calls. `grown` is what was
+    shown of the replay before that, if anything was. Nothing sets `cost`: it stays because stored orders go by place.
     """
 
     key: str
