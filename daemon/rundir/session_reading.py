@@ -76,8 +76,8 @@ class SessionSight(NamedTuple):
     is from the beginning of all the session's files. Documents are to be processed first, then the portions; only
     documents that differ, or may differ, are included. `read` is how far that is. `changed_at` is when the newest of
     the files changed (Unix seconds), `obstacles` those that can't be read. `more` says that there was more than may be
-    read at once: look again. `unsettled` says that a document is being written, or that something changed just now, and
-    may change again unnoticed: look again soon, or at `read.retry_at` if something failed.
+    read at once: look again. `withheld` says that a document is being written, `unsettled` that, or that something changed
+    just now and may change again unnoticed: look again soon, or at `read.retry_at` if something failed.
     """
 
     signature: Signature
@@ -88,6 +88,7 @@ class SessionSight(NamedTuple):
     changed_at: float | None
     obstacles: tuple[Complaint, ...]
     more: bool
+    withheld: bool
     unsettled: bool
     bytes_read: int
 
@@ -189,6 +190,7 @@ class _Look:
             changed_at=files.changed_at,
             obstacles=tuple(files.obstacles),
             more=files.more,
+            withheld=files.withheld,
             unsettled=files.withheld or files.changed_just_now,
             bytes_read=files.bytes_read,
         )

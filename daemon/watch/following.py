@@ -294,8 +294,9 @@ class _Batch:
         # a process is believed only after a time in which nothing more arrived.
         writer = self._writer(hinted, report, before)
         launcher = self._launcher(hinted, report.works_for, writer, before)
-        # What can't be read now may say how it ended.
-        is_complete = not sight.more and not any(log.may_pass for log in sight.read.logs)
+        # What can't be read now, or is being written, may say how it ended.
+        is_partial = sight.more or sight.withheld
+        is_complete = not is_partial and not any(log.may_pass for log in sight.read.logs)
         lines = _lines_read(hinted, sight.read)
         grew = bool(sight.portions) and before.scan is not None and not sight.anew
         began_at = self._began_at(writer) if resumed else None
