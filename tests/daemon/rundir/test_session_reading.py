@@ -3,16 +3,21 @@
 import json
 import os
 import time
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import zstandard
+from tests.handlers.layouts.test_conversations import EACH, Agent
 from tests.handlers.layouts.tiny import END, begin, layouts
 
 from runward.config.json_value import JsonValue
+from runward.daemon.rundir import session_files, session_logs
 from runward.daemon.rundir.session_files import LARGEST_DOCUMENT
 from runward.daemon.rundir.session_reading import MOST_RETRIES, read_session
+from runward.handlers.layouts.layout import DirectoryLayout
+from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.model.sessions import Complaint
 
 (LOG,) = layouts().logs
@@ -129,3 +134,26 @@ def test_a_document_that_stays_broken_is_read_again_only_a_few_times(
     os.utime(run / "status.json", (1000, 1000))
     read_session(DIRECTORY, str(run))
     assert len(slept) == MOST_RETRIES, "an old one isn't being written"
+
+
+@EACH
+def test_a_huge_log_of_any_agent_is_read_in_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: Agent
+) -> None:
+    monkeypatch.setattr(session_logs, "LONGEST_KEPT", 1 << 16)
+    monkeypatch.setattr(session_files, "MOST_BYTES", 1 << 16)
+    log = agent.lines.Log()
+    for number in range(300):
+        log.prompt("p" * 10_000).call(f"call_{number}", command="c" * 10_000).result(f"call_{number}")
+    written = b"".join(line + b"\n" for line in log.prompt("p" * 6_000_000).say().lines())
+    layout, path = LAYOUTS.named(agent.layout.LAYOUT), tmp_path / agent.lines.NAME
+    file = path / layout.logs[0] if isinstance(layout, DirectoryLayout) else path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(written)
+    tracemalloc.start()
+    try:
+        told = read_session(layout, str(path)).told
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000 < len(written)
+    finally:
+        tracemalloc.stop()
+    assert (told.turn, told.counts.tool_calls) == ("closed", 300)

@@ -1,7 +1,8 @@
-"""No line, whatever an agent wrote into it, makes a reader of calls raise; and the good lines around it still count."""
+"""No line, whatever an agent wrote into it, makes a scanner or a reader of calls raise; and the good lines around it count."""
 
 import json
 import random
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,16 @@ from tests.handlers.layouts.adjutant_lines import session
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 from tests.handlers.layouts.codex_lines import NAME, tool, write
 from tests.handlers.layouts.ctcp_lines import event
-from tests.handlers.layouts.placed import told
+from tests.handlers.layouts.directories import numbered
+from tests.handlers.layouts.placed import told as calls_told
+from tests.handlers.layouts.test_conversations import AGENTS, made
 
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called
+from runward.handlers.layouts import native
+from runward.handlers.layouts.layout import LogLayout
+from runward.handlers.layouts.registry import LAYOUTS
+from runward.handlers.layouts.transcript import Close, Turn
 
 
 def _claude() -> list[bytes]:
@@ -32,7 +39,27 @@ LOGS: dict[str, tuple[str, list[bytes]]] = {
     ),
     "adjutant": ("sess_7", session("c")),
     "native": ("run_1", session("b")),
+    **{name: (each.lines.NAME, made(each, "a tool that failed")) for name, each in AGENTS.items()},
 }
+
+
+class Found(NamedTuple):
+    """The tools that were called and, for other tools' layouts, how the turn ended and how many calls the scanner counts."""
+
+    tools: list[str]
+    turn: Turn
+    close: Close | None
+    calls: int
+
+
+def told(layout: str, name: str, lines: list[bytes]) -> Found:
+    tools = [each.tool for each in calls_told(layout, name, lines) if isinstance(each, Called)]
+    if layout == native.LAYOUT:
+        return Found(tools, "none", None, 0)
+    read = LAYOUTS.named(layout)
+    file = name if isinstance(read, LogLayout) else read.logs[0]
+    said = read.start(name).feed(file, numbered(lines))[0].tell()
+    return Found(tools, said.turn, said.close, said.counts.tool_calls)
 
 
 @pytest.mark.parametrize("layout", LOGS)
@@ -84,11 +111,7 @@ def test_any_json_in_the_place_of_any_field_raises_nothing(
 @pytest.mark.parametrize("layout", LOGS)
 def test_a_bad_line_hides_no_call(layout: str) -> None:
     name, lines = LOGS[layout]
-    whole = [each.id for each in told(layout, name, lines) if isinstance(each, Called)]
-    for bad in (b"{", b"[1", b"\xff\xfe", b"null", b"[" * 100_000, b'{"a":1}{"a":2}'):
-        every = [line for good in lines for line in (bad, good)]
-        found = [each for each in told(layout, name, every) if isinstance(each, Called)]
-        assert [each.tool for each in found] == [
-            each.tool for each in told(layout, name, lines) if isinstance(each, Called)
-        ]
-        assert len(found) == len(whole)
+    whole = told(layout, name, lines)
+    assert whole.tools
+    for bad in (b"{", b"[1", b"\xff\xfe", b"null", b"[" * 100_000, b'{"a":' * 100_000, b'{"a":1}{"a":2}'):
+        assert told(layout, name, [line for good in lines for line in (bad, good)]) == whole
