@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.handlers.layouts.test_conversations import AGENTS
+from tests.handlers.layouts.test_conversations import AGENTS, RECORDED
 
 from runward.daemon.rundir.session_places import Place, sessions_under
 from runward.handlers.layouts import cline
@@ -24,7 +24,12 @@ RECORDINGS: Final = [
     for situation in ("ok", "tool", "err400", "int_tool")
     if (agent, situation) != ("cline", "int_tool")  # there is none
 ]
-COMPLETED: Final = {*((agent, name) for agent in HOMES for name in ("ok", "tool")), ("droid", "int_tool")}
+COMPLETED: Final = "run.completed.ok"
+
+
+def reason_of(agent: str, situation: str) -> str | None:
+    """How the recorded turn ended; None if that is not in its files."""
+    return AGENTS[agent].interrupted if situation == "int_tool" else RECORDED[situation][0]
 
 
 class Recording(NamedTuple):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.daemon.recordings import HOMES
 
 from runward.handlers.layouts import native
 from runward.handlers.layouts.registry import LAYOUTS
@@ -18,13 +19,7 @@ OF_THEIR_OWN = {
     "lionagi/run_completed": "lionagi",
     "lionagi/run_completed/run.json": "lionagi",
 }
-IN_HOMES = {
-    "pi/ok/.pi/agent/sessions": "pi",
-    "qwen-code/ok/.qwen/projects": "qwen",
-    "droid/ok/.factory/sessions": "droid",
-    "copilot-cli/ok/.copilot/session-state": "copilot",
-    "cline-cli/ok/.cline/data/sessions": "cline",
-}
+IN_HOMES = {home.format("ok"): layout for layout, home in HOMES.items()}
 """A directory with one session somewhere under it, and its layout."""
 
 NAMES = [*LAYOUTS.names(), native.LAYOUT]

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from tests.daemon import recordings
 from tests.daemon.cli.calling import Place
 from tests.daemon.writers import kill
+from tests.handlers.layouts.test_conversations import RECORDED
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.proc import identity_of
@@ -136,6 +138,27 @@ def test_a_recording_is_judged_by_its_lines(place: Place, samples: Path, name: s
         None if usage is None else dict(zip(("input_tokens", "output_tokens"), usage, strict=True))
     )
     assert session["problems"] == []
+
+
+@pytest.mark.parametrize(("agent", "situation"), recordings.RECORDINGS)
+def test_a_recording_in_a_home_is_judged_by_its_files(
+    place: Place, samples: Path, agent: str, situation: str
+) -> None:
+    session = found(place, samples / recordings.HOMES[agent].format(situation))
+    reason = recordings.reason_of(agent, situation)
+    assert (session["layout"], session["problems"], session["attempt"]) == (agent, [], 1)
+    assert (session["state"], session["evidence"], session["reason_code"]) == (
+        ("unknown", None, "run.unknown.no_process")
+        if reason is None
+        else (reason.split(".")[1], "declared", reason)
+    )
+    went_on = situation == "int_tool" and reason == recordings.COMPLETED
+    _, calls, usage = RECORDED["tool" if went_on else situation]
+    assert isinstance(session["counts"], dict)
+    assert session["counts"]["tool_calls"] == calls
+    assert session["usage"] == (
+        None if usage is None else dict(zip(("input_tokens", "output_tokens"), usage, strict=True))
+    )
 
 
 def test_all_recordings_are_found_at_once_and_nothing_else(place: Place, samples: Path) -> None:

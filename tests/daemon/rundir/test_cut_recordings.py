@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from tests.daemon.recordings import COMPLETED, RECORDINGS, Recording, copied
+from tests.daemon.recordings import COMPLETED, RECORDINGS, Recording, copied, reason_of
 
 from runward.daemon.rundir.session_reading import read_session
 
@@ -51,4 +51,7 @@ def test_only_a_turn_that_was_over_is_completed(
             os.utime(file, (1000, 1000))  # nobody is writing it any more
             close = read_session(recording.layout, str(recording.path)).told.close
             is_completed = close is not None and close.status == "completed"
-            assert is_completed == (cut >= needed and (agent, situation) in COMPLETED), (file.name, cut)
+            assert is_completed == (cut >= needed and reason_of(agent, situation) == COMPLETED), (
+                file.name,
+                cut,
+            )

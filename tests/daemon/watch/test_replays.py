@@ -11,9 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.daemon.in_process import StillClock, ToldProcesses, daemon
-from tests.daemon.recordings import COMPLETED, RECORDINGS, copied
+from tests.daemon.recordings import RECORDINGS, copied, reason_of
 from tests.handlers.layouts import cline_lines
-from tests.handlers.layouts.test_conversations import AGENTS, RECORDED
 
 from runward.config.root import Root
 from runward.daemon.rundir.session_reading import read_session
@@ -34,13 +33,6 @@ from sessions s order by root
 ROOTS = {f"{agent}-{situation}": (agent, situation) for agent, situation in RECORDINGS}
 
 
-def _history(agent: str, situation: str) -> str:
-    """The reasons for the statuses that a recording's session has, one after the other."""
-    end = AGENTS[agent].interrupted if situation == "int_tool" else RECORDED[situation][0]
-    assert ((agent, situation) in COMPLETED) == (end == "run.completed.ok")
-    return "run.started.ok" if end is None else f"run.started.ok {end}"
-
-
 def _torn(writes: list[tuple[Path, bytes]], portions: Random) -> Iterator[tuple[Path, bytes]]:
     """The same, and before each of them a part of it, as a reader may find it in between."""
     before = b""
@@ -56,7 +48,12 @@ async def _replay(material: Path, base: Path, portions: Random | None) -> None:
     copies = {root: copied(material, base / root, *each) for root, each in ROOTS.items()}
     told = {root: read_session(each.layout, str(each.path)).told for root, each in copies.items()}
     wanted = [
-        (root, _history(*ROOTS[root]), 1, None if each.usage is None else each.usage.input_tokens)
+        (
+            root,
+            " ".join(filter(None, ("run.started.ok", reason_of(*ROOTS[root])))),
+            1,
+            None if each.usage is None else each.usage.input_tokens,
+        )
         for root, each in sorted(told.items())
     ]
     left = {root: list(each.writes()) for root, each in copies.items()}
