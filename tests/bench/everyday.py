@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import pyte
@@ -70,6 +71,9 @@ _IDLE: Final = Figure(
 _MEMORY: Final = Figure("top-memory", "`top`, memory", _X_LIST, _ONE_AND_A_FIFTH, _BESIDE)
 _WAITS: Final = Figure(
     "top-waits", "from an approval that is asked to its row in `top`, p99", "s", Goal("at most", 1.0)
+)
+_SNIPPET: Final = Figure(
+    "prompt-snippet", "what the snippet for bash adds to a prompt", "ms", Goal("at most", 2.0)
 )
 _ROWS, _COLUMNS = 60, 120
 _PATIENCE_S: Final = 30.0
@@ -264,6 +268,33 @@ def _used(place: Scratch) -> float:
     return time.perf_counter() - begin
 
 
+def _snippet(conditions: Conditions) -> list[Measured]:
+    page = Path(__file__).parents[2] / "docs/terminal.md"
+    (line,) = [each for each in page.read_text().splitlines() if each.startswith("PROMPT_COMMAND=")]
+    prompts = conditions.size(5_000, 50)
+    script = f"""{line}
+begin=$EPOCHREALTIME
+for ((i = 0; i < {prompts}; i++)); do eval "$PROMPT_COMMAND"; done
+echo "$attention $begin $EPOCHREALTIME"
+"""
+    samples: list[float] = []
+    with scratch(conditions.memory) as place:
+        state = place.directory / ".local/state/runward"
+        state.mkdir(parents=True)
+        (state / "attention").write_text("!1\n")
+        for _ in range(conditions.repeats):
+            told = subprocess.run(
+                ["bash", "--norc", "-c", script],
+                env={"HOME": str(place.directory), "PATH": os.environ["PATH"], "LC_ALL": "C"},
+                capture_output=True,
+                check=True,
+                text=True,
+            ).stdout.split()
+            assert told[0] == "!1", told
+            samples.append((float(told[2]) - float(told[1])) * 1e3 / prompts)
+    return [of_samples(_SNIPPET, samples)]
+
+
 MEASUREMENTS: Final = (
     Measurement(
         "screens",
@@ -279,5 +310,11 @@ MEASUREMENTS: Final = (
     ),
     Measurement(
         "usage-growth", "`runward usage` of 7 days, over few and many older replies", (_USAGE,), _usage
+    ),
+    Measurement(
+        "prompt-snippet",
+        "the line of docs/terminal.md, run again and again by one bash",
+        (_SNIPPET,),
+        _snippet,
     ),
 )
