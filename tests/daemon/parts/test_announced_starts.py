@@ -14,6 +14,7 @@ from tests.daemon.parts.test_starting import ROWS, ask, running
 from runward.daemon.engine.queue import Queue, StoreTrouble
 from runward.daemon.inbox.launches import load_launch
 from runward.daemon.launch.record import Announcement
+from runward.daemon.launch.ticket import name_of
 from runward.daemon.processes.proc import ProcessIdentity
 from runward.daemon.world.processes import Announced, Begun, NotBegun
 from runward.handlers.model.invocations import StartRun
@@ -231,6 +232,39 @@ async def test_a_verdict_stays_when_a_power_cut_takes_the_end_that_was_told_befo
         assert await served.rows("select key, status, attempt from sessions") == judged
         problems = await served.rows("select path from problems")
         assert problems == ([] if left is None else [(f"{directory}/exit.json",)])
+
+
+@pytest.mark.parametrize("mark", [None, b""])
+@pytest.mark.parametrize("left", [None, b"", bytes(60), b'{"pid": 101, "start_ti'])
+async def test_a_launch_that_was_acknowledged_is_not_begun_again_when_a_power_cut_takes_what_was_not_synced(
+    tmp_path: Path, left: bytes | None, mark: bytes | None
+) -> None:
+    processes = Announcing(tmp_path)
+    async with running(tmp_path, processes) as served:
+        name = ask(tmp_path, "one", target="all")
+        await served.settle()
+        key = f"native:runs/{name}"
+        assert len(processes.channels[0].acknowledged) == 1
+        assert await served.rows(SESSIONS) == [(key, "running", "launcher")]
+    # Its launcher waited for neither of the two files to be on the disk, and its command may have run.
+    for path, content in (
+        (tmp_path / "runs" / name / "process.json", left),
+        (tmp_path / "state/starts" / name_of("one"), mark),
+    ):
+        if content is not None:
+            path.write_bytes(content)
+    rebooted = Announcing(tmp_path)
+    rebooted.boot, rebooted.gone = "another boot", {100, 101}
+    async with running(tmp_path, rebooted) as served:
+        for _ in range(3):
+            await served.settle()
+            served.clock.move(30.0)
+        assert rebooted.started == []
+        assert await served.rows(ROWS) == [("one", "begun", None)]
+        ended = await served.rows("select key, status, reason_code, attempt from sessions")
+        assert ended == [(key, "aborted", "run.aborted.process_gone", 1)]
+        verdicts = await served.rows("select count(*) from events where type = 'AttemptEnded'")
+        assert verdicts == [(1,)]
 
 
 async def test_a_launcher_that_goes_before_its_launch_is_recorded_is_asked_for_again(tmp_path: Path) -> None:
