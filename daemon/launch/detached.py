@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from runward.config.json_value import JsonValue
+from runward.daemon.faults import point
 from runward.daemon.launch import channel
 from runward.daemon.launch.channel import DaemonSpokenTo
 
@@ -148,6 +149,7 @@ def _carry_out_orders(first: Ordered | None, state: Path, epoch: int, daemon: Da
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if runs == MOST_RUNS or inherited() != born:
             return
+        point("launch.over")
         ordered = _next(daemon.next_order(PATIENCE))
 
 

@@ -293,7 +293,9 @@ class _Launch:
 
     def _tell_end(self) -> None:
         assert self._channel is not None
+        point("launch.renamed")
         self._is_told = self._channel.ended()
+        point("launch.told")
 
     def _perform(self, command: GatedCommand, containment: Containment) -> tuple[Ending, frozenset[int]]:
         """Releases the command, and watches until it and its whole tree have ended."""

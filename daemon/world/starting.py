@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import anyio
 
 from runward.daemon.disk.epoch import EpochPassed
+from runward.daemon.faults import point
 from runward.daemon.inbox.launches import load_launch
 from runward.daemon.launch import channel, detached, worktree
 from runward.daemon.launch.channel import Heard, Message
@@ -292,11 +293,13 @@ class LauncherSpokenTo:
         """Say that the launch is recorded; a launcher that has gone on without it doesn't mind."""
         if self._end is not None:
             channel.send(self._end, Message(channel.RECORDED))
+            point("start.acknowledged")
 
     async def ended(self) -> None:
         """Wait until the launcher says that its run is over, ends, or says anything else."""
         if self._end is not None:
             await anyio.wait_readable(self._end)
+            point("start.ended")
 
     async def freed(self) -> None:
         """Wait until the launcher waits for another order. If it says or does anything else, it gets none."""
@@ -306,8 +309,10 @@ class LauncherSpokenTo:
                 self.close()
                 return
         if end is not None:
+            point("start.free")
             self._end = None
             self._take_back(end)
+            point("start.freed")
 
     async def _hears(self, end: socket.socket, word: str) -> bool:
         await anyio.wait_readable(end)

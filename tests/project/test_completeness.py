@@ -2,15 +2,18 @@
 
 import ast
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
+import anyio
 import pytest
 from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.daemon.launching import Launcher
 from tests.daemon.parts.test_announced_starts import Announcing
+from tests.daemon.world.test_reused_launchers import Listening
 from tests.project.repository import ROOT, parsed, sources
 
 from runward.config.bundle import BundleRules
@@ -22,6 +25,7 @@ from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.store.tables import jobs
 from runward.daemon.store.tables.all import APPLIERS, TABLES, TwoOwners, joined
 from runward.daemon.store.transaction import Statement
+from runward.daemon.world import starting
 from runward.daemon.world.messenger import SettingsMessenger
 from runward.handlers.exchange.accounts import CodeRun
 from runward.handlers.model.asking import Question
@@ -154,8 +158,12 @@ def named_points(*files: Path) -> set[str]:
     return found
 
 
-LAUNCHER = ROOT / "daemon" / "launch" / "launch.py"
-"""The one file whose points are a launcher's and not the daemon's."""
+LAUNCHER = {ROOT / "daemon" / "launch" / name for name in ("launch.py", "detached.py")}
+"""The files whose points are a launcher's and not the daemon's."""
+CHANNEL = ROOT / "daemon" / "world" / "starting.py"
+"""Where the daemon hears launchers."""
+HEARD = {"launch.renamed", "launch.told", "launch.over"}
+"""Points of a launcher that somebody listens to."""
 
 
 def test_an_ordinary_launch_passes_every_point_of_a_launcher(tmp_path: Path) -> None:
@@ -164,13 +172,36 @@ def test_an_ordinary_launch_passes_every_point_of_a_launcher(tmp_path: Path) -> 
     said = launcher.run("--name", "a", "--", "printenv", "RUNWARD_RUN_FAULT")
     assert said.stdout == b"", "and its command is told of none"
     passed = [line.removeprefix("point ") for line in said.stderr.decode().splitlines()]
-    assert set(passed) == named_points(LAUNCHER)
+    assert set(passed) == named_points(*LAUNCHER) - HEARD
     assert len(passed) == len(set(passed)) >= 8
     assert all(f"`{name}`" in REFERENCE for name in passed)
 
 
+def test_a_launcher_that_is_heard_passes_every_point_and_who_hears_it_those_of_the_channel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "from runward.daemon import faults; from runward.daemon.launch.detached import main;"
+        "faults.from_environment('list'); main()"
+    )
+    monkeypatch.setattr(starting, "LAUNCHER", (sys.executable, "-P", "-c", code))
+    passed: list[str] = []
+    monkeypatch.setattr(faults, "_hook", passed.append)
+    starter = Listening(tmp_path)
+    try:
+        starter.begin("a", "true")
+        anyio.run(starter.launched["a"].channel.ended)
+        starter.end("a")
+    finally:
+        starter.close()
+    said = (starter.state / "log" / "launcher.log").read_text().splitlines()
+    assert {line.removeprefix("point ") for line in said} == named_points(*LAUNCHER)
+    assert set(passed) == named_points(CHANNEL)
+    assert all(f"`{name}`" in REFERENCE for name in HEARD | named_points(CHANNEL))
+
+
 async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    points = named_points(*(path for path in sources("daemon") if path != LAUNCHER))
+    points = named_points(*(path for path in sources("daemon") if path not in LAUNCHER | {CHANNEL}))
     passed: list[str] = []
     monkeypatch.setattr(faults, "_hook", passed.append)
     play = Play(Playbook("make", command=("make",)), root_name="runs", root_path=str(tmp_path / "runs"))

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.proof import struck
+
 from runward.daemon.disk.epoch import HeldEpoch
 from runward.daemon.rundir import journals
 from runward.daemon.rundir.journals import Appended, JournalLine, NotAppended, NotFirst
@@ -87,6 +89,12 @@ def _of_the_launcher(name: str) -> Callable[[], None]:
     return take_out
 
 
+def _spared() -> None:
+    """The daemon and its launchers are struck where a file says."""
+    struck.strike("daemon")
+    starting.LAUNCHER = (sys.executable, struck.__file__)  # type: ignore[misc,assignment] # to take it out is the purpose
+
+
 _UNFENCED: Final = Path(__file__).with_name("unfenced_launcher.py")
 
 FENCES: Final[Mapping[str, Callable[[], None]]] = {
@@ -97,5 +105,6 @@ FENCES: Final[Mapping[str, Callable[[], None]]] = {
     "token of the job": _token_of_the_job,
     "epoch of the journal": _epoch_of_the_journal,
     **{f"{name} of the start": _of_the_launcher(name) for name in ("epoch", "lock", "mark", "run.json")},
+    "spared": _spared,
     "no hooks in a worktree": _of_the_launcher("hooks"),
 }
