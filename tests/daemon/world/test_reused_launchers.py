@@ -23,10 +23,10 @@ from runward.daemon.inbox.launches import launch_of
 from runward.daemon.launch.cgroup import ContainmentUnavailable, cgroup_of
 from runward.daemon.launch.ticket import is_held, throw_away
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
-from runward.daemon.processes.proc import send_signal
+from runward.daemon.processes.proc import read_stat, send_signal
 from runward.daemon.world import starting
 from runward.daemon.world.processes import Announced
-from runward.daemon.world.starting import LauncherSpokenTo, StartingProcesses
+from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import RunProcesses
 
@@ -353,6 +353,33 @@ def test_cancelling_or_killing_the_earlier_run_leaves_the_one_that_runs_alone(st
     assert starter.read("two", "exit.json")["cause"] == "cancelled"
 
 
+def test_a_launcher_that_takes_the_next_order_while_the_earlier_run_is_killed_goes_on(
+    starter: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = starter.run("one", "true")
+    earlier, _ = starter.recorded("one")
+    second = starter.begin("two", "sleep", "1000")
+    assert second.pid == first.pid
+    look, looks = starter.listening._is_of_run, []
+
+    def is_of_run(recorded: RecordedProcess) -> bool:
+        """As if the launcher had taken the second order between the first look at the ticket and its stop."""
+        looks.append(recorded)
+        if len(looks) == 2:
+            wait_for(lambda: read_stat(first.pid).state == "T", "its stop: it takes no order any more", 10)
+        return len(looks) == 1 or look(recorded)
+
+    monkeypatch.setattr(starter.listening, "_is_of_run", is_of_run)
+    answer = starter.listening.end_tree(earlier, str(starter.root / "one"))
+    assert answer == EndNotOrdered("its launcher and its process have ended", too_late=True)
+    assert looks[:2] == [first, first]
+    launch = launch_of(starter.launched["two"].launch)
+    assert launch.process is not None
+    assert [read_stat(each.pid).state in "RSD" for each in (second, launch.process)] == [True, True]
+    monkeypatch.undo()
+    assert starter.listening.state(second) == "alive"
+
+
 def test_a_launcher_that_does_not_end_its_run_is_killed_with_it(starter: Listening) -> None:
     first = starter.begin("one", "sleep", "1000")
     processes, _ = starter.recorded("one")
@@ -375,18 +402,6 @@ def test_launchers_that_wait_end_with_their_daemon_and_one_that_runs_stays(start
     assert starter.listening.state(running) == "alive"
     starter.listening.tell_to_end(*starter.recorded("two"))
     wait_for(lambda: not is_alive(running.pid), "the end of the run, and of its launcher")
-
-
-def test_what_holds_the_descriptor_and_is_not_the_launcher_gets_no_order(starter: Listening) -> None:
-    starter.begin("one", "sleep", "1000")
-    channel = starter.launched["one"].channel
-    assert isinstance(channel, LauncherSpokenTo)
-    channel._launcher += 1  # as if another process had sent what comes
-    starter.listening.tell_to_end(*starter.recorded("one"))
-    free = len(starter.listening._free)
-    starter.end("one")
-    assert len(starter.listening._free) == free
-    assert channel._end is None
 
 
 @pytest.mark.prove
