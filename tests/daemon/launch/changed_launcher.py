@@ -73,6 +73,8 @@ def set_capabilities(change: Callable[[int, int, int], tuple[int, int, int]]) ->
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     data = (ctypes.c_uint32 * 6)()
     done(_libc.capget(header, data))
+    if not data[1] & BOOT:
+        raise OSError("this process lacks the capability")
     data[:3] = [*change(data[0], data[1], data[2])]
     done(_libc.capset(header, data))
 

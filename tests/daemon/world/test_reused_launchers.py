@@ -178,10 +178,10 @@ SPOILING = {
     "its nice value": "os.setpriority(os.PRIO_PROCESS, launcher, 7)",
     "its processors": "os.sched_setaffinity(launcher, {min(os.sched_getaffinity(0))})",
     "its scheduler": "os.sched_setscheduler(launcher, os.SCHED_BATCH, os.sched_param(0))",
-    "its badness": "open(f'/proc/{launcher}/oom_score_adj', 'w').write('500')",
-    "what a dump of it has": "open(f'/proc/{launcher}/coredump_filter', 'w').write('0x7f')",
-    "its timer slack": "open(f'/proc/{launcher}/timerslack_ns', 'w').write('1234567')",
-    "the nice value of its session": "own = open('/proc/self/autogroup', 'r+'); assert own.read(); own.write('5')",
+    "its badness": "put(f'/proc/{launcher}/oom_score_adj', b'500')",
+    "what a dump of it has": "put(f'/proc/{launcher}/coredump_filter', b'0x7f')",
+    "its timer slack": "put(f'/proc/{launcher}/timerslack_ns', b'1234567')",
+    "the nice value of its session": "assert open('/proc/self/autogroup').read(); put('/proc/self/autogroup', b'5')",
     "its priority for the disk": "subprocess.run(['ionice', '-c', '3', '-p', str(launcher)], check=True)",
     "its children's scheduler": (
         "os.sched_setscheduler(launcher, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))"
@@ -201,7 +201,8 @@ def test_a_launcher_that_its_command_has_changed_takes_no_further_order(
 ) -> None:
     before = starter.run("before", sys.executable, "-c", SEEN)
     imports = "import ctypes, fcntl, os, resource, subprocess; call = ctypes.CDLL(None).syscall"
-    spoiled = f"{imports}; launcher = os.getppid(); {spoil}"
+    put = "put = lambda path, content: os.write(os.open(path, os.O_WRONLY), content)"
+    spoiled = f"{imports}; {put}; launcher = os.getppid(); {spoil}"
     assert starter.run("spoiling", sys.executable, "-c", spoiled).pid == before.pid
     if starter.read("spoiling", "exit.json")["exit_code"] != 0:
         pytest.skip("a command may not change its launcher here")
