@@ -166,6 +166,9 @@ def _parts(
             _approval(each) for each in approvals.open_approvals(connection, MOST_NAMED)
         ],
         "waiting_agents": lambda: _waiting_agents(connection, settings),
+        "waiting": lambda: (
+            approvals.approvals_waiting(connection) + len(session_lists.waiting_for_answer(connection))
+        ),
         "usage_today": lambda: None if used is None else used.as_json(),
         "notices": lambda: notices_by_state(connection),
         "queue": lambda: _queue(connection, now),

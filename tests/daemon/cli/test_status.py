@@ -37,6 +37,7 @@ _KEYS = [
     "approvals",
     "waiting_approvals",
     "waiting_agents",
+    "waiting",
     "usage_today",
     "notices",
     "queue",

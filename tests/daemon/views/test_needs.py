@@ -124,7 +124,9 @@ def test_an_agent_that_waits_for_an_answer_needs_somebody(place: Place) -> None:
     (need,) = place.call("status", "--json").items("needs")
     key = f"claude-code:{SESSION}"
     assert (need["kind"], need["subject"], need["text"]) == ("agent", key, f"{SESSION} waits for an answer")
-    agents = place.call("status", "--json").object()["waiting_agents"]
+    status = place.call("status", "--json").object()
+    agents = status["waiting_agents"]
+    assert status["waiting"] == 1
     assert "hunter2hunter2" not in str(agents)
     assert "Deploy with" in str(agents)
     assert f"! {SESSION} waits for an answer" in place.call("status").out
