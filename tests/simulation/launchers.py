@@ -65,7 +65,9 @@ _BY_ORDER: Final[tuple[dict[str, JsonValue], str, str]] = (
 
 _RUNS: Final = "after its command was let go"
 _WAITS: Final = "while it waited for its launch to be recorded"
+_ENDED: Final = "before its end was told"
 _TOLD: Final = "before its end was synced"
+_ACKNOWLEDGED: Final = "between a launch's acknowledgement and its sync"
 NOTICE: Final = 20.0
 """Seconds within which a daemon that runs has noticed that a process is gone."""
 
@@ -114,6 +116,7 @@ class Launchers:
         """None of them is left."""
         for launcher in self._all:
             if not launcher.over:
+                self.universe.tally.reached[f"a power cut {launcher.moment}"] += 1
                 launcher.die()
         self._free.clear()
 
@@ -231,6 +234,8 @@ class Launcher:
             table.hand_over(process, self._note_order)
         self._me = process._replace(ticket=ticket.name_of(order.key))
         self._is_free = False
+        self._owes_sync = False
+        """Whether its command may run, and a power cut could take the ticket's mark and `process.json`."""
         self._command: RecordedProcess | None = None
         self._is_ordered_to_end = False
         self._life = self._steps()
@@ -248,6 +253,11 @@ class Launcher:
         if self._order.name != name or self._step != _RUNS or self._command is None or self.is_shaken:
             return False
         return self._universe.table.state(self._command) == "alive"
+
+    @property
+    def moment(self) -> str:
+        """Where it is, in words that stand behind what befalls it there."""
+        return _ACKNOWLEDGED if self._owes_sync else self._step
 
     @property
     def is_shaken(self) -> bool:
@@ -269,6 +279,10 @@ class Launcher:
         chaos = self._universe.chaos
         rolls = self._step != _WAITS or self._launchers.dice.random() < 0.02
         if rolls and not chaos.calm and self._launchers.dice.random() < chaos.climate.launcher_kills:
+            # What isn't synced is there for moments only, which the story's own power cuts hardly ever meet.
+            if self.moment in (_ACKNOWLEDGED, _TOLD) and self._launchers.dice.random() < 0.5:
+                self._universe.power_cut()
+                return
             self._universe.tally.reached[f"a launcher killed {self._step}"] += 1
             self.die()
             return
@@ -399,6 +413,7 @@ class Launcher:
         self._step = "before its command was let go"
         if self._channel.is_acknowledged:
             reached["a launch that was recorded over its channel"] += 1
+            self._owes_sync = True
             return True
         reached["a launch that nobody acknowledged"] += 1
         self._channel.end()
@@ -486,6 +501,8 @@ class Launcher:
         self._place.cancelled = end is _BY_ORDER
         self._mean(directory, EXIT, over)
         if is_recorded:
+            self._step = _ENDED
+            yield self._pause()
             self._channel.end()
             self._step = _TOLD
             yield self._pause()
@@ -493,6 +510,7 @@ class Launcher:
 
     def _settle(self, directory: RunDirectory) -> None:
         """Make the run's files durable, which are no more than known to the store until then."""
+        self._owes_sync = False
         try:
             directory.make_durable()
         except OSError as error:
