@@ -16,7 +16,7 @@ import msgspec
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Paid, Place, Unusable, answered
 from runward.handlers.calls import Told as CallTold
-from runward.handlers.layouts.call_readers import CallLayout, PlacedLine, WithoutDocuments
+from runward.handlers.layouts.call_readers import CallLayout, PlacedLine
 from runward.handlers.layouts.foreign_values import (
     MOST_TOKENS,
     MOST_USD,
@@ -220,8 +220,9 @@ class Conversation:
         """Take in a word."""
         match word:
             case Begun():
-                parent = self.begun.parent or word.parent
-                self.begun = (word if self.begun.id is None else self.begun)._replace(parent=parent)
+                known = self.begun
+                begun = word if known.id is None else known
+                self.begun = begun._replace(cwd=begun.cwd or known.cwd, parent=known.parent or word.parent)
                 if self.copied_until is None:
                     self.copied_until = word.copied_until
             case Uses():
@@ -306,8 +307,8 @@ class Layout(NamedTuple, Generic[Record]):
     """How a tool's records are read: what each says, when, and its id if it has one.
 
     `id_in` takes the session's id from the name of its file or directory; `is_first` tells whether a record near the
-    beginning of a log shows that it is one of this layout, and `shown_by` says the same to people (`SHOWN_BY`). `totals`
-    takes what the session used until now from a document beside its log, if there is one.
+    beginning of a log shows that it is one of this layout, and `shown_by` says the same to people (`SHOWN_BY`). `told_by`
+    takes from a document beside its log, if there is one, what the session used until now, or who it is.
     """
 
     name: str
@@ -318,7 +319,7 @@ class Layout(NamedTuple, Generic[Record]):
     id_of: Callable[[Record], str | None]
     id_in: Callable[[str], str | None]
     is_first: Callable[[Record], bool]
-    totals: Callable[[dict[str, JsonValue]], Used | None] = lambda document: None
+    told_by: Callable[[dict[str, JsonValue]], Used | Begun | None] = lambda document: None
 
 
 class ConversationScanner(KeepsState[Conversation], Generic[Record]):
@@ -373,9 +374,11 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
         for document in documents:
             content = document_object(document)
             found.unread = content if isinstance(content, Complaint) else None
-            used = None if isinstance(content, Complaint) else self._layout.totals(content)
-            if used is not None:
-                found.take_totals(used, seconds_in(document.modified_at))
+            word = None if isinstance(content, Complaint) else self._layout.told_by(content)
+            if isinstance(word, Used):
+                found.take_totals(word, seconds_in(document.modified_at))
+            elif word is not None:
+                found.take(word, None)
         return found
 
     def tell(self, state: Conversation) -> Told:
@@ -430,13 +433,21 @@ def read(layout: Layout[Record], file: str, line: LogLine, unreadable: Unreadabl
                 yield None
 
 
-class ConversationCalls(WithoutDocuments, Generic[Record]):
+class ConversationCalls(Generic[Record]):
     """Reads the calls of one session."""
 
     def __init__(self, layout: Layout[Record]) -> None:
         self._layout = layout
         self._seen = Conversation()
         self._used: int | None = None
+
+    def see(self, document: Document) -> Iterator[CallTold]:
+        """Take in a document: where the copies of a fork end."""
+        content = document_object(document)
+        word = None if isinstance(content, Complaint) else self._layout.told_by(content)
+        if isinstance(word, Begun):
+            self._seen.take(word, None)
+        return iter(())
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[CallTold]:
         """What further lines say."""
@@ -537,18 +548,22 @@ class _Provided(Generic[Record]):
 
 
 class ConversationDirectory(_Provided[Record]):
-    """All that a layout of directories with one log provides: see `DirectoryModule`."""
+    """All that a layout of directories with one log provides: see `DirectoryModule`.
 
-    DOCUMENTS: tuple[str, ...] = ()
+    Without its documents, which lie beside the log's directories, it is not yet one: they say how the log is to be read.
+    """
 
-    def __init__(self, layout: Layout[Record], log: str) -> None:
+    def __init__(self, layout: Layout[Record], log: str, documents: tuple[str, ...] = ()) -> None:
         super().__init__(layout)
         self.MARKERS = self.LOGS = (log,)
-        self.CALLS = CallLayout(lambda name: ConversationCalls(layout), logs=(log,))
+        self.DOCUMENTS = documents
+        self.CALLS = CallLayout(lambda name: ConversationCalls(layout), logs=(log,), documents=documents)
 
     def recognises_directory(self, names: frozenset[str], heads: Heads) -> bool:
         """Whether the log begins as one of this layout."""
-        return any(_is_of(self._layout, each, heads.get(each, b"")) for each in self.LOGS)
+        return names.issuperset(self.DOCUMENTS) and any(
+            _is_of(self._layout, each, heads.get(each, b"")) for each in self.LOGS
+        )
 
 
 class ConversationLog(_Provided[Record]):

@@ -2,7 +2,8 @@
 
 `assistant.turn_start` and `turn_end` enclose one call of the model. The turn is over after a reply that requests no tool, by an
 error, or by an abort. `session.shutdown` says that the program ends, and nothing about how the turn ended. Records with an `agentId`
-are a sub-agent's. While the program lives, it holds the lock of `inuse.<pid>.hold` beside the log.
+are a sub-agent's. In a fork, `session.start` is new, then come copies, which are older, and then a `session.info` that names the origin.
+While the program lives, it holds the lock of `inuse.<pid>.hold` beside the log.
 """
 
 import re
@@ -37,6 +38,9 @@ LAYOUT: Final = "copilot"
 LOG: Final = "events.jsonl"
 HELD: Final = re.compile(r"inuse\.([1-9][0-9]{0,9})\.hold", re.ASCII)
 """The file whose lock the process with this number holds."""
+
+_FORKED_FROM: Final = re.compile(rf'Forked from (?:"[^"]*" \()?({UUID})', re.ASCII)
+"""How a fork names its origin. The name before the id has no quotes in it."""
 
 _ID: Final = re.compile(UUID, re.ASCII)
 
@@ -78,6 +82,7 @@ class _Data(TypedDict, total=False):
     error: msgspec.Raw
     shellExecution: _Shell
     message: object
+    infoType: object
 
 
 class _Record(TypedDict, total=False):
@@ -98,7 +103,8 @@ def _words(record: _Record) -> Iterator[Word]:
         case "session.start" | "session.resume":
             cwd = whole_text_in(data.get("context", {}).get("cwd"), LONGEST_PATH)
             version = whole_text_in(data.get("copilotVersion"))
-            yield Begun(whole_text_in(data.get("sessionId")), cwd, version)
+            began_at = parse_time(record.get("timestamp"))
+            yield Begun(whole_text_in(data.get("sessionId")), cwd, version, copied_until=began_at)
             yield Uses(whole_text_in(data.get("selectedModel")))
         case "user.message":
             yield Asked(_text(data))
@@ -116,6 +122,11 @@ def _words(record: _Record) -> Iterator[Word]:
                 content = data.get("result") or data.get("error") or msgspec.Raw()
                 code = data.get("shellExecution", {}).get("exitCode")
                 yield Returned(call, content, failed, whole_in(code) if isinstance(code, int) else None)
+        case "session.info" if data.get("infoType") == "fork":
+            message = data.get("message")
+            origin = _FORKED_FROM.match(message) if isinstance(message, str) else None
+            if origin is not None:
+                yield Begun(None, parent=origin[1])
         case "session.error":
             yield Ended(api_failed(data.get("message")))
         case "abort":

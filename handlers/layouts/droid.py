@@ -3,8 +3,9 @@
 An `agent_turn_outcome` ends each turn and says how; the replies don't. It names the turn's prompt, so it doesn't end the turn
 of a prompt that was queued before it. Its record has no time, and neither has the first one. SIGKILL, and a signal in a
 request, leave no outcome. Messages of the role `user` are also the results of tools, of hooks, and what Droid itself says, to
-the model or to the person. A fork begins with copies of its origin's records, and names the last message among them. `<session>.settings.json` beside the log has the session's tokens until now, without those of its
-sub-agents. The files name no process, and don't say who uses them.
+the model or to the person. A fork begins with copies of its origin's records, and names the last message among them.
+`<session>.settings.json` beside the log has the session's tokens until now, without those of its sub-agents. The files name no
+process, and don't say who uses them.
 """
 
 import re
@@ -200,6 +201,6 @@ LOG: Final = ConversationLog(
         id_of=_id_of,
         id_in=_session_in,
         is_first=_is_first,
-        totals=_totals,
+        told_by=_totals,
     )
 )

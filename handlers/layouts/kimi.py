@@ -1,6 +1,7 @@
 """Kimi Code's sessions: `~/.kimi-code/sessions/wd_<directory>_<hash>/session_<id>/agents/main/wire.jsonl`, to which a resume appends.
 
 `turn.ended` says how the turn ended; nothing else ends it. A reply is several records: its tokens, then its texts and calls.
+A fork begins with copies of its origin's records; then `state.json` is written, and says whose they are, and when that was.
 Sub-agents have logs of their own beside `main`. The records of the kind `event` repeat others. No file names the process.
 """
 
@@ -10,7 +11,7 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
-from runward.config.json_value import LATEST
+from runward.config.json_value import LATEST, JsonValue
 from runward.handlers.layouts.conversation import (
     Asked,
     Begun,
@@ -35,6 +36,7 @@ from runward.handlers.layouts.transcript import closed
 
 LAYOUT: Final = "kimi"
 LOG: Final = "agents/main/wire.jsonl"
+STATE: Final = "state.json"
 
 _NAME: Final = re.compile(rf"session_{UUID}", re.ASCII)
 _DELEGATES: Final = "Agent"
@@ -207,10 +209,24 @@ def _at(record: _Record) -> float | None:
     """Unix seconds; a repeating record is older than what it repeats."""
     if record.get("kind") == "event":
         return None
-    for value in (record.get("time"), record.get("created_at")):
-        if type(value) in (int, float) and (at := number_in(value, 0, _LATEST_MS)) is not None:  # type: ignore[arg-type]
-            return at / 1000
-    return None
+    at = _seconds(record.get("time"))
+    return _seconds(record.get("created_at")) if at is None else at
+
+
+def _seconds(value: object) -> float | None:
+    if type(value) not in (int, float):
+        return None
+    at = number_in(value, 0, _LATEST_MS)  # type: ignore[arg-type]
+    return None if at is None else at / 1000
+
+
+def _origin(state: dict[str, JsonValue]) -> Begun | None:
+    """Which session this one was forked from, and when."""
+    parent = whole_text_in(state.get("forkedFrom"))
+    if parent is None:
+        return None
+    cwd = whole_text_in(state.get("cwd"), LONGEST_PATH)
+    return Begun(None, cwd, parent=parent, copied_until=_seconds(state.get("createdAt")))
 
 
 def _id_of(record: _Record) -> str | None:
@@ -238,13 +254,15 @@ def _is_first(record: _Record) -> bool:
 DIRECTORY: Final = ConversationDirectory(
     Layout(
         name=LAYOUT,
-        shown_by="an `agents/main/wire.jsonl` with a `metadata` record that has `protocol_version` and `created_at`",
+        shown_by="a `state.json`, and an `agents/main/wire.jsonl` with a `metadata` record that has `protocol_version` and `created_at`",
         decoder=msgspec.json.Decoder(_Record),
         words=_words,
         at=_at,
         id_of=_id_of,
         id_in=_session_in,
         is_first=_is_first,
+        told_by=_origin,
     ),
     LOG,
+    (STATE,),
 )

@@ -193,7 +193,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         (b'"tool.call"',),
         _kimi,
         lambda prompt, session: ("-p", prompt, *_resumed("--session", session)),
-        without={"forks": "the command that forks a session takes no prompt"},
+        fork=lambda prompt, session: ("fork", session),
     ),
     "droid": Program(
         DROID,

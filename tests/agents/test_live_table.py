@@ -1,6 +1,7 @@
 """One table of agents and of what happens to them: real programs before a real daemon, held against what was asked."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -144,9 +145,13 @@ def resumed(stage: Stage) -> None:
 def forks(stage: Stage) -> None:
     """A session that is over is forked, and the fork gets a prompt."""
     stage.run("answer")
-    stage.home.start(
+    run = stage.home.start(
         *program(stage.program.pinned), *stage.program.fork(prompt("tool"), stage.wait_over())
-    ).end()
+    )
+    run.end()
+    # Kimi's command takes no prompt.
+    if (without := re.search(r"Forked to (\S+)", run.said())) is not None:
+        stage.run("tool", resumed=without[1])
 
 
 def two_at_once(stage: Stage) -> None:

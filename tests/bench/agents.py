@@ -25,6 +25,7 @@ from tests.handlers.layouts import (
 )
 
 from runward.daemon.rundir.session_reading import read_session
+from runward.handlers.layouts import kimi
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.times import iso_time
 
@@ -99,9 +100,9 @@ def _made(layout: str, number: int, turns: int) -> tuple[str, Files]:
             record["timestamp"] = iso_time(pi_lines.BEGAN + second)
     content = b"".join(msgspec.json.encode(record) + b"\n" for record in log.records)
     own_id = agent.lines.SESSION.removeprefix("session_").encode()
-    return agent.session.replace(_ID_IN_PATH, name), {
-        agent.log.replace(_ID_IN_PATH, name): content.replace(own_id, name.encode())
-    }
+    place = agent.session.replace(_ID_IN_PATH, name)
+    state = {f"{place}/{kimi.STATE}": b"{}"} if layout == kimi.LAYOUT else {}
+    return place, {agent.log.replace(_ID_IN_PATH, name): content.replace(own_id, name.encode()), **state}
 
 
 def _talk(log: "cline_lines.Log", turns: int) -> None:

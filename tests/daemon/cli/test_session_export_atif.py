@@ -19,6 +19,7 @@ from tests.handlers.layouts import (
     cline_lines,
     codex_lines,
     ctcp_lines,
+    kimi_lines,
     lionagi_lines,
     pi_lines,
 )
@@ -66,6 +67,7 @@ LOGS: Mapping[str, bytes] = {
         [each.content for each in codex_lines.tool().lines()]
     ),
     **{_path_in_home(name): _worked(name) for name in AGENTS},
+    f"kimi/app/{kimi_lines.SESSION}/state.json": b"{}",
     f"pi/{pi_lines.NAME}": _pi(),
     "ctcp/run-7/RUN.json": json.dumps(ctcp_lines.run_json("pass")).encode(),
     "ctcp/run-7/events.jsonl": _lines([*ctcp_lines.beginning(), *ctcp_lines.verification(1, is_good=True)]),

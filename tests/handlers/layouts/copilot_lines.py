@@ -8,6 +8,7 @@ from runward.config.json_value import JsonValue
 
 SESSION = "e0b2836c-d3cf-4193-8da5-bc187366a4cc"
 NAME = SESSION
+PARENT = "3c2f4a9a-5f4b-4a5e-8f3a-0a4c6f1f7a11"
 
 
 class Log:
@@ -59,6 +60,12 @@ class Log:
 
     def fail(self, why: str = "400: refused") -> Self:
         return self.put("assistant.turn_end", turnId="0").put("session.error", message=why, statusCode=400)
+
+    def fork(self, name: str = '"make a file" ({})') -> Self:
+        """All that was is a copy, in a session that begins now."""
+        self.records[0]["timestamp"] = AT.format(len(self.records))
+        said = f'Forked from {name.format(PARENT)} as "make a file (fork)" ({SESSION}).'
+        return self.put("session.info", infoType="fork", message=said)
 
     def lines(self) -> list[bytes]:
         return written(self.records)

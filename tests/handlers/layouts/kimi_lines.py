@@ -1,19 +1,24 @@
 """Sessions of our own making, with the fields that Kimi Code writes."""
 
+import json
 from typing import Self
 
 from tests.handlers.layouts.pi_lines import BEGAN, written
 
 from runward.config.json_value import JsonValue
+from runward.daemon.rundir.session_files import NOT_KNOWN
+from runward.handlers.model.sessions import Document
 
 SESSION = "session_076d5c76-98d5-4eb7-8dea-0ce58f20048c"
 NAME = SESSION
+PARENT = "session_3c2f4a9a-5f4b-4a5e-8f3a-0a4c6f1f7a11"
 
 
 class Log:
     """A session in the making: each call adds the records that Kimi adds, a second after the ones before."""
 
     def __init__(self) -> None:
+        self.documents: list[Document] = []
         self.records: list[dict[str, JsonValue]] = []
         began: JsonValue = int(BEGAN * 1000)
         self.records.append({"type": "metadata", "protocol_version": "1.5", "created_at": began})
@@ -57,6 +62,14 @@ class Log:
         return self.put(
             "turn.ended", turnId=0, reason="failed", error={"code": "provider.api_error", "message": why}
         )
+
+    def fork(self) -> Self:
+        """All that was is a copy, of which the state beside it says when it was made."""
+        self.put("forked")
+        at = int(BEGAN * 1000) + 1000 * len(self.records)
+        state = {"id": SESSION, "cwd": "/home/dev/app", "createdAt": at, "forkedFrom": PARENT}
+        self.documents = [Document("state.json", NOT_KNOWN, BEGAN, json.dumps(state).encode())]
+        return self
 
     def lines(self) -> list[bytes]:
         return written(self.records)

@@ -22,6 +22,7 @@ from runward.handlers.calls import Called, Paid, Returned
 from runward.handlers.layouts import copilot, droid, kimi, pi, qwen
 from runward.handlers.layouts.conversation import Conversation, ConversationDirectory, ConversationLog
 from runward.handlers.layouts.transcript import LogLine, Said, Told
+from runward.handlers.model.sessions import Document
 
 LARGEST_STATE: Final = 16_384
 
@@ -52,10 +53,10 @@ class Agent(NamedTuple):
         if isinstance(self.layout, ConversationLog):
             return self.layout.recognises_log(name, head)
         (log,) = self.layout.LOGS
-        return self.layout.recognises_directory(frozenset([log]), {log: head})
+        return self.layout.recognises_directory(frozenset([log, *self.layout.DOCUMENTS]), {log: head})
 
-    def calls(self, lines: Sequence[bytes]) -> list[Any]:
-        found = calls_told(self.layout.LAYOUT, self.lines.NAME, lines)
+    def calls(self, lines: Sequence[bytes], documents: Sequence[Document] = ()) -> list[Any]:
+        found = calls_told(self.layout.LAYOUT, self.lines.NAME, lines, *documents)
         return [each for each in found if not isinstance(each, Paid)]
 
 
@@ -233,42 +234,41 @@ def test_a_line_that_is_written_twice_counts_once(agent: Agent) -> None:
     assert agent.told([each for line in lines for each in (line, line)]) == agent.told(lines)
 
 
-FORKED: Final = {name: each for name, each in AGENTS.items() if hasattr(each.lines.Log, "fork")}
-EACH_FORKED = pytest.mark.parametrize("agent", FORKED.values(), ids=FORKED)
-
-
 def fork(agent: Agent) -> Any:
     """A session that copied its origin's records, and did nothing of its own."""
     return agent.lines.Log().prompt("what the origin was asked").call().result(failed=True).say().fork()
 
 
-@EACH_FORKED
+def fork_told(agent: Agent, log: Any) -> tuple[Told, list[Any]]:
+    """What a fork amounts to, which is the same if it is read line by line, and its calls."""
+    scanner, documents = agent.layout.SCANNER, getattr(log, "documents", ())
+    begun = scanner.see(scanner.start(agent.lines.NAME), documents)
+    found = scanner.tell(agent.fed(log.lines(), begun))
+    for line in log.lines():
+        begun = scanner.load(scanner.dump(agent.fed([line], begun)))
+    assert scanner.tell(begun) == found
+    return found, agent.calls(log.lines(), documents)
+
+
+@EACH
 def test_a_fork_names_its_origin_and_has_nothing_of_what_it_copied(agent: Agent) -> None:
-    lines = fork(agent).lines()
-    found = agent.told(lines)
+    found, calls = fork_told(agent, fork(agent))
     assert (found.session_id, found.parent_session_id) == (agent.lines.SESSION, agent.lines.PARENT)
     assert (found.turn, found.close, found.turns, found.prompt) == ("none", None, 0, None)
     assert (found.counts.tool_calls, found.counts.errors, found.usage, found.counted) == (0, 0, None, ())
-    assert found.cwd == "/home/dev/app"
-    assert agent.calls(lines) == []
+    assert (found.cwd, calls) == ("/home/dev/app", [])
 
 
-@EACH_FORKED
+@EACH
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_a_fork_has_what_it_did_itself(agent: Agent, name: str) -> None:
-    _, turn, reason, (calls, errors), usage = SITUATIONS[name]
-    lines = SITUATIONS[name][0](fork(agent)).lines()
-    found = agent.told(lines)
+    _, turn, reason, counts, usage = SITUATIONS[name]
+    found, calls = fork_told(agent, SITUATIONS[name][0](fork(agent)))
     assert (found.turn, None if found.close is None else found.close.reason_code) == (turn, reason)
-    assert (found.counts.tool_calls, found.counts.errors) == (calls, errors)
+    assert (found.counts.tool_calls, found.counts.errors) == counts
     assert (None if found.usage is None else tuple(found.usage)) == (usage if agent.has_tokens else None)
     assert found.prompt == (None if turn == "none" else "make a file")
-    assert sum(isinstance(each, Called) for each in agent.calls(lines)) == calls
-    scanner = agent.layout.SCANNER
-    state = scanner.start(agent.lines.NAME)
-    for line in lines:
-        state = scanner.load(scanner.dump(agent.fed([line], state)))
-    assert scanner.tell(state) == found
+    assert sum(isinstance(each, Called) for each in calls) == counts[0]
 
 
 OTHER: st.SearchStrategy[JsonValue] = st.sampled_from(

@@ -1,7 +1,10 @@
 """What only Copilot does: its program says that it shut down as usual, whatever happened, and sub-agents write into the log."""
 
-from tests.handlers.layouts.copilot_lines import SESSION, Log
+import pytest
+from tests.handlers.layouts.copilot_lines import PARENT, SESSION, Log
 from tests.handlers.layouts.test_conversations import AGENTS
+
+from runward.config.json_value import JsonValue
 
 COPILOT = AGENTS["copilot"]
 
@@ -10,6 +13,26 @@ def test_an_error_counts_although_the_shutdown_is_routine() -> None:
     close = COPILOT.told(Log().prompt().fail().put("session.shutdown", shutdownType="routine").lines()).close
     assert close is not None
     assert close.reason_code == "run.failed.api_error"
+
+
+@pytest.mark.parametrize("name", ["{}", '"make a file" ({})', f'"Forked from {SESSION}" ({{}})'])
+def test_a_fork_says_where_it_comes_from(name: str) -> None:
+    assert COPILOT.told(Log().prompt().say().fork(name).lines()).parent_session_id == PARENT
+
+
+@pytest.mark.parametrize("said", [f"Forked this session into {PARENT}.", "Forked from here.", 7])
+def test_what_else_is_said_about_forks_makes_none(said: JsonValue) -> None:
+    log = Log().prompt().say().put("session.info", infoType="fork", message=said)
+    found = COPILOT.told(log.lines())
+    assert (found.parent_session_id, found.turn, found.usage) == (None, "closed", (100, 10))
+
+
+def test_a_clock_that_is_set_back_makes_no_copies_of_what_follows() -> None:
+    log = Log().prompt().say().prompt().call()
+    for record in log.records[5:]:
+        record["timestamp"] = "2026-11-26T10:15:00.000Z"
+    found = COPILOT.told(log.lines())
+    assert (found.turn, found.turns, found.counts.tool_calls, found.usage) == ("open", 2, 1, (200, 20))
 
 
 def test_an_abort_ends_the_turn_and_the_end_of_a_models_call_does_not() -> None:

@@ -1,11 +1,18 @@
 """What only Kimi does: one record ends a turn, a reply is several records, and reminders are written as messages of the user."""
 
+import json
+
 import pytest
-from tests.handlers.layouts.kimi_lines import Log
-from tests.handlers.layouts.test_conversations import AGENTS
+from hypothesis import given
+from tests.handlers.layouts.kimi_lines import NAME, PARENT, Log
+from tests.handlers.layouts.pi_lines import BEGAN
+from tests.handlers.layouts.test_conversations import AGENTS, OTHER
 
 from runward.config.json_value import JsonValue
+from runward.daemon.rundir.session_files import NOT_KNOWN
 from runward.handlers.calls import Called
+from runward.handlers.layouts.kimi import DIRECTORY, LOG, STATE
+from runward.handlers.model.sessions import Document
 
 KIMI = AGENTS["kimi"]
 
@@ -72,3 +79,23 @@ def test_a_step_s_tokens_are_those_of_its_call_and_not_of_the_text_before_it() -
     log.event("content.part", uuid="u1", part={"type": "text", "text": "I look."})
     log.event("tool.call", uuid="u2", toolCallId="call_1", name="bash", args={"command": "ls"}).result()
     assert [each.tokens for each in KIMI.calls(log.lines()) if isinstance(each, Called)] == [110]
+
+
+def test_a_session_is_read_once_its_state_says_whether_it_is_a_fork() -> None:
+    """A fork's log is there first: its copies would count as its own."""
+    head = b"\n".join(Log().prompt().lines())
+    assert not DIRECTORY.recognises_directory(frozenset(["agents"]), {LOG: head})
+    assert DIRECTORY.recognises_directory(frozenset(["agents", STATE]), {LOG: head})
+
+
+@given(OTHER, OTHER, OTHER)
+def test_a_state_of_any_type_raises_nothing(origin: JsonValue, at: JsonValue, cwd: JsonValue) -> None:
+    log, scanner = Log().prompt().say(), KIMI.layout.SCANNER
+    for state in (
+        {"forkedFrom": origin, "createdAt": at},
+        {"forkedFrom": PARENT, "createdAt": at, "cwd": cwd},
+    ):
+        document = Document(STATE, NOT_KNOWN, BEGAN, json.dumps(state).encode())
+        told = scanner.tell(KIMI.fed(log.lines(), scanner.see(scanner.start(NAME), [document])))
+        assert (told.counts.events, told.cwd) == (len(log.records), "/home/dev/app")
+        KIMI.calls(log.lines(), [document])
