@@ -153,6 +153,11 @@ def one_line(text: str) -> str:
     return "".join(each for each in " ".join(text.split()) if each.isprintable())
 
 
+def shortened(text: str, most: int) -> str:
+    """The text in at most so many characters; one that is cut says so."""
+    return text if len(text) <= most else f"{text[: most - 1]}…" if most > 0 else ""
+
+
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The known word that `word` was probably meant to be; `cutoff` is how alike they must be, at most 1."""
     from difflib import get_close_matches  # 2 ms, only after a mistake

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
+from runward.config.problem import one_line, shortened
 from runward.handlers.chains.advancing import Position, command_at, position_of, waiting_for_person
 from runward.handlers.chains.stepping import NotStarted
 from runward.handlers.contracts.files import TRIES
@@ -41,7 +42,7 @@ from runward.handlers.model.files import Unreadable
 from runward.handlers.model.outcomes import ArtifactFilesOf, BeingRead, OutcomeFile, OutcomesIn
 from runward.handlers.model.schedules import TimerRang, TimerSet
 from runward.handlers.model.sessions import Session, SessionOf
-from runward.handlers.notices import notices
+from runward.handlers.notices import LONGEST_LINE, notices
 
 
 class Shown(NamedTuple):
@@ -270,8 +271,11 @@ def ask_a_person(event: ApprovalWanted, given: Given) -> Deciding:
     ]
     if expires is not None:
         effects.append(Emit(TimerSet(lane_of(run.id), f"{EXPIRES}{approval}", given.at, expires)))
-    command = now.value["argv"]
-    lines = (json.dumps(command, ensure_ascii=False), f"runward chain approve {approval}")
+    command = one_line(json.dumps(now.value["argv"], ensure_ascii=False))
+    told = shortened(command, LONGEST_LINE)
+    # An approval holds only for what was shown: of a command that is cut, only the rest is offered.
+    offered = f"chain approve {approval}" if told == command else "chain approvals"
+    lines = (told, f"runward {offered}")
     title = f"{run.chain}: step {position.step(event.step).id} waits for a person"
     return (*effects, *(yield from notices("approval.asked", approval, title, lines, given.at)))
 

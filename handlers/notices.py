@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import Sequence
+from typing import Final
 
-from runward.config.problem import one_line
+from runward.config.problem import one_line, shortened
 from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.effects import Deciding, Explain
 from runward.handlers.model.notices import (
@@ -15,7 +16,9 @@ from runward.handlers.model.notices import (
 )
 from runward.handlers.subjects import of_notice
 
-_LONGEST = 2000
+_LONGEST: Final = 2000
+LONGEST_LINE: Final = 1900
+"""Characters of a line that leave room for another one."""
 
 
 def notices(
@@ -30,8 +33,8 @@ def notices(
             kind=kind,
             subject=subject,
             recipient=each,
-            title=one_line(title)[:_LONGEST],
-            text="\n".join(map(one_line, lines))[:_LONGEST],
+            title=shortened(one_line(title), _LONGEST),
+            text=shortened("\n".join(map(one_line, lines)), _LONGEST),
         )
         for each in recipients
     )

@@ -2,12 +2,12 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from runward.config.problem import counted
 from runward.daemon.cli.terminal.signs import Terminal, terminal_here
-from runward.daemon.cli.terminal.tables import cut_to, flowed
+from runward.daemon.cli.terminal.tables import Part, flowed, flowed_part
 from runward.daemon.views.answers import Answer, Cause
 from runward.daemon.views.text import clock
 from runward.daemon.views.why import Story
@@ -20,10 +20,12 @@ _NARROW: Final = 40
 def lines_of(story: Story, answer: Answer, cleaned: Callable[[str], str]) -> list[str]:
     """The screen; `cleaned` takes secrets out of a text, before it is broken into lines."""
     terminal = terminal_here()
-    lines = [*sentence_lines(answer, terminal, cleaned), "", *cause_lines(answer, terminal, cleaned)]
+    causes = cause_lines(answer, terminal, cleaned)
+    lines = [*sentence_lines(answer, terminal, cleaned), "", *causes.lines]
     if answer.causes:
         lines.append("")
-    for command in answer.next:
+    # Nobody approves what was cut: what shows all of it comes before what lets it run.
+    for command in [answer.whole] if causes.is_cut and answer.whole is not None else answer.next:
         lines += flowed(terminal.text(cleaned(command)), "Next: ", "      ", terminal.columns)
     return [*lines, *flowed(terminal.text(cleaned(_all(story))), "All:  ", "      ", terminal.columns)]
 
@@ -34,31 +36,28 @@ def sentence_lines(answer: Answer, terminal: Terminal, cleaned: Callable[[str], 
     return list(flowed(terminal.text(cleaned(answer.sentence)), f"{sign} ", "  ", terminal.columns))
 
 
-def cause_lines(answer: Answer, terminal: Terminal, cleaned: Callable[[str], str]) -> list[str]:
-    """The causes, each with its time where there is room."""
+def cause_lines(answer: Answer, terminal: Terminal, cleaned: Callable[[str], str]) -> Part:
+    """The causes, each with its time where there is room; and whether one that waits for a person is cut."""
     is_narrow = terminal.columns < _NARROW
     times = ["" if each.at is None or is_narrow else clock(each.at, terminal.now) for each in answer.causes]
     longest = max(map(len, times), default=0)
     has_signs = any(each.state is not None for each in answer.causes)
-    return [
-        line
+    told = [
+        _cause(f"  {time:<{longest}}  ", cause, cleaned(cause.text), terminal, has_signs=has_signs)
         for time, cause in zip(times, answer.causes, strict=True)
-        for line in _cause(
-            f"  {time:<{longest}}  ", cause, cleaned(cause.text), terminal, has_signs=has_signs
-        )
     ]
+    is_cut = any(
+        each.is_cut and cause.state == "waiting" for each, cause in zip(told, answer.causes, strict=True)
+    )
+    return Part([line for each in told for line in each.lines], is_cut)
 
 
-def _cause(lead: str, cause: Cause, text: str, terminal: Terminal, *, has_signs: bool) -> Iterator[str]:
+def _cause(lead: str, cause: Cause, text: str, terminal: Terminal, *, has_signs: bool) -> Part:
     sign = "" if not has_signs else "  " if cause.state is None else f"{terminal.sign(cause.state)} "
     rest = " " * (len(lead) + (2 if has_signs else 0))
-    lines = list(flowed(terminal.text(text), f"{lead}{sign}", rest, terminal.columns))
-    yield from lines[: _LINES_OF_A_CAUSE - 1]
-    last = lines[_LINES_OF_A_CAUSE - 1 :]
-    if last:
-        yield cut_to(
-            " ".join([last[0], *(each.strip() for each in last[1:])]), terminal.columns, terminal.ellipsis
-        )
+    return flowed_part(
+        terminal.text(text), f"{lead}{sign}", rest, terminal.columns, _LINES_OF_A_CAUSE, terminal.ellipsis
+    )
 
 
 def _all(story: Story) -> str:

@@ -12,7 +12,7 @@ from runward.daemon.cli.session.table import what_of
 from runward.daemon.cli.status import code_of, why_not_running
 from runward.daemon.cli.terminal.output import coloured, width
 from runward.daemon.cli.terminal.signs import Terminal, terminal_here
-from runward.daemon.cli.terminal.tables import Column, flowed, table_rows
+from runward.daemon.cli.terminal.tables import Column, flowed, flowed_part, table_rows
 from runward.daemon.store import reading
 from runward.daemon.store.tables.approvals import ApprovalRow
 from runward.daemon.views.home import Home, home_of
@@ -25,6 +25,7 @@ _ROWS: Final = 24
 _MOST_FAILURES: Final = 3
 _MOST_NEEDS: Final = 9
 _MOST_WORKING: Final = 6
+_LINES_OF_AN_APPROVAL: Final = 3
 _FIRST: Final = ("runward init", "runward --help")
 _NEXT: Final = ("runward why ID", "runward top", "runward session list", "runward --help")
 
@@ -102,11 +103,16 @@ def _further(need: Need, terminal: Terminal) -> list[str]:
 
 
 def _approval(row: ApprovalRow, terminal: Terminal) -> list[str]:
-    from runward.daemon.views.chain_rows import command_asked  # seldom does anything ask
+    from runward.daemon.views.chain_rows import WHOLE_APPROVALS, command_asked  # seldom does anything ask
 
     asked = f"{row.chain}/{row.step_id()} asks for approval ({age(row.asked_at, terminal.now)}): {command_asked(row)}"
-    lines = list(flowed(terminal.text(asked), f"{terminal.sign('waiting')} ", "    ", terminal.columns))
-    return _with_command(lines[:3], f"runward chain approve {shlex.quote(row.id)}", terminal)
+    sign = f"{terminal.sign('waiting')} "
+    lines, is_cut = flowed_part(
+        terminal.text(asked), sign, "    ", terminal.columns, _LINES_OF_AN_APPROVAL, terminal.ellipsis
+    )
+    # An approval holds only for what was shown: of what is not here to its end, only the rest is offered.
+    command = f"All: {WHOLE_APPROVALS}" if is_cut else f"runward chain approve {shlex.quote(row.id)}"
+    return _with_command(lines, command, terminal)
 
 
 def _with_command(lines: Sequence[str], command: str, terminal: Terminal) -> list[str]:

@@ -47,12 +47,16 @@ class Cause(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The sentence, its state, the causes in short, and the commands to call next."""
+    """The sentence, its state, the causes in short, and the commands to call next.
+
+    `whole` is to be called first, if what waits for a person can't be shown to its end.
+    """
 
     state: str
     sentence: str
     causes: list[Cause]
     next: list[str]
+    whole: str | None = None
 
     def json_with(self, story: Story) -> dict[str, JsonValue]:
         """The story with this answer, as programs get it."""
@@ -278,7 +282,12 @@ def _next_of_session(row: SessionRow, state: str) -> list[str]:
 def _of_chain_run(connection: sqlite3.Connection, story: Story, run: "ChainRunRow") -> Answer:
     from runward.daemon.store.tables.approvals import open_approvals
     from runward.daemon.store.tables.chain_runs import chain_steps, name_of_cause
-    from runward.daemon.views.chain_rows import command_asked, step_lines, summary_of_steps
+    from runward.daemon.views.chain_rows import (
+        WHOLE_APPROVALS,
+        command_asked,
+        step_lines,
+        summary_of_steps,
+    )
 
     steps = chain_steps(connection, run.id)
     asked = next((each for each in open_approvals(connection) if each.run == run.id), None)
@@ -312,7 +321,13 @@ def _of_chain_run(connection: sqlite3.Connection, story: Story, run: "ChainRunRo
         commands = [f"runward chain run show {run.id}"]
         if failed is not None and failed.session_key is not None:
             commands = [f"runward why {shlex.quote(failed.session_key.rpartition('/')[2])}"]
-    return Answer(state=state, sentence=_sentence(run.reason_code, words), causes=causes, next=commands)
+    return Answer(
+        state=state,
+        sentence=_sentence(run.reason_code, words),
+        causes=causes,
+        next=commands,
+        whole=None if asked is None else WHOLE_APPROVALS,
+    )
 
 
 def _obstacles(story: Story) -> Iterator[Cause]:

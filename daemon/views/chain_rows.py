@@ -113,6 +113,10 @@ def _became(row: Row, run: ChainRunRow, steps: Sequence[ChainStepRow]) -> str:
     return "; ".join(words) or row.what
 
 
+WHOLE_APPROVALS: Final = "runward chain approvals"
+"""The command that shows everything that waits for a person, whole."""
+
+
 def command_asked(row: ApprovalRow) -> str:
     """The command that an approval is about, as it was shown."""
     argv: JsonValue = json.loads(row.shown)["argv"]
@@ -148,7 +152,7 @@ _NO_TIME: Final = "    "
 def step_lines(
     run: ChainRunRow, steps: Sequence[ChainStepRow], command: str | None, most: int
 ) -> list[tuple[float | None, str, str]]:
-    """A line for each step: when, what became of it, and its state. Of too many, those that completed are one line."""
+    """A line for each step: when, what became of it, and its state. Of too many, those that are over are one line."""
     last = {each.step: each for each in steps}
     names, states = step_names(run), step_states(run, steps)
     longest = min(_LONGEST_NAME, max(map(len, names), default=0))
@@ -160,11 +164,16 @@ def step_lines(
         )
         at = None if step is None or state in ("pending", "skipped") else step.started_at
         lines.append((at, f"{names[number]:<{longest}}  {took_there or _NO_TIME}  {words}".rstrip(), state))
-    folded = [each for each in lines if each[2] == "completed"]
-    if len(lines) > most and folded:
-        rest = [each for each in lines if each[2] != "completed"]
-        lines = [(folded[0][0], f"{len(folded)} steps completed", "completed"), *rest]
-    return lines[:most]
+    # Steps run one after another. Without those that are over, the one that waits for a person is among the first.
+    for over in ("completed", "skipped"):
+        folded = [each for each in lines if each[2] == over]
+        if len(lines) > most and folded:
+            first = lines.index(folded[0])
+            rest = [each for each in lines[first:] if each[2] != over]
+            lines = [*lines[:first], (folded[0][0], f"{len(folded)} steps {over}", over), *rest]
+    if len(lines) > most:
+        lines = [*lines[: most - 1], (None, f"{len(lines) - most + 1} more steps", lines[most - 1][2])]
+    return lines
 
 
 def _of_step(

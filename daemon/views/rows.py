@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from runward.config.json_value import JsonValue, objects
+from runward.config.problem import shortened
 from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.store.tables import session_lists
@@ -214,7 +215,7 @@ def _row(
         purpose=purpose or (None if row.layout == NATIVE else _AGENTS.get(row.layout, row.layout)),
         at=row.started_at,
         took=max(0.0, (row.finished_at or now) - row.started_at),
-        what=what[:_SHOWN],
+        what=shortened(what, _SHOWN),
         directory=about.cwd or launched.cwd,
         is_within=what == about.prompt,
         remark=NOT_JUDGED if row.not_judged_yet else CONTRACT_PROBLEM if row.contract_problem else "",

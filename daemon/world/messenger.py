@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from runward.config.notification import ENDED, OVERDUE, USUAL_AFTER_S, WAITING, Recipient
+from runward.config.problem import shortened
 from runward.config.template import TemplateError, parse_template
 from runward.daemon.configuration.secret_file import SecretUnusable, first_line
 from runward.daemon.store.tables.notices import PendingNotice
@@ -126,12 +127,8 @@ def send(
 
 def _in_brief(notice: PendingNotice) -> PendingNotice:
     """Cut only now: of a secret that was cut before, a part could remain."""
-    title = _cut(notice.title, _BRIEF)
-    return notice._replace(title=title, text=_cut(notice.text, _BRIEF - len(title)))
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…" if most > 0 else ""
+    title = shortened(notice.title, _BRIEF)
+    return notice._replace(title=title, text=shortened(notice.text, _BRIEF - len(title)))
 
 
 def _filled(word: str, notice: PendingNotice, url: str | None, cost: str | None) -> str:

@@ -10,7 +10,7 @@ import click
 from runward.config.root import NATIVE
 from runward.daemon.cli.terminal.output import coloured, width
 from runward.daemon.cli.terminal.signs import Terminal
-from runward.daemon.cli.terminal.tables import Column, cut_to, flowed, table_rows
+from runward.daemon.cli.terminal.tables import Column, flowed, flowed_part, table_rows
 from runward.daemon.store.tables.problems import ProblemRow
 from runward.daemon.store.tables.sessions import SessionRow, StatusChange, about_of, verification_of
 from runward.daemon.views.answers import Answer
@@ -72,11 +72,8 @@ def _fact_lines(shown: Shown, terminal: Terminal, text: Callable[[str], str], mo
     """The facts, each in at most so many lines."""
     lines = []
     for name, value in _facts(shown, terminal):
-        flow = list(flowed(text(value), f"{name:<{_LEAD}}", " " * _LEAD, terminal.columns))
-        lines += flow[: most - 1]
-        if flow[most - 1 :]:
-            rest = " ".join([flow[most - 1], *(each.strip() for each in flow[most:])])
-            lines.append(cut_to(rest, terminal.columns, terminal.ellipsis))
+        lead, indent = f"{name:<{_LEAD}}", " " * _LEAD
+        lines += flowed_part(text(value), lead, indent, terminal.columns, most, terminal.ellipsis).lines
     return lines
 
 

@@ -7,7 +7,7 @@ else: no control or invisible character, and no `;`, which separates the parts o
 from collections.abc import Mapping
 from typing import Final
 
-from runward.config.problem import one_line
+from runward.config.problem import one_line, shortened
 
 _LONGEST: Final = 140
 _END: Final = "\x1b\\"
@@ -41,4 +41,4 @@ def notice(text: str, environment: Mapping[str, str]) -> str:
 
 def notice_text(text: str) -> str:
     """The text as a notice has it. It begins with our name: a number would be a command of OSC 9."""
-    return f"Runward: {one_line(text).replace(';', '')}"[:_LONGEST]
+    return shortened(f"Runward: {one_line(text).replace(';', '')}", _LONGEST)

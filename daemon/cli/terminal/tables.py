@@ -123,6 +123,22 @@ def flowed(text: str, first: str, rest: str, room: int) -> Iterator[str]:
     yield f"{lead}{line}"
 
 
+class Part(NamedTuple):
+    """The first lines of a text, and whether there is more of it; then the last of them ends with the ellipsis."""
+
+    lines: list[str]
+    is_cut: bool
+
+
+def flowed_part(text: str, first: str, rest: str, room: int, most: int, ellipsis: str) -> Part:
+    """The text as `flowed` has it, in at most so many lines."""
+    lines = list(flowed(text, first, rest, room))
+    if len(lines) <= most:
+        return Part(lines, is_cut=False)
+    last = " ".join([lines[most - 1], *(each.strip() for each in lines[most:])])
+    return Part([*lines[: most - 1], cut_to(last, room, ellipsis)], is_cut=True)
+
+
 def flowed_rows(rows: Sequence[Sequence[str]], room: int) -> Iterator[str]:
     """The rows with aligned columns, the last of which is broken under itself; where little is left for it, under the row."""
     widths = [max(map(width, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]

@@ -145,7 +145,7 @@ def _why(
     told = answer(shown.rows[shown.choice.place])
     if told is None:
         return []
-    return [*sentence_lines(told, terminal, cleaned), *cause_lines(told, terminal, cleaned)]
+    return [*sentence_lines(told, terminal, cleaned), *cause_lines(told, terminal, cleaned).lines]
 
 
 def key_line(keys: Sequence[Key], terminal: Terminal) -> str:
