@@ -120,8 +120,8 @@ _DATE: Final = re.compile(r"\b20[0-9]{2}-[0-9]{2}-[0-9]{2}\b")
 
 
 _WHO: Final = re.compile(rf"\b{re.escape(getpass.getuser())} asked")
-_SILENT: Final = re.compile(r"\b10m [0-9]{2}s")
 _TOOK: Final = re.compile(r"\b[0-9]\.[0-9]s")
+_SILENT: Final = re.compile(r"(?<=silent for )[0-9]{2}m [0-9]{2}s")
 
 
 def fixed(text: str) -> str:
