@@ -68,13 +68,13 @@ def page(
     room = terminal.rows - _FRAME
     if room < _LEAST_ROWS:
         lines = [headline(shown.seen, terminal), *_list(shown, max(0, terminal.rows - 3), terminal)]
-        return [*_filled(lines, terminal.rows - 1), last[-1]][-terminal.rows :]
+        return [*_filled(lines, terminal.rows - 1, terminal), last[-1]][-terminal.rows :]
     most = (
         room if room < _LEAST_ROWS + _LEAST_WHY else max(_LEAST_ROWS, room - max(_LEAST_WHY, room * 2 // 5))
     )
     rows = _list(shown, min(most, max(1, len(shown.rows))), terminal)
     lines = [headline(shown.seen, terminal), "", *rows, ""]
-    return [*_filled([*lines, *_why(shown, answer, cleaned, terminal)], terminal.rows - 2), *last]
+    return [*_filled([*lines, *_why(shown, answer, cleaned, terminal)], terminal.rows - 2, terminal), *last]
 
 
 def _said(line: str, terminal: Terminal) -> list[str]:
@@ -85,8 +85,12 @@ def _said(line: str, terminal: Terminal) -> list[str]:
     return [first, cut_to(" ".join(rest), terminal.columns, terminal.ellipsis)]
 
 
-def _filled(lines: Sequence[str], count: int) -> list[str]:
-    return [*lines[:count], *[""] * (count - len(lines))]
+def _filled(lines: Sequence[str], count: int, terminal: Terminal) -> list[str]:
+    """So many lines. Where there are more, the last one ends with the ellipsis: Enter shows all."""
+    if not 0 < count < len(lines):
+        return [*lines[:count], *[""] * (count - len(lines))]
+    end = terminal.ellipsis
+    return [*lines[: count - 1], f"{cut_to(lines[count - 1], terminal.columns - width(end), '')}{end}"]
 
 
 def headline(seen: Seen, terminal: Terminal) -> str:

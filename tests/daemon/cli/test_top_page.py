@@ -73,6 +73,20 @@ def test_any_page_fits_any_terminal(
 
 
 @given(
+    causes=st.integers(0, 12), rows=st.integers(14, 40), has_utf8=st.booleans(), columns=st.integers(20, 120)
+)
+def test_why_that_is_cut_ends_with_a_sign(causes: int, rows: int, has_utf8: bool, columns: int) -> None:
+    terminal = _terminal(columns, rows, has_utf8=has_utf8)
+    listed = [_row("one")]
+    answer = Answer("working", "Sentence.", [Cause(1.0, f"c{number}") for number in range(causes)], [])
+    shown = Shown(Seen(0.0, listed), listed, Choice(), None)
+    lines = page(shown, lambda row: answer, lambda text: text, _KEYS, terminal)
+    told = [each for each in map(click.unstyle, lines[4:-2]) if each]
+    is_whole = len(told) == 1 + causes
+    assert told[-1].endswith(terminal.ellipsis) != is_whole, lines
+
+
+@given(
     waiting=st.integers(0, 40), others=st.integers(0, 40), place=st.integers(0, 80), rows=st.integers(16, 60)
 )
 def test_what_waits_stays_in_sight_however_far_down_the_selection_is(
