@@ -282,8 +282,7 @@ def follow_chain(settings: Settings, as_json: bool) -> None:
     Example:
       runward receipt chain
     """
-    with store_to_read(settings) as connection:
-        sys.exit(print_chain(connection, as_json))
+    sys.exit(print_chain(settings, as_json))
 
 
 NO_LIBRARY = f"signatures need more libraries: {how_to_install('sign')}"

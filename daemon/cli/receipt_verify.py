@@ -1,7 +1,6 @@
 """`receipt verify` and `receipt chain`: from what people type to the bundle that they mean, and whether it and the chain of receipts are right."""
 
 import os
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -200,19 +199,20 @@ _SIGNATURES: Final[Mapping[SignatureState, str]] = {
 }
 
 
-def print_chain(connection: sqlite3.Connection, as_json: bool) -> int:
+def print_chain(settings: "Settings", as_json: bool) -> int:
     """Print the result of following the chain; returns the exit code."""
     head: str | None = None
     receipts = 0
     problems: list[JsonValue] = []
-    for row in chain(connection):
-        if row.receipt_hash is None:
-            continue
-        receipts += 1
-        if row.prev != head:
-            message = f"its receipt (attempt {row.attempt}) names {row.prev} before it, and {head} is"
-            problems.append({"session": row.session_key, "message": message})
-        head = row.receipt_hash
+    with store_to_read(settings) as connection:
+        for row in chain(connection):
+            if row.receipt_hash is None:
+                continue
+            receipts += 1
+            if row.prev != head:
+                message = f"its receipt (attempt {row.attempt}) names {row.prev} before it, and {head} is"
+                problems.append({"session": row.session_key, "message": message})
+            head = row.receipt_hash
     if as_json:
         print_json({"valid": not problems, "receipts": receipts, "head": head, "problems": problems})
     else:

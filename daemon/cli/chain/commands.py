@@ -258,14 +258,18 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
       runward chain show pr-review
     """
     parsed = found_chain(settings, name)
+    lines: list[str] = []
     with reading(settings.state_dir) as connection:
-        if as_json:
-            print_json(chain_as_json(connection, name, parsed))
-        else:
-            complain(parsed.problems)
-            if parsed.value is not None:
-                status = known_chains(connection).status(parsed.value.name)
-                click.echo("\n".join(_lines(parsed.value, status, held_for(connection, parsed.value))))
+        told = chain_as_json(connection, name, parsed) if as_json else None
+        if parsed.value is not None and not as_json:
+            status = known_chains(connection).status(parsed.value.name)
+            lines = _lines(parsed.value, status, held_for(connection, parsed.value))
+    if as_json:
+        print_json(told)
+    else:
+        complain(parsed.problems)
+    if lines:
+        click.echo("\n".join(lines))
     if parsed.value is None:
         sys.exit(WRONG_USAGE)
 

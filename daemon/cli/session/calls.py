@@ -46,12 +46,12 @@ _SHOWN = 200
 """Characters of a value that are shown."""
 
 
-def print_difference(
-    connection: sqlite3.Connection, settings: Settings, left: SessionRow, right: SessionRow, as_json: bool
-) -> int:
+def print_difference(settings: Settings, one: str, other: str, as_json: bool) -> int:
     """Print how two sessions differ; returns the exit code."""
-    ours, theirs = (replay_of(connection, settings, row).replay.calls for row in (left, right))
-    outcomes = [_outcomes_of(connection, row) for row in (left, right)]
+    with store_to_read(settings) as connection:
+        left, right = (recorded_session(connection, settings, each) for each in (one, other))
+        ours, theirs = (replay_of(connection, settings, row).replay.calls for row in (left, right))
+        outcomes = [_outcomes_of(connection, row) for row in (left, right)]
     divergence, calls = first_divergence(ours, theirs), aligned(ours, theirs)
     identical = divergence is None and left.status == right.status and outcomes[0] == outcomes[1]
     if as_json:

@@ -91,32 +91,20 @@ def show(settings: Settings, identifier: str, is_whole: bool, as_json: bool, jun
         if junit is not None:
             _write_junit(connection, settings, row, junit)
         if as_json:
-            print_json(session_as_json(connection, settings, row, note))
-            return
-        history = sessions.status_history(connection, row.key)
-        kept = kept_files(connection, [row.key]).get(row.key, [])
-        outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
-        from runward.daemon.views.bundles import bundle_text, shown_bundle
-
-        bundle = shown_bundle(connection, settings, row)
-        from runward.daemon.views.outcomes import not_delivered
-
-        described = Described(
-            row=row,
-            history=history,
-            kept=kept,
-            why=not_delivered(connection, row.key),
-            outcomes=outcomes,
-            bundle=None if bundle is None else bundle_text(bundle),
-            problems=problems(connection, row.path),
-            cost=shown_cost(connection, settings, row),
-        )
-        if sys.stdout.isatty() and not is_whole:
-            text = _screen(connection, settings, described)
+            notes: list[str] = []
+            told = session_as_json(connection, settings, row, notes.append)
         else:
-            text = _whole(settings, described)
-        # Asked in the same transaction as the status: a resumed session may have another one by now.
-        is_news = is_unseen_failure(connection, row.key, time.time())
+            described = _described(connection, settings, row)
+            is_screen = sys.stdout.isatty() and not is_whole
+            text = _screen(connection, settings, described) if is_screen else _whole(settings, described)
+            # Asked in the same transaction as the status: a resumed session may have another one by now.
+            is_news = is_unseen_failure(connection, row.key, time.time())
+    # Whoever reads a pipe slowly holds no transaction open.
+    if as_json:
+        for each in notes:
+            note(each)
+        print_json(told)
+        return
     print_lines([text])
     if is_news and sys.stdout.isatty():  # a pipe may have cut it short, and a program is not a person
         mark_shown(settings, row)
@@ -163,6 +151,23 @@ def _whole(settings: Settings, session: Described) -> str:
     journal = journal_place(settings.state_dir, session.row)
     lines = lines_of(journal=journal, now=time.time(), **session._asdict())
     return text_without_secrets("\n".join(lines), settings.bundle.rules.redact)
+
+
+def _described(connection: sqlite3.Connection, settings: Settings, row: SessionRow) -> Described:
+    from runward.daemon.views.bundles import bundle_text, shown_bundle
+    from runward.daemon.views.outcomes import not_delivered
+
+    bundle = shown_bundle(connection, settings, row)
+    return Described(
+        row=row,
+        history=sessions.status_history(connection, row.key),
+        kept=kept_files(connection, [row.key]).get(row.key, []),
+        why=not_delivered(connection, row.key),
+        outcomes=artifacts(connection, Wanted(session=row.key))[::-1],
+        bundle=None if bundle is None else bundle_text(bundle),
+        problems=problems(connection, row.path),
+        cost=shown_cost(connection, settings, row),
+    )
 
 
 def _screen(connection: sqlite3.Connection, settings: Settings, session: Described) -> str:
@@ -233,9 +238,7 @@ def diff(settings: Settings, left: str, right: str, as_json: bool) -> None:
     """
     from runward.daemon.cli.session.calls import print_difference
 
-    with store_to_read(settings) as connection:
-        rows = [recorded_session(connection, settings, each) for each in (left, right)]
-        sys.exit(print_difference(connection, settings, rows[0], rows[1], as_json))
+    sys.exit(print_difference(settings, left, right, as_json))
 
 
 @session.command()
