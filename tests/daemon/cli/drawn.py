@@ -121,6 +121,7 @@ _DATE: Final = re.compile(r"\b20[0-9]{2}-[0-9]{2}-[0-9]{2}\b")
 
 _WHO: Final = re.compile(rf"\b{re.escape(getpass.getuser())} asked")
 _TOOK: Final = re.compile(r"\b[0-9]\.[0-9]s")
+_PRICES: Final = re.compile(r"(?<=prices of )20[0-9]{2}-[0-9]{2} \(genai-prices [0-9.]+\)")
 _SILENT: Final = re.compile(r"(?<=silent for )[0-9]{2}m [0-9]{2}s")
 
 
@@ -132,4 +133,5 @@ def fixed(text: str) -> str:
         return seen.setdefault(match[0], f"{match[1]}_{len(seen) + 1:012x}")
 
     text = _SILENT.sub("10m 36s", _WHO.sub("me asked", text))
+    text = _PRICES.sub("2026-11 (genai-prices 0.2.3)", text)
     return _DATE.sub("2026-11-26", _TOOK.sub("0.4s", _CLOCK.sub("10:27:40", _IDS.sub(identifier, text))))

@@ -34,6 +34,9 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "status": ("status",),
     "roots": ("root", "list"),
     "chains": ("chain", "list"),
+    "usage": ("usage",),
+    "usage-model": ("usage", "--by", "model"),
+    "usage-project": ("usage", "--by", "project", "--since", "today"),
 }
 _KEYS = {"top": "q"}
 """What is typed there."""
