@@ -1,6 +1,7 @@
 """`runward usage`: what agents' replies used, and what that costs."""
 
 import os
+import sys
 import time
 from typing import Final
 
@@ -11,7 +12,8 @@ from runward.daemon.cli.session.filters import session_filters
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal.lists import lines_asked_for
 from runward.daemon.cli.terminal.options import Moment, json_option, listed
-from runward.daemon.cli.terminal.output import columns_there, print_json, print_lines, printing, safe
+from runward.daemon.cli.terminal.output import print_json, print_lines, printing, safe
+from runward.daemon.cli.terminal.signs import Terminal, terminal_here
 from runward.daemon.cli.terminal.tables import Column, flowed
 from runward.daemon.store.tables.session_lists import Wanted
 from runward.daemon.views.text import midnight
@@ -60,25 +62,25 @@ def usage(
     if as_json:
         print_json(table.as_json())
         return
-    print_lines(_lines(table, now, until is None, columns_there()))
+    print_lines(_lines(table, now, until is None, terminal_here()))
 
 
-def _lines(table: UsageTable, now: float, is_until_now: bool, room: int) -> list[str]:
+def _lines(table: UsageTable, now: float, is_until_now: bool, terminal: Terminal) -> list[str]:
     by = table.asked.by
     total = f"Total, {_stretch(table.asked, now, is_until_now)}"
     sums = [*(each for _, each in table.rows), table.total]
     sessions, given, cached, output, cost = _SUMS
     columns = [
-        Column(by.upper(), [*(_name(table, key) for key, _ in table.rows), total]),
+        Column(by.upper(), [*(_name(table, key, terminal) for key, _ in table.rows), total]),
         _numbers(sessions, [f"{each.sessions:,}" for each in sums], 2),
         _numbers(given, [f"{each.input:,}" for each in sums]),
         _numbers(cached, [f"{each.cache_read:,}" for each in sums], 1),
         _numbers(output, [f"{each.output:,}" for each in sums]),
         _numbers(cost, [each.in_dollars() for each in sums]),
     ]
-    lines = lines_asked_for(columns, room, "…")
-    for sentence in _notes(table):
-        lines += flowed(sentence, "", "", room)
+    lines = lines_asked_for(columns, terminal.columns, terminal.ellipsis)
+    for sentence in _notes(table, terminal):
+        lines += flowed(sentence, "", "", terminal.columns)
     return lines
 
 
@@ -88,14 +90,19 @@ def _numbers(head: str, cells: list[str], order: int = 0) -> Column:
     return Column(head.rjust(room), [each.rjust(room) for each in cells], order)
 
 
-def _name(table: UsageTable, key: str | None) -> str:
+def _name(table: UsageTable, key: str | None, terminal: Terminal) -> str:
     shown = table.shown.get(key, key)
     if shown is None:
         return "?" if table.asked.by in ("model", "project") else "-"
     home = os.path.expanduser("~")
     if table.asked.by == "project" and (shown == home or shown.startswith(f"{home}/")):
         shown = f"~{shown.removeprefix(home)}"
-    return safe(shown)
+    return _text(shown, terminal)
+
+
+def _text(foreign: str, terminal: Terminal) -> str:
+    """What a terminal can show; a program gets what is not ASCII as it is."""
+    return terminal.text(foreign) if sys.stdout.isatty() else safe(foreign)
 
 
 def _stretch(asked: Asked, now: float, is_until_now: bool) -> str:
@@ -111,14 +118,14 @@ def _stretch(asked: Asked, now: float, is_until_now: bool) -> str:
     return f"{since} to {time.strftime('%Y-%m-%d %H:%M', time.localtime(asked.until))}"
 
 
-def _notes(table: UsageTable) -> list[str]:
+def _notes(table: UsageTable, terminal: Terminal) -> list[str]:
     """What the sums are, and what is missing from them."""
     notes = []
     if table.total.is_estimate:
         prices = prices_in_words(table.months, table.source, table.version)
         notes.append(f"At {prices} where marked ~. A subscription costs its price.")
     if table.without_price:
-        names = ", ".join(safe(each) for each in table.without_price)
+        names = ", ".join(_text(each, terminal) for each in table.without_price)
         notes.append(f'No price is known of {names}: [prices."MODEL"] in the settings sets one.')
     if table.missing:
         sessions = "session is" if table.missing == 1 else "sessions are"

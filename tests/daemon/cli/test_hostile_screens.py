@@ -1,16 +1,24 @@
 """Nothing that a run wrote moves anything on a screen: not its name, its prompt, its command, its reason or its paths."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from tests.daemon.cli.drawn import draw, widest
 from tests.daemon.cli.everyday import SESSION, Everyday
-from tests.handlers.layouts.claude_code_lines import Transcript
+from tests.handlers.layouts.claude_code_lines import MODEL, Transcript
+from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 
 _EVIL = "\x1b[2J\x1b]0;owned\x07\u202egnp\r\n::error::no\x9b31m\u200b" + "x" * 10_000 + " end"
+_CHAIN = """\
+name: risky
+trigger: {manual: true}
+steps: [{action: risky, with: {text: "{{ trigger.text }}"}, requires_approval: true}]
+"""
+_ACTION = '[actions.risky]\ncommand = ["sh", "-c", "{{ with.text }}"]\n'
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -20,7 +28,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Everyday:
     place.furnish()
     root = '[[roots]]\nname = "claude"\npath = ".claude/projects"\nlayout = "claude-code"\nhistory = "live"\n'
     settings = place.directory / "runward.toml"
-    settings.write_text(settings.read_text() + '[[roots]]\nname = "runs"\npath = "state/runs"\n' + root)
+    runs = '[[roots]]\nname = "runs"\npath = "state/runs"\n'
+    settings.write_text(settings.read_text() + runs + root + _ACTION)
+    (place.directory / "risky.yaml").write_text(_CHAIN)
     contract: JsonValue = {
         "expected": [
             {
@@ -43,15 +53,35 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Everyday:
         )
     place.add_run("erring", exit_code=3, command=[_EVIL], playbook="p")
     (place.runs / "erring/exit.json").write_text('{"exit_code": 3, "error": "' + "\\u001b[2J" * 30 + '"}')
-    transcript = Transcript(session=SESSION.format(7))
-    transcript.prompt(_EVIL)
-    transcript.text(_EVIL)
-    path: Path = place.directory / f".claude/projects/-app/{SESSION.format(7)}.jsonl"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(transcript.content())
-    place.daemon_once()
+    for number in (7, 8):
+        transcript = Transcript(session=SESSION.format(number), now=1_799_999_000.0)
+        transcript.prompt(_EVIL)
+        transcript.text(_EVIL)
+        path: Path = place.directory / f".claude/projects/-app{number}/{SESSION.format(number)}.jsonl"
+        path.parent.mkdir(parents=True)
+        content = transcript.content().decode()
+        if number == 8:
+            content = content.replace(MODEL, _json(_EVIL[:200])).replace(
+                "/home/dev/app", _json(f"/{_EVIL[:200]}")
+            )
+        path.write_text(content)
+    with place.daemon():
+        assert place.call("chain", "define", "risky.yaml").code == 0
+        fired = place.call("chain", "fire", "risky", f"text={_EVIL}")
+        assert fired.code == 0, fired.err
+        asked = ("chain", "approvals", "--json")
+        wait_for(lambda: place.call(*asked).objects(), "an approval")
     place.now = 1_800_000_500.0
     return place
+
+
+def _json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+_PLAN = ("init", "--dry-run")
+_WHOLE = (("chain", "approvals"), ("chain", "run", "show", "@last"), _PLAN)
+"""Commands that show everything, however long it is."""
 
 
 @pytest.mark.parametrize("columns", [20, 80, 120])
@@ -68,21 +98,33 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Everyday:
         ("why", "long"),
         ("why", "\x1b[31mred\u202e"),
         ("why", "…00000007"),
+        ("why", "chain:@last"),
+        ("why", "chain:risky"),
+        ("usage", "--by", "model"),
+        ("usage", "--by", "project"),
+        ("usage", "--by", "agent"),
+        ("chain", "runs"),
+        *_WHOLE,
+        ("status",),
     ],
     ids=" ".join,
 )
 def test_what_runs_wrote_stays_text_in_its_place(
     hostile: Everyday, command: tuple[str, ...], variables: dict[str, str], columns: int
 ) -> None:
+    if command == _PLAN:
+        home = hostile.directory / _EVIL[:60].replace("/", "")
+        (home / ".codex").mkdir(parents=True, exist_ok=True)
+        variables = {**variables, "HOME": str(home)}
     drawn = draw(hostile, (columns, 24), *command, **variables)
     assert drawn.code in (0, 3), drawn.text
     shown = _SGR.sub("", drawn.raw.decode()).replace("\r\n", "\n")
-    assert all(each == "\n" or each.isprintable() for each in shown)
-    assert widest(drawn) <= columns
+    assert [each for each in shown if each != "\n" and not each.isprintable()] == []
+    assert widest(drawn) <= columns or command == _PLAN, "it has lines of files"
     assert not any(line.startswith("::") for line in drawn.lines), "nothing commands the runner of a CI"
-    if columns == 80:
+    if columns == 80 and command not in _WHOLE:
         assert len(drawn.lines) <= 24, drawn.text
-    assert not variables or shown.isascii()
+    assert "LANG" not in variables or shown.isascii()
 
 
 _OF_TOP = re.compile(r"\x1b\[(?:[0-9;]*[HJKm]|\?(?:1049|25|7)[hl])")
