@@ -1,6 +1,5 @@
 """`runward why` on a terminal: the answer in the first line, a few causes, and what to do next."""
 
-import shlex
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -26,8 +25,11 @@ def lines_of(story: Story, answer: Answer, cleaned: Callable[[str], str]) -> lis
         lines.append("")
     # Nobody approves what was cut: what shows all of it comes before what lets it run.
     for command in [answer.whole] if causes.is_cut and answer.whole is not None else answer.next:
-        lines += flowed(terminal.text(cleaned(command)), "Next: ", "      ", terminal.columns)
-    return [*lines, *flowed(terminal.text(cleaned(_all(story))), "All:  ", "      ", terminal.columns)]
+        lines += flowed(terminal.command(cleaned(command)), "Next: ", "      ", terminal.columns)
+    return [
+        *lines,
+        *flowed(terminal.command(cleaned(_all(story, answer))), "All:  ", "      ", terminal.columns),
+    ]
 
 
 def sentence_lines(answer: Answer, terminal: Terminal, cleaned: Callable[[str], str]) -> list[str]:
@@ -60,12 +62,10 @@ def _cause(lead: str, cause: Cause, text: str, terminal: Terminal, *, has_signs:
     )
 
 
-def _all(story: Story) -> str:
+def _all(story: Story, answer: Answer) -> str:
     """The command that tells everything, and how much that is."""
     kinds = Counter(entry.kind for entry in story.entries)
-    name = story.session.session_id if story.session is not None else story.identifier
-    prefix = {"job": "job:", "chain": "chain:", "artifact": "artifact:"}.get(story.noun, "")
     told = (
         f"{counted(kinds['event'], 'event', 'events')}, {counted(kinds['decision'], 'decision', 'decisions')}"
     )
-    return f"runward why {shlex.quote(prefix + name)} --all ({told}, their evidence)"
+    return f"runward why {answer.name} --all ({told}, their evidence)"

@@ -13,7 +13,7 @@ import click
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
-from runward.daemon.cli.session.finding import find_session, session_called, session_names
+from runward.daemon.cli.session.finding import find_session, session_called, session_names, unjudged_session
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import is_daemon_up, pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import LAST, refuse_ambiguous, refuse_unknown
@@ -24,7 +24,7 @@ from runward.daemon.store.tables.starts import runs_called, start_called
 from runward.daemon.views import causes
 from runward.daemon.views.causes import Entry
 from runward.daemon.views.text import local
-from runward.daemon.views.unjudged import as_its_files_tell, unjudged_called
+from runward.daemon.views.unjudged import as_its_files_tell
 from runward.daemon.views.why import (
     Obstacle,
     Story,
@@ -177,7 +177,7 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
         row = sessions.session(connection, key)
         assert row is not None, "it was found in the same transaction"
         return session_story(connection, as_its_files_tell(connection, settings, row), is_up, now)
-    unjudged_ones = unjudged_called(connection, settings, text)
+    unjudged_ones = unjudged_session(connection, settings, text)
     if len(unjudged_ones) > 1:
         refuse_ambiguous(text, [each.key for each in unjudged_ones])
     if unjudged_ones:

@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import shlex
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.config.problem import counted
 from runward.config.root import NATIVE
-from runward.daemon.store.tables.session_lists import steps_of_sessions
+from runward.daemon.store.tables.session_lists import sessions_called, steps_of_sessions
 from runward.daemon.store.tables.sessions import (
     SessionRow,
     about_of,
@@ -49,13 +50,15 @@ class Cause(NamedTuple):
 class Answer(NamedTuple):
     """The sentence, its state, the causes in short, and the commands to call next.
 
-    `whole` is to be called first, if what waits for a person can't be shown to its end.
+    `name` is the word of a shell that names the thing for certain. `whole` is to be called first, if what waits for a
+    person can't be shown to its end.
     """
 
     state: str
     sentence: str
     causes: list[Cause]
     next: list[str]
+    name: str
     whole: str | None = None
 
     def json_with(self, story: Story) -> dict[str, JsonValue]:
@@ -86,8 +89,16 @@ def answer_of(connection: sqlite3.Connection, story: Story) -> Answer:
         state=state,
         sentence=f"{_NOUNS[story.noun]} {story.identifier}{status}: {story.headline}",
         causes=[*causes[-MOST + 3 :], *_obstacles(story)][:MOST],
-        next=[each.fix for each in story.obstacles if each.fix and each.fix.startswith("`")][:1],
+        next=[match[1] for each in story.obstacles if (match := _COMMAND.match(each.fix or ""))][:1],
+        name=shlex.quote(f"{_PREFIXES.get(story.noun, '')}{story.identifier}"),
     )
+
+
+_COMMAND: Final = re.compile("`(runward [^`]+)`")
+"""How a fix begins that is a command."""
+
+_PREFIXES: Final = {"job": "job:", "chain": "chain:", "artifact": "artifact:"}
+"""What commands want before the names of some nouns."""
 
 
 _NOUNS: Final[Mapping[str, str]] = {
@@ -193,8 +204,22 @@ def _of_session(connection: sqlite3.Connection, story: Story, row: SessionRow) -
         state=state,
         sentence=_sentence(row.reason_code, words),
         causes=[*causes[: MOST - 2], *_obstacles(story)][:MOST],
-        next=_next_of_session(row, state),
+        next=_next_of_session(row, state, name := name_of_session(connection, row)),
+        name=name,
     )
+
+
+def name_of_session(connection: sqlite3.Connection, row: SessionRow) -> str:
+    """The word of a shell that names this session for certain: its id, or its key where others may be meant by that."""
+    called = sessions_called(connection, row.session_id, 2)
+    is_clear = not row.session_id.startswith(_NO_NAMES) and (
+        not called or [each[0] for each in called] == [row.key]
+    )
+    return shlex.quote(row.session_id if is_clear else row.key)
+
+
+_NO_NAMES: Final = ("-", "@")
+"""How options and @last begin."""
 
 
 def _sentence(code: str, words: Mapping[str, str]) -> str:
@@ -269,8 +294,7 @@ def _asks_for(row: SessionRow) -> str | None:
     return f"{who} asks for {required}" + (f", and if possible {optional}" if optional else "")
 
 
-def _next_of_session(row: SessionRow, state: str) -> list[str]:
-    name = shlex.quote(row.session_id)
+def _next_of_session(row: SessionRow, state: str, name: str) -> list[str]:
     has_log = row.layout == NATIVE and os.path.isfile(f"{row.path}/stdout.log")
     if state in ("completed", "cancelled", "idle") or not has_log:
         return [f"runward session show {name}"]
@@ -326,6 +350,7 @@ def _of_chain_run(connection: sqlite3.Connection, story: Story, run: "ChainRunRo
         sentence=_sentence(run.reason_code, words),
         causes=causes,
         next=commands,
+        name=shlex.quote(run.id),
         whole=None if asked is None else WHOLE_APPROVALS,
     )
 

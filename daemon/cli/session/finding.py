@@ -1,14 +1,15 @@
 """From what people type to the session that they mean: an id, its beginning, a key, or `@last`."""
 
 import sqlite3
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from runward.config.problem import counted
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN
 from runward.daemon.cli.shell.context import is_daemon_up
 from runward.daemon.cli.shell.finding import LAST, NAMED, refuse_ambiguous, refuse_empty, refuse_unknown
-from runward.daemon.cli.terminal.output import fail, safe
+from runward.daemon.cli.terminal.output import fail, safe, unescaped
 from runward.daemon.store.tables import session_lists, sessions
 from runward.daemon.store.tables.sessions import SessionRow
 from runward.daemon.views.text import local
@@ -17,6 +18,8 @@ from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_
 if TYPE_CHECKING:
     from runward.daemon.store.tables.prunings import Tombstone
 
+
+Found = TypeVar("Found")
 
 _COMPARED: Final = 2000
 """The newest sessions, among which the nearest id is looked for."""
@@ -35,7 +38,7 @@ def find_session(connection: sqlite3.Connection, settings: Settings, text: str) 
         row = sessions.session(connection, key)
         assert row is not None, "it was found in the same transaction"
         return as_its_files_tell(connection, settings, row)
-    unjudged_rows = unjudged_called(connection, settings, text)
+    unjudged_rows = unjudged_session(connection, settings, text)
     if len(unjudged_rows) > 1:
         refuse_ambiguous(text, [each.key for each in unjudged_rows])
     if unjudged_rows:
@@ -93,12 +96,24 @@ def _of_tombstone(pruned: "Tombstone") -> str:
 
 
 def session_called(connection: sqlite3.Connection, text: str) -> str | None:
-    """The key of the session that `text` is or begins; exits 2 if it begins several."""
+    """The key of the session that `text` is or begins; exits 2 if it begins several.
+
+    What a screen escaped in an id can be typed as it stands there.
+    """
     # One more than is named shows that there are more.
-    candidates = session_lists.sessions_called(connection, text, NAMED + 1)
+    candidates = _called(text, lambda name: session_lists.sessions_called(connection, name, NAMED + 1))
     if len(candidates) > 1:
         refuse_ambiguous(text, [_shortest(each, candidates) for each in candidates])
     return candidates[0][0] if candidates else None
+
+
+def unjudged_session(connection: sqlite3.Connection, settings: Settings, text: str) -> list[SessionRow]:
+    """The same of runs that no daemon knows yet."""
+    return _called(text, lambda name: unjudged_called(connection, settings, name))
+
+
+def _called(text: str, called: Callable[[str], list[Found]]) -> list[Found]:
+    return called(text) or ([] if (meant := unescaped(text)) == text else called(meant))
 
 
 def session_names(connection: sqlite3.Connection) -> list[str]:

@@ -1,7 +1,6 @@
 """`session show` on a terminal: what a session was, what it left and how it went, on one screen."""
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -54,11 +53,11 @@ def page(shown: Shown, terminal: Terminal, cleaned: Callable[[str], str]) -> lis
     head = [*flowed(text(shown.answer.sentence), f"{sign} ", "  ", terminal.columns), ""]
     sections = (_expected(shown, terminal, text), _timeline(shown.history, terminal, text))
     rest = [line for section in sections if section for line in ("", *section)]
-    name = shlex.quote(shown.row.session_id)
+    name = shown.answer.name
     next_ones = f"runward why {name}" + (f"; runward session logs {name}" if _has_log(shown.row) else "")
-    rest += ["", *flowed(text(next_ones), "Next: ", "      ", terminal.columns)]
+    rest += ["", *flowed(terminal.command(cleaned(next_ones)), "Next: ", "      ", terminal.columns)]
     whole = f"runward session show {name} --all (keys, evidence, hashes)"
-    rest += flowed(text(whole), "All:  ", "      ", terminal.columns)
+    rest += flowed(terminal.command(cleaned(whole)), "All:  ", "      ", terminal.columns)
     facts = _fact_lines(shown, terminal, text, _MOST["lines of a fact"])
     if len(head) + len(facts) + len(rest) >= _ROWS:
         facts = _fact_lines(shown, terminal, text, 1)

@@ -4,6 +4,7 @@ Whatever comes from a run is made safe for a terminal first.
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -45,6 +46,14 @@ def safe(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+_ESCAPED: Final = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[nrt])")
+
+
+def unescaped(shown: str) -> str:
+    """The text of which `shown` is what a screen has, with what it escaped."""
+    return _ESCAPED.sub(lambda match: match[0].encode().decode("unicode_escape"), shown)
 
 
 def safe_line(text: str) -> str:

@@ -62,10 +62,14 @@ class Terminal(NamedTuple):
 
     def text(self, foreign: str) -> str:
         """A text in one line, without anything that the terminal would obey or can't show."""
-        shown = safe(foreign)
+        return self.command(foreign.replace("…", self.ellipsis))
+
+    def command(self, text: str) -> str:
+        """The same of a command to copy: what is escaped in the name of a session can be typed as it stands there."""
+        shown = safe(text)
         if self.has_utf8 or shown.isascii():
             return shown
-        return shown.replace("…", self.ellipsis).encode("ascii", "backslashreplace").decode()
+        return shown.encode("ascii", "backslashreplace").decode()
 
     def sign(self, state: str) -> str:
         """The sign of a state, in its colour."""

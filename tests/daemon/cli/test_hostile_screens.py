@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,17 @@ from tests.waiting import wait_for
 from runward.config.json_value import JsonValue
 
 _EVIL = "\x1b[2J\x1b]0;owned\x07\u202egnp\r\n::error::no\x9b31m\u200b" + "x" * 10_000 + " end"
+_NAMES = (
+    "\x1b[31mred\u202e",
+    "long" * 25,
+    "words and\nlines",
+    "two  blanks; touch owned",
+    "$(touch owned)`touch owned`",
+    'it\'s "quoted" (or: not)',
+    "--all",
+    "@last",
+    "größe…",
+)
 _CHAIN = """\
 name: risky
 trigger: {manual: true}
@@ -42,7 +55,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Everyday:
             }
         ]
     }
-    for name in ("\x1b[31mred\u202e", "long" * 25, "words and\nlines"):
+    for name in _NAMES:
         place.add_run(
             name,
             exit_code=0,
@@ -125,6 +138,56 @@ def test_what_runs_wrote_stays_text_in_its_place(
     if columns == 80 and command not in _WHOLE:
         assert len(drawn.lines) <= 24, drawn.text
     assert "LANG" not in variables or shown.isascii()
+
+
+def _offered(lines: list[str]) -> list[list[str]]:
+    """The commands that a screen offers to be copied, as a shell reads them; what is in brackets is said of them."""
+    commands = []
+    for line in lines:
+        if line.startswith(("Next: ", "All:  ")):
+            words = shlex.shlex(line[6:], posix=True, punctuation_chars=";()")
+            words.commenters = ""
+            words.whitespace_split = True
+            for is_end, command in groupby(words, lambda word: word in (";", "(")):
+                if not is_end:
+                    commands.append(list(command))
+            commands = [each for each in commands if each[0] == "runward"]
+    return commands
+
+
+@pytest.mark.parametrize("variables", [{}, {"LANG": "C"}], ids=["utf8", "ascii"])
+def test_what_is_offered_to_be_copied_is_quoted_and_finds_what_it_is_about(
+    hostile: Everyday, variables: dict[str, str]
+) -> None:
+    sessions = hostile.call("session", "list", "--json").objects()
+    assert {str(each["session_id"]) for each in sessions} >= {*_NAMES, "erring"}
+    for each in sessions:
+        key, offered = str(each["key"]), []
+        for command in (("why", key), ("session", "show", key)):
+            drawn = draw(hostile, (500, 24), *command, **variables)
+            offered += _offered(drawn.lines)
+        assert len(offered) >= 4, drawn.text
+        for _, *words in offered:
+            form = ("--json",) if words[:2] != ["session", "logs"] else ()
+            found = hostile.call(*words, *form)
+            assert found.code == 0, (words, found.err)
+            if form:
+                told = found.object()
+                assert key in (told.get("key"), _subject(told)), words
+    for command in (("why", "chain:@last"), ("why", "chain:risky"), ("chain", "approvals")):
+        for _, *words in _offered(draw(hostile, (500, 24), *command, **variables).lines):
+            if words[:2] != ["chain", "approve"]:
+                assert hostile.call(*words).code == 0, words
+            else:
+                assert [words[2]] == [
+                    each["approval_id"] for each in hostile.call("chain", "approvals", "--json").objects()
+                ]
+    assert not (hostile.directory / "owned").exists()
+
+
+def _subject(told: dict[str, JsonValue]) -> JsonValue:
+    subject = told.get("subject")
+    return subject["id"] if isinstance(subject, dict) else None
 
 
 _OF_TOP = re.compile(r"\x1b\[(?:[0-9;]*[HJKm]|\?(?:1049|25|7)[hl])")

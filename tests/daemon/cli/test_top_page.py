@@ -56,7 +56,7 @@ def test_any_page_fits_any_terminal(
     listed = [_row(str(number), state, text) for number, (state, text) in enumerate(texts)]
     choice = Choice(place=place).settled(listed)
     answer = Answer(
-        "working", "".join(text for _, text in texts), [Cause(1.0, text) for _, text in texts], []
+        "working", "".join(text for _, text in texts), [Cause(1.0, text) for _, text in texts], [], ""
     )
     shown = Shown(
         Seen(0.0, listed, trouble=trouble), listed, choice, None if line is None else terminal.text(line)
@@ -78,7 +78,7 @@ def test_any_page_fits_any_terminal(
 def test_why_that_is_cut_ends_with_a_sign(causes: int, rows: int, has_utf8: bool, columns: int) -> None:
     terminal = _terminal(columns, rows, has_utf8=has_utf8)
     listed = [_row("one")]
-    answer = Answer("working", "Sentence.", [Cause(1.0, f"c{number}") for number in range(causes)], [])
+    answer = Answer("working", "Sentence.", [Cause(1.0, f"c{number}") for number in range(causes)], [], "")
     shown = Shown(Seen(0.0, listed), listed, Choice(), None)
     lines = page(shown, lambda row: answer, lambda text: text, _KEYS, terminal)
     told = [each for each in map(click.unstyle, lines[4:-2]) if each]
