@@ -83,16 +83,44 @@ def answer_of(connection: sqlite3.Connection, story: Story) -> Answer:
     if story.chain_run is not None:
         return _of_chain_run(connection, story, story.chain_run)
     state = _STATES.get(story.status or "", "pending")
-    causes = [Cause(each.at, _bare(each.summary)) for each in story.entries if each.kind != "job"]
+    what, further, untold = story.headline, list[str](), ["job"]
+    if story.noun == "chain":
+        newest = _newest_run(connection, story)
+        further = [f"runward chain {'show' if newest is None else 'runs'} {shlex.quote(story.identifier)}"]
+        what = newest or what.removeprefix(f"it is {story.status}, ")
+        untold = ["job", "event"]  # each decision of a chain says which event it was about
+    causes = [Cause(each.at, _bare(each.summary)) for each in story.entries if each.kind not in untold]
     status = "" if story.status is None else f" is {story.status.replace('_', ' ')}"
+    fixes = [match[1] for each in story.obstacles if (match := _COMMAND.match(each.fix or ""))]
     return Answer(
         state=state,
-        sentence=f"{_NOUNS[story.noun]} {story.identifier}{status}: {story.headline}",
+        sentence=f"{_NOUNS[story.noun]} {story.identifier}{status}: {what.rstrip('.')}.",
         causes=[*causes[-MOST + 3 :], *_obstacles(story)][:MOST],
-        next=[match[1] for each in story.obstacles if (match := _COMMAND.match(each.fix or ""))][:1],
+        next=[*fixes, *further][:1],
         name=shlex.quote(f"{_PREFIXES.get(story.noun, '')}{story.identifier}"),
     )
 
+
+def _newest_run(connection: sqlite3.Connection, story: Story) -> str | None:
+    """What the newest run of a chain does; None if what was decided since says more, as that it is paused."""
+    from runward.daemon.store.tables.chain_runs import chain_runs
+
+    last = next((each for each in reversed(story.entries) if each.kind == "decision"), None)
+    run = next(iter(chain_runs(connection, story.identifier, None, None, 1)), None)
+    is_other = last is None or last.detail["verdict"] == "refused" or run is None or last.at > run.created_at
+    return None if run is None or is_other else f"its newest run, {run.id}, {_OF_RUNS[run.status]}"
+
+
+_OF_RUNS: Final[Mapping[str, str]] = {
+    "running": "is working",
+    "waiting_approval": "waits for a person",
+    "completed": "completed",
+    "failed": "failed",
+    "timed_out": "timed out",
+    "aborted": "was aborted",
+    "cancelled": "was cancelled",
+}
+"""What is said of a chain run, by its status."""
 
 _COMMAND: Final = re.compile("`(runward [^`]+)`")
 """How a fix begins that is a command."""

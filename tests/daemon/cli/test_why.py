@@ -202,3 +202,29 @@ def test_what_the_exchange_does_not_have_is_named_as_such(place: Place, kind: st
     why = place.call("why", f"{kind}:nosuch")
     assert why.code == 3
     assert f"the exchange has no {kind} 'nosuch'" in why.err
+
+
+def test_a_chain_says_what_its_newest_run_does_or_why_there_is_none(place: Place) -> None:
+    (place.directory / "quick.yaml").write_text(
+        "name: quick\ntrigger: {manual: true}\nsteps: [{skill: plain}]\n"
+    )
+    assert place.call("chain", "define", "quick.yaml").code == 0
+
+    def told() -> tuple[str, list[str]]:
+        why = place.call("why", "chain:quick", "--json").object()
+        return str(why["answer"]), [str(each) for each in why["next"]]  # type: ignore[union-attr]  # a list
+
+    waits = "nothing has fired it yet: it waits for a person (`runward chain fire`)"
+    assert told() == (f"Chain quick is active: {waits}.", ["runward chain show quick"])
+    assert place.call("chain", "fire", "quick").code == 0
+    place.daemon_once()
+    (run,) = place.call("chain", "runs", "--json").objects()
+    sentence, following = told()
+    assert sentence.startswith(f"Chain quick is active: its newest run, {run['chain_run_id']}, ")
+    assert following == ["runward chain runs quick"]
+    assert place.call("chain", "pause", "quick").code == 0
+    place.daemon_once()
+    sentence, following = told()
+    assert sentence.startswith("Chain quick is paused: as ")
+    assert sentence.endswith(" asked.")
+    assert following == ["runward chain resume quick"]
