@@ -384,7 +384,7 @@ LIKELY: Final[dict[Mutation, int]] = {
     without_the_journals_epoch: 15,
     without_history: 5,
     without_grace: 126,
-    without_adopting_lines: 27,
+    without_adopting_lines: 120,
     without_the_restores_epoch: 3,
     without_looking_where_a_launched_run_lies: 66,
     without_ids_of_notices_that_stay: 8,
