@@ -11,18 +11,22 @@ import pytest
 import zstandard
 from tests.handlers.layouts import codex_lines, ctcp_lines
 from tests.handlers.layouts.claude_code_lines import Transcript, good_turn
+from tests.handlers.usage.naive import claude_code_replies, codex_replies
+from tests.handlers.usage.test_counting import of_replies, summed
 from tests.proof.homes import BEGAN, Homes, add, rollout
 from tests.proof.place import NEVER_SCANNED, Place
 from tests.proof.processes import Forks
 from tests.waiting import wait_for
 
 from runward.daemon.watch.remembered import load_remembered
+from runward.handlers.usage.counting import Counted
 
 pytestmark = pytest.mark.prove
 
 SESSION = "5d0f8a52-1c7e-4b7b-9a63-0f2d6c1e8b11"
 THREAD = codex_lines.THREAD
 RUN = "run-7"
+SUPERSEDED = 75
 OK = ("completed", "run.completed.ok")
 RUNNING = ("running", "run.started.ok")
 RESUMED = ("running", "run.started.resumed")
@@ -486,7 +490,48 @@ def test_a_daemon_that_is_killed_at_every_point_while_it_follows_tells_the_same_
 def _kill(place: Place, chapter: int, number: int, expected: list[tuple[object, ...]]) -> bool:
     killed = _played(place, fault=(chapter, f"kill@{number}"))
     assert _told(place) == expected, f"killed at {number} of chapter {chapter}"
+    _check_usage(place, f"killed at {number} of chapter {chapter}")
     return killed
+
+
+@pytest.mark.parametrize(
+    ("chapter", "point"),
+    [(0, "commit.turn.begin"), (1, "commit.turn.after"), (2, "commit.turn.after"), (3, "commit.turn.begin")],
+)
+def test_a_daemon_that_is_frozen_while_it_follows_and_its_successor_count_each_reply_once(
+    in_memory: Path, forks: Forks, chapter: int, point: str
+) -> None:
+    place = Place(in_memory / f"frozen-{chapter}-{point}", forks)
+    homes = Homes(place, history="live")
+    for number, each in enumerate(CHAPTERS):
+        each(homes)
+        if number != chapter:
+            assert place.once() == 0, place.started[-1].said()
+            continue
+        zombie = place.daemon("--once", fault=f"stop@{point}")
+        assert zombie.wait_stopped(), zombie.said()
+        (place.state / "lock").unlink()
+        assert place.once() == 0, place.started[-1].said()
+        zombie.go_on()
+        assert zombie.wait() == SUPERSEDED, zombie.said()
+    _check_usage(place, f"frozen at {point} of chapter {chapter}")
+
+
+def _check_usage(place: Place, told: str) -> None:
+    """What is stored at the end of the history is what a naive reader finds in the files."""
+    homes = Homes(place, history="live")
+    (rollout_file,) = homes.codex.rglob(f"rollout-*{THREAD}.jsonl")
+    in_files = {
+        f"claude-code:{SESSION}": claude_code_replies(
+            SESSION, homes.log_of(SESSION).read_bytes().splitlines()
+        ),
+        f"codex:{THREAD}": codex_replies(rollout_file.read_bytes().splitlines()),
+    }
+    fields = ", ".join(Counted._fields)
+    for key, replies in in_files.items():
+        rows = place.rows(f"select {fields} from usage where session_key = ?", key)
+        stored = summed(Counted(*row) for row in rows)  # type: ignore[arg-type] # the columns are its fields
+        assert stored == of_replies(replies) != {}, f"{told}: {key}"
 
 
 def _keys(told: list[tuple[object, ...]]) -> list[object]:
