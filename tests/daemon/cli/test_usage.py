@@ -1,6 +1,7 @@
 """`runward usage`: each reply once, by whatever it is shown, at its list price."""
 
 import os
+from datetime import datetime
 from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
@@ -112,6 +113,63 @@ def test_the_rows_of_each_kind_have_the_same_sum(used: Used, by: str) -> None:
     for key in total.keys() - {"sessions", "cost_usd", "cost_is_estimate"}:
         assert sum(int(str(row[key])) for row in rows) == total[key], key
     assert sum(Decimal(str(row["cost_usd"])) for row in rows) == Decimal(str(total["cost_usd"]))
+
+
+AROUND_MIDNIGHT = (
+    # Local time in Berlin: 23:30 and 00:30, before and after a day of 23 hours, and before and after a month.
+    *("2026-03-28T22:30Z", "2026-03-28T23:30Z", "2026-03-29T21:30Z", "2026-03-29T22:30Z"),
+    *("2026-03-31T21:30Z", "2026-03-31T22:30Z"),
+    # A day of 25 hours, and a month.
+    *("2026-10-24T21:30Z", "2026-10-24T22:30Z", "2026-10-25T22:30Z", "2026-10-25T23:30Z"),
+    *("2026-10-31T22:30Z", "2026-10-31T23:30Z"),
+)
+
+
+def test_days_weeks_and_months_are_local_also_where_the_clock_changes(tmp_path: Path) -> None:
+    used = Used(tmp_path)
+    used.furnish()
+    (tmp_path / "runward.toml").write_text(
+        'state_dir = "state"\n[[roots]]\nname = "claude"\npath = "claude"\nlayout = "claude-code"\n'
+    )
+    transcript = Transcript(session=IDS[0], now=datetime.fromisoformat(AROUND_MIDNIGHT[0]).timestamp() - 60)
+    transcript.prompt("look")
+    for stamp in AROUND_MIDNIGHT:
+        transcript.now = datetime.fromisoformat(stamp).timestamp()
+        transcript.text("Well.")
+    used._write(f"claude/-home/{IDS[0]}.jsonl", transcript.lines, str(tmp_path))
+    used.daemon_once()
+
+    def replies(by: str, zone: str = "Europe/Berlin") -> dict[object, object]:
+        rows = used.call("usage", *WHOLE, "--by", by, "--json", TZ=zone).items("rows")
+        return {row["key"]: row["replies"] for row in rows}
+
+    assert replies("day") == {
+        "2026-03-28": 1,
+        "2026-03-29": 2,
+        "2026-03-30": 1,
+        "2026-03-31": 1,
+        "2026-04-01": 1,
+        "2026-10-24": 1,
+        "2026-10-25": 2,
+        "2026-10-26": 1,
+        "2026-10-31": 1,
+        "2026-11-01": 1,
+    }
+    assert replies("week") == {"2026-03-23": 3, "2026-03-30": 3, "2026-10-19": 3, "2026-10-26": 3}
+    assert replies("month") == {"2026-03": 5, "2026-04": 1, "2026-10": 5, "2026-11": 1}
+    assert replies("month", "UTC") == {"2026-03": 6, "2026-10": 6}
+
+
+def test_a_sub_agent_counts_for_the_playbook_of_what_launched_it_unless_it_has_one(tmp_path: Path) -> None:
+    used = Used(tmp_path)
+    used.fill()
+    origin, inner, own = (f"claude-code:{each}" for each in IDS)
+    for linked, launcher in ((inner, origin), (own, inner)):
+        used.change_store("insert into links (linked, launcher) values (?, ?)", linked, launcher)
+    for key, playbook in ((origin, "review"), (own, "fix")):
+        used.change_store("update sessions set playbook = ? where key = ?", playbook, key)
+    rows = used.call("usage", *WHOLE, "--by", "playbook", "--json").items("rows")
+    assert {row["key"]: row["replies"] for row in rows} == {"review": 2 + 3, "fix": 4, None: 1}
 
 
 def test_a_project_is_the_top_of_its_repository(used: Used) -> None:
