@@ -85,5 +85,41 @@ def _of_codex(at: float, model: str, usage: dict[str, Any]) -> Reply:
     )
 
 
+def pi_replies(contents: Iterable[bytes]) -> list[Reply]:
+    """The replies in one session of Pi. A request that failed used nothing, and says so."""
+    return [
+        Reply(
+            at=_moment(record["timestamp"]),
+            model=message["model"],
+            fast=False,
+            fresh_input=message["usage"]["input"],
+            cache_read=message["usage"]["cacheRead"],
+            cache_write_5m=message["usage"]["cacheWrite"],
+            cache_write_1h=0,
+            output=message["usage"]["output"],
+        )
+        for record in map(json.loads, contents)
+        if (message := record.get("message", {})).get("usage", {}).get("totalTokens")
+    ]
+
+
+def qwen_replies(contents: Iterable[bytes]) -> list[Reply]:
+    """The replies in one session of Qwen Code. What came from the cache is in the prompt's count."""
+    return [
+        Reply(
+            at=_moment(record["timestamp"]),
+            model=record["model"],
+            fast=False,
+            fresh_input=usage["promptTokenCount"] - usage["cachedContentTokenCount"],
+            cache_read=usage["cachedContentTokenCount"],
+            cache_write_5m=0,
+            cache_write_1h=0,
+            output=usage["candidatesTokenCount"],
+        )
+        for record in map(json.loads, contents)
+        if (usage := record.get("usageMetadata"))
+    ]
+
+
 def _moment(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()

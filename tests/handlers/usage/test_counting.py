@@ -1,7 +1,7 @@
 """What replies used is counted once, whatever portions their transcripts are read in; held against a second, naive reader."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.handlers.layouts import codex_lines
 from tests.handlers.layouts.claude_code_lines import BEGAN, MODEL, PARENT, SESSION, Transcript, headless_run
-from tests.handlers.usage.naive import Reply, claude_code_replies, codex_replies
+from tests.handlers.usage.naive import Reply, claude_code_replies, codex_replies, pi_replies, qwen_replies
 
-from runward.handlers.layouts import claude_code, codex
+from runward.handlers.layouts import claude_code, codex, pi, qwen
+from runward.handlers.layouts.conversation import ConversationLog
 from runward.handlers.layouts.transcript import LogLine, TranscriptScanner
 from runward.handlers.times import iso_time
 from runward.handlers.usage.counting import SIZES, Counted, counted, hour_in
@@ -306,6 +307,29 @@ def test_recorded_transcripts_are_counted_as_a_naive_reader_counts_them(material
             replies = claude_code_replies(session, contents)
         assert sums == of_replies(replies)
         assert bool(sums) == (name != "err400")
+
+
+@pytest.mark.parametrize(
+    ("directory", "log", "naive"),
+    [("pi", pi.LOG, pi_replies), ("qwen-code", qwen.LOG, qwen_replies)],
+    ids=["pi", "qwen-code"],
+)
+def test_recorded_conversations_are_counted_as_a_naive_reader_counts_them(
+    material: Path, directory: str, log: ConversationLog[Any], naive: Callable[[Iterable[bytes]], list[Reply]]
+) -> None:
+    files = [
+        each
+        for each in (material / "samples" / directory).rglob("*.jsonl")
+        if "usage_record" not in each.name
+    ]
+    assert files
+    found = 0
+    for file in files:
+        contents = file.read_bytes().splitlines()
+        sums = counts(log.SCANNER, file.name, contents, range(1, len(contents)))
+        assert sums == of_replies(naive(contents)), file
+        found += len(sums)
+    assert found
 
 
 @pytest.mark.parametrize(
