@@ -121,5 +121,28 @@ def qwen_replies(contents: Iterable[bytes]) -> list[Reply]:
     ]
 
 
+def kimi_replies(contents: Iterable[bytes]) -> list[Reply]:
+    """The replies in one session of Kimi Code. A request names the model, and the record of its usage an alias."""
+    replies, model = [], ""
+    for record in map(json.loads, contents):
+        if record["type"] == "llm.request":
+            model = record["model"]
+        elif record["type"] == "usage.record":
+            usage = record["usage"]
+            replies.append(
+                Reply(
+                    at=record["time"] / 1000,
+                    model=model,
+                    fast=False,
+                    fresh_input=usage["inputOther"],
+                    cache_read=usage["inputCacheRead"],
+                    cache_write_5m=usage["inputCacheCreation"],
+                    cache_write_1h=0,
+                    output=usage["output"],
+                )
+            )
+    return replies
+
+
 def _moment(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()

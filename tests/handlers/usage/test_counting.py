@@ -11,10 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.handlers.layouts import codex_lines
 from tests.handlers.layouts.claude_code_lines import BEGAN, MODEL, PARENT, SESSION, Transcript, headless_run
-from tests.handlers.usage.naive import Reply, claude_code_replies, codex_replies, pi_replies, qwen_replies
+from tests.handlers.usage.naive import (
+    Reply,
+    claude_code_replies,
+    codex_replies,
+    kimi_replies,
+    pi_replies,
+    qwen_replies,
+)
 
-from runward.handlers.layouts import claude_code, codex, pi, qwen
-from runward.handlers.layouts.conversation import ConversationLog
+from runward.handlers.layouts import claude_code, codex, kimi, pi, qwen
 from runward.handlers.layouts.transcript import LogLine, TranscriptScanner
 from runward.handlers.times import iso_time
 from runward.handlers.usage.counting import SIZES, Counted, counted, hour_in
@@ -310,12 +316,19 @@ def test_recorded_transcripts_are_counted_as_a_naive_reader_counts_them(material
 
 
 @pytest.mark.parametrize(
-    ("directory", "log", "naive"),
-    [("pi", pi.LOG, pi_replies), ("qwen-code", qwen.LOG, qwen_replies)],
-    ids=["pi", "qwen-code"],
+    ("directory", "scanner", "naive"),
+    [
+        ("pi", pi.LOG.SCANNER, pi_replies),
+        ("qwen-code", qwen.LOG.SCANNER, qwen_replies),
+        ("kimi-code", kimi.DIRECTORY.SCANNER, kimi_replies),
+    ],
+    ids=["pi", "qwen-code", "kimi-code"],
 )
 def test_recorded_conversations_are_counted_as_a_naive_reader_counts_them(
-    material: Path, directory: str, log: ConversationLog[Any], naive: Callable[[Iterable[bytes]], list[Reply]]
+    material: Path,
+    directory: str,
+    scanner: TranscriptScanner[Any],
+    naive: Callable[[Iterable[bytes]], list[Reply]],
 ) -> None:
     files = [
         each
@@ -326,7 +339,7 @@ def test_recorded_conversations_are_counted_as_a_naive_reader_counts_them(
     found = 0
     for file in files:
         contents = file.read_bytes().splitlines()
-        sums = counts(log.SCANNER, file.name, contents, range(1, len(contents)))
+        sums = counts(scanner, file.name, contents, range(1, len(contents)))
         assert sums == of_replies(naive(contents)), file
         found += len(sums)
     assert found
