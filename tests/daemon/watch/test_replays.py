@@ -87,8 +87,9 @@ def test_recordings_that_grow_line_by_line_get_one_verdict_each(material: Path, 
 
 
 @pytest.mark.prove
+@pytest.mark.timeout(600)  # an example is a whole life of 23 sessions, of a few seconds alone
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 def test_recordings_that_grow_in_any_portions_get_one_verdict_each(material: Path, seed: int) -> None:
     with TemporaryDirectory() as base:
         anyio.run(_replay, material, Path(base), Random(seed))
