@@ -19,14 +19,15 @@ from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S, wait_for
 
 WORKER_IS_OVER: Final = (
-    r"over() { [ -e worked ] && { [ ! -d ~/.codex ] || "
-    r"""grep -rlF "\"$PWD\"" ~/.codex/sessions | xargs grep -qF '"type":"task_complete"'; }; }; """
-    "for i in $(seq 2400); do over && break; sleep 0.05; done"
+    "for i in $(seq 2400); do if [ -e worked ]; then [ -d ~/.codex ] || break; "
+    r"""grep -qF '"type":"task_complete"' /dev/null $(grep -rlF "\"$PWD\"" ~/.codex/sessions) && break; """
+    "fi; sleep 0.05; done"
 )
 """A shell command that lasts until the sub-agent's turn has ended, two minutes at most.
 
 Codex's sub-agents work beside the session that asked for them, each with a log of its own, and are aborted with it.
-The command's own record has its quotes escaped, so it doesn't find itself.
+The command's own record has its quotes escaped, so it doesn't find itself. Claude Code 2.0 rewrites a command with a pipe, and
+spoils it.
 """
 
 SCRIPTS: Final[Scripts] = {
