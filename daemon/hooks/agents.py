@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from runward.daemon.configuration.agent_homes import settings_home
 from runward.daemon.configuration.settings import home_of, working_directory
@@ -57,42 +57,41 @@ class Hooked(NamedTuple):
             return refusal.problem.message
         if set(there) != set(events):
             return (
-                f"has hooks for {', '.join(there) or 'nothing'}, and not for {', '.join(events) or 'nothing'}"
+                f"has hooks for {', '.join(there) or 'nothing'} instead of {', '.join(events) or 'nothing'}"
             )
-        return None if kept == found else "has not all that was there besides Runward's hooks as it was"
+        return None if kept == found else "lost or changed something besides Runward's hooks"
 
 
-def _in_codex(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
-    return codex_settings.install(text, name, words_of(codex_settings.AGENT, state))
+Command_contra = TypeVar("Command_contra", contravariant=True)
 
 
-class _Settings(Protocol):
-    """A module for the settings of one agent, whatever its version."""
+class _Settings(Protocol[Command_contra]):
+    """What edits the settings of one agent, whatever its version; it gets the hook's command as the agent wants it."""
 
-    @property
-    def AGENT(self) -> str: ...  # what the modules call it
+    def install(self, text: str | None, name: str, command: Command_contra, /) -> Edited: ...
 
-    @property
-    def EVENTS(self) -> tuple[str, ...]: ...
+    def uninstall(self, text: str | None, name: str, /) -> Edited: ...
 
-    def install(self, text: str | None, name: str, command: str) -> Edited: ...
+    def events_in(self, text: str, name: str, /) -> tuple[str, ...]: ...
 
-    def uninstall(self, text: str | None, name: str) -> Edited: ...
-
-    def events_in(self, text: str, name: str) -> tuple[str, ...]: ...
-
-    def others_in(self, text: str, name: str) -> list[object]: ...
+    def others_in(self, text: str, name: str, /) -> list[object]: ...
 
 
-def _in_own_form(settings: _Settings, file: str) -> Hooked:
-    """An agent whose settings have a form of their own."""
+def _in_own_form(
+    settings: _Settings[Command_contra],
+    file: str,
+    agent: str,
+    events: tuple[str, ...],
+    command: Callable[[str, str], Command_contra],
+) -> Hooked:
+    """An agent whose settings have a form of their own, or are a module of ours. `command` makes the hook's command."""
 
-    def install(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
-        return settings.install(text, name, shell_command(settings.AGENT, state))
+    def install(text: str | None, name: str, state: str, _: Sequence[str]) -> Edited:
+        return settings.install(text, name, command(agent, state))
 
     return Hooked(
         file=file,
-        known=lambda _: settings.EVENTS,
+        known=lambda _: events,
         install=install,
         uninstall=settings.uninstall,
         events=settings.events_in,
@@ -101,19 +100,7 @@ def _in_own_form(settings: _Settings, file: str) -> Hooked:
 
 
 def _module(module: Module, file: str) -> Hooked:
-    """An agent with extensions."""
-
-    def install(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
-        return module.install(text, name, words_of(module.agent, state))
-
-    return Hooked(
-        file=file,
-        known=lambda _: module.events,
-        install=install,
-        uninstall=module.uninstall,
-        events=module.events_in,
-        others=module.others_in,
-    )
+    return _in_own_form(module, file, module.agent, module.events, words_of)
 
 
 def _in_form_of(form: Form, file: str = "settings.json") -> Hooked:
@@ -136,14 +123,7 @@ def _in_form_of(form: Form, file: str = "settings.json") -> Hooked:
 AGENTS: Final[Mapping[str, tuple[Hooked, ...]]] = {
     CLAUDE_CODE.agent: (_in_form_of(CLAUDE_CODE),),
     codex_settings.AGENT: (
-        Hooked(
-            file="config.toml",
-            known=lambda _: (codex_settings.KEY,),
-            install=_in_codex,
-            uninstall=codex_settings.uninstall,
-            events=codex_settings.events_in,
-            others=codex_settings.others_in,
-        ),
+        _in_own_form(codex_settings, "config.toml", codex_settings.AGENT, (codex_settings.KEY,), words_of),
         _in_form_of(codex_hooks.FORM, codex_hooks.FILE)._replace(
             known=codex_hooks.known,
             is_versioned=True,
@@ -151,9 +131,19 @@ AGENTS: Final[Mapping[str, tuple[Hooked, ...]]] = {
             trust=codex_hooks.TRUST,
         ),
     ),
-    copilot_settings.AGENT: (_in_own_form(copilot_settings, "hooks/runward.json"),),
+    copilot_settings.AGENT: (
+        _in_own_form(
+            copilot_settings,
+            "hooks/runward.json",
+            copilot_settings.AGENT,
+            copilot_settings.EVENTS,
+            shell_command,
+        ),
+    ),
     DROID.agent: (_in_form_of(DROID),),
-    kimi_settings.AGENT: (_in_own_form(kimi_settings, "config.toml"),),
+    kimi_settings.AGENT: (
+        _in_own_form(kimi_settings, "config.toml", kimi_settings.AGENT, kimi_settings.EVENTS, shell_command),
+    ),
     KILO.agent: (_module(KILO, "plugin/runward.js"),),
     OPENCODE.agent: (_module(OPENCODE, "plugin/runward.js"),),
     PI.agent: (_module(PI, "extensions/runward.js"),),

@@ -94,11 +94,11 @@ def main() -> NoReturn:
 
 
 def _import_ahead() -> None:
-    """Load what a launch needs in advance."""
+    """Make ready what all launchers share: modules that are loaded, and memory that others can't open."""
     from runward.daemon.launch import cgroup, launch, record, ticket, worktree  # noqa: F401
     from runward.daemon.processes.kernel import hide_memory
 
-    # A launcher may wait long for its first order. Who could open its memory meanwhile could read it during every run.
+    # A launcher may wait long for its first order. A process that opened its memory meanwhile could read it during every run.
     hide_memory()
     # What is loaded stays, and the collector needn't look at it in each launcher: a page that it looks at is copied first.
     gc.collect()

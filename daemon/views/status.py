@@ -9,6 +9,7 @@ import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -146,6 +147,8 @@ def _parts(
     statuses = triggers.chain_statuses(connection) if chains else {}
     is_read = not is_brief or "configuration" in report
     configuration = _wrong_configuration(settings, chains, report) if is_read else []
+    approvals_waiting = cache(partial(approvals.approvals_waiting, connection))
+    agents_waiting = cache(partial(session_lists.waiting_for_answer, connection))
     return {
         "running": lambda: pid is not None,
         "stalled_s": lambda: stalled_s(_number(report.get("told_at")), time.monotonic()),
@@ -161,14 +164,12 @@ def _parts(
         "chain_runs": lambda: chain_runs.runs_by_status(connection),
         "steps": lambda: chain_runs.steps_by_standing(connection),
         "exchange": lambda: _exchange(settings, connection, report),
-        "approvals": lambda: approvals.approvals_waiting(connection),
+        "approvals": approvals_waiting,
         "waiting_approvals": lambda: [
             _approval(each) for each in approvals.open_approvals(connection, MOST_NAMED)
         ],
-        "waiting_agents": lambda: _waiting_agents(connection, settings),
-        "waiting": lambda: (
-            approvals.approvals_waiting(connection) + len(session_lists.waiting_for_answer(connection))
-        ),
+        "waiting_agents": lambda: _waiting_agents(connection, settings, agents_waiting()),
+        "waiting": lambda: approvals_waiting() + len(agents_waiting()),
         "usage_today": lambda: None if used is None else used.as_json(),
         "notices": lambda: notices_by_state(connection),
         "queue": lambda: _queue(connection, now),
@@ -396,9 +397,8 @@ def _failures(connection: sqlite3.Connection, settings: Settings, now: float) ->
     return {"count": failures.total, "newest": _named(failures.newest, settings)}
 
 
-def _waiting_agents(connection: sqlite3.Connection, settings: Settings) -> JsonValue:
+def _waiting_agents(connection: sqlite3.Connection, settings: Settings, keys: Sequence[str]) -> JsonValue:
     """The running sessions whose agent waits for an answer: how many, and those that began first."""
-    keys = session_lists.waiting_for_answer(connection)
     rows = session_rows(connection, keys[:MOST_NAMED]) if keys else []
     return {"count": len(keys), "oldest": _named(rows[::-1], settings)}
 

@@ -221,8 +221,11 @@ class Conversation:
         match word:
             case Begun():
                 known = self.begun
-                begun = word if known.id is None else known
-                self.begun = begun._replace(cwd=begun.cwd or known.cwd, parent=known.parent or word.parent)
+                # Some agents say it in each record, so most often there is nothing new.
+                if known.id is None:
+                    self.begun = word._replace(cwd=word.cwd or known.cwd, parent=known.parent or word.parent)
+                elif known.parent is None and word.parent is not None:
+                    self.begun = known._replace(parent=word.parent)
                 if self.copied_until is None:
                     self.copied_until = word.copied_until
             case Uses():

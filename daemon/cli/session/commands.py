@@ -99,7 +99,7 @@ def show(settings: Settings, identifier: str, is_whole: bool, as_json: bool, jun
             text = _screen(connection, settings, described) if is_screen else _whole(settings, described)
             # Asked in the same transaction as the status: a resumed session may have another one by now.
             is_news = is_unseen_failure(connection, row.key, time.time())
-    # Whoever reads a pipe slowly holds no transaction open.
+    # A slow reader of the pipe must hold no transaction open.
     if as_json:
         for each in notes:
             note(each)

@@ -406,7 +406,7 @@ def test_an_edit_that_loses_what_was_there_besides_is_noticed_and_put_back(
 ) -> None:
     path_of(place, agent).parent.mkdir(parents=True)
     path_of(place, agent).write_text(WRITTEN[agent], newline="")
-    said = "has not all that was there besides Runward's hooks as it was"
+    said = "lost or changed something besides Runward's hooks"
 
     with monkeypatch.context() as patched:
         _spoiled(

@@ -311,7 +311,7 @@ def test_a_file_in_which_the_hooks_are_not_what_they_should_be_is_put_back(
     monkeypatch.setitem(agents.AGENTS, "claude-code", (forgetful,))
     steps = {str(each["name"]): each for each in home.init("--yes", "--json").items("steps")}
     assert [steps[name]["state"] for name in ("claude-code", "codex")] == ["failed", "done"]
-    assert "has not all that was there besides Runward's hooks as it was" in str(steps["claude-code"]["said"])
+    assert "lost or changed something besides Runward's hooks" in str(steps["claude-code"]["said"])
     assert home.everything()[".claude/settings.json"][1] == b'{"model": "opus"}'
 
 
