@@ -1,7 +1,7 @@
 """What a person does with the Studio, from a run that arrives to the step that follows a decision."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ ACTIONS = """
 [actions.merge]
 command = ["sh", "-c", "echo merged"]
 [actions.deploy]
-command = ["sh", "-c", "echo deploying; exec sleep 600"]
+command = ["sh", "-c", "echo deploying; until [ -e DIRECTORY/over ]; do sleep 0.1; done"]
 """
 CHAIN = """\
 name: release
@@ -38,14 +38,15 @@ TABS = 120
 
 
 @pytest.fixture
-def place(place: Place) -> Place:
-    """A place with a chain whose first step waits for a person."""
+def place(place: Place) -> Iterator[Place]:
+    """A place with a chain whose first step waits for a person, and whose second one goes on until the test is over."""
     with (place.directory / "runward.toml").open("a") as settings:
-        settings.write(ACTIONS)
+        settings.write(ACTIONS.replace("DIRECTORY", str(place.directory)))
     (place.directory / "release.yaml").write_text(CHAIN)
     assert place.call("chain", "define", "release.yaml").code == 0
     assert place.call("event", "emit", "pr.opened", "pr=7").code == 0
-    return place
+    yield place
+    (place.directory / "over").touch()
 
 
 def by_pointer(page: "Page", target: "Locator") -> None:
