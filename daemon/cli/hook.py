@@ -4,6 +4,8 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Final
 
 import click
@@ -30,9 +32,10 @@ from runward.daemon.configuration.agent_homes import agent_home, sessions_in
 from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.hooks import codex_settings
 from runward.daemon.hooks.accepting import accepts
-from runward.daemon.hooks.agents import AGENTS, Hooked, files_of, program_of
+from runward.daemon.hooks.agents import AGENTS, Hooked, files_of
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE
-from runward.daemon.hooks.programs import Program, name_of
+from runward.daemon.hooks.events import said_of
+from runward.daemon.hooks.programs import Program, installed, name_of
 from runward.daemon.hooks.settings_file import (
     SCRIPT,
     Edited,
@@ -172,11 +175,17 @@ def _install(agent: str, settings: Settings, dry_run: bool) -> None:
             NOT_SO,
         )
 
-    program = program_of(agent, os.environ)
+    program, files = installed(agent, os.environ), files_of(agent, os.environ)
+    known = {path: hooked.known(program) for path, hooked in files.items()}
     changes = [
-        _install_in(path, hooked, agent, state, program, dry_run)
-        for path, hooked in files_of(agent, os.environ).items()
+        _install_in(path, hooked, agent, state, program, known[path], dry_run)
+        for path, hooked in files.items()
     ]
+    events = [event for hooked in files.values() for event in hooked.all_events]
+    found = list(chain.from_iterable(known.values()))
+    said = said_of(agent, program, events, found)
+    if said is not None and (any(changes) or not found):
+        click.echo(safe(said))
     if not any(changes) or any(root.layout in (agent, AUTO) for root in settings.roots):
         return
     if all(f"roots.{root.name}" not in settings.origin for root in settings.roots):
@@ -193,28 +202,29 @@ def _install(agent: str, settings: Settings, dry_run: bool) -> None:
 
 
 def _install_in(
-    path: str, hooked: Hooked, agent: str, state: str, program: Program | None, dry_run: bool
+    path: str,
+    hooked: Hooked,
+    agent: str,
+    state: str,
+    program: Program | None,
+    events: Sequence[str],
+    dry_run: bool,
 ) -> bool:
-    """Put the hook into one of the agent's files; whether anything changes."""
-    events = hooked.known(program)
+    """Put the hook for these events into one of the agent's files; whether anything changes."""
 
     def edit(text: str | None, name: str) -> Edited:
         return hooked.install(text, name, state, events)
 
     def check(undo: Callable[[], None]) -> None:
-        if agent != CLAUDE_CODE.agent:
-            return  # what is installed for the others is nothing that they refuse
-        if program is not None:
+        # What is installed for the others is nothing that they refuse.
+        if agent == CLAUDE_CODE.agent and program is not None:
             _check_accepted(program, events, undo)
-        else:
-            click.echo(
-                "Claude Code was not found: the hook is for the events that 2.0 and later versions know"
-            )
 
     if not events and not os.path.lexists(path):
         return False  # this version has no such hooks
-    removes = f"runward hook uninstall {agent} removes it"
-    changes = _carry_out(path, hooked, edit, events, dry_run, "the hook is installed in", removes, check)
+    standing = "the hook is installed in" if events else "there is no Runward hook in"
+    removes = f"runward hook uninstall {agent} removes it" if events else ""
+    changes = _carry_out(path, hooked, edit, events, dry_run, standing, removes, check)
     if hooked.is_trusted is not None and not dry_run and events:
         text = read_settings_file(path).text
         if text is not None and not hooked.is_trusted(path, text, program):
@@ -259,6 +269,8 @@ def _next(standing: Standing) -> str:
         return safe(standing.problem)
     if standing.state == UNTRUSTED:
         return str(standing.trust)
+    if standing.state == NOT_INSTALLED and not standing.missing:
+        return f"update {name_of(standing.agent)}, which is too old for hooks"
     is_due = standing.state in (NOT_INSTALLED, OUTDATED)
     return f"runward hook install {standing.agent}" if is_due else "-"
 
@@ -286,7 +298,9 @@ def status(context: click.Context, agents: tuple[str, ...], as_json: bool) -> No
     """
     state = own_settings(context).state_dir
     shown = dict.fromkeys(agents or agents_here(os.environ))
-    rows = [standing_of(agent, os.environ, state) for agent in shown]
+    # Each agent is asked for its version, which takes some of them a second.
+    with ThreadPoolExecutor() as pool:
+        rows = list(pool.map(lambda agent: standing_of(agent, os.environ, state), shown))
     nothing = f"there is no agent here whose hooks are known ({', '.join(AGENTS)})"
     print_list(rows, _COLUMNS, as_json, value=lambda row: row.as_json, nothing=nothing)
 

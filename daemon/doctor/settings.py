@@ -19,6 +19,7 @@ from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.doctor.daemons import how_to
 from runward.daemon.doctor.findings import Finding, Installation, Patience, Result
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, events_in
+from runward.daemon.hooks.events import known_to
 from runward.daemon.hooks.programs import installed
 from runward.daemon.hooks.settings_file import Refused, read_settings_file
 from runward.daemon.host.report import Report, read_report
@@ -276,7 +277,7 @@ def examine_hooks(installation: Installation, patience: Patience) -> Iterator[Fi
     patience.left()
     program = installed(CLAUDE_CODE.agent, environment)
     # One event that is unknown to it, and Claude Code ignores the whole file: the person's permissions are gone with it.
-    unknown = [event for event in events if event not in CLAUDE_CODE.known(program)]
+    unknown = [event for event in events if event not in known_to(CLAUDE_CODE.agent, program)]
     who = "Claude Code (not found; its version is unknown)" if program is None else program.name
     if not unknown:
         yield Finding("ok", f"{who} knows the events of the {len(events)} hooks in {path}")

@@ -15,8 +15,9 @@ from runward.daemon.hooks import (
     kimi_settings,
 )
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, DROID, QWEN, Form
+from runward.daemon.hooks.events import events_of, known_to
 from runward.daemon.hooks.modules import KILO, OPENCODE, PI, Module
-from runward.daemon.hooks.programs import Program, installed
+from runward.daemon.hooks.programs import Program
 from runward.daemon.hooks.settings_file import (
     Edited,
     Refused,
@@ -30,20 +31,19 @@ from runward.daemon.hooks.settings_file import (
 class Hooked(NamedTuple):
     """A file with an agent's hooks, below its home.
 
-    `known` are the events that get a hook with the installed program. `install` gets a text, its name, the state directory,
-    and these events. `events` are those that have a hook of Runward's in a text, `others` is all that else is in it, as the
-    agent reads it, in a form that can be compared. `is_versioned`: which events are known
-    depends on the program's version. If the agent skips hooks that its person has not trusted, `is_trusted` gets a path, the
-    text there and the program, and `trust` says what the person has to do.
+    `known` are those of `all_events` that get a hook with the installed program. `install` gets a text, its name, the state
+    directory, and these events. `events` are those that have a hook of Runward's in a text, `others` is all that else is in
+    it, as the agent reads it, in a form that can be compared. If the agent skips hooks that its person has not trusted,
+    `is_trusted` gets a path, the text there and the program, and `trust` says what the person has to do.
     """
 
     file: str
+    all_events: tuple[str, ...]
     known: Callable[[Program | None], tuple[str, ...]]
     install: Callable[[str | None, str, str, Sequence[str]], Edited]
     uninstall: Callable[[str | None, str], Edited]
     events: Callable[[str, str], tuple[str, ...]]
     others: Callable[[str, str], list[object]]
-    is_versioned: bool = False
     is_trusted: Callable[[str, str, Program | None], bool | None] | None = None
     trust: str = ""
 
@@ -66,9 +66,11 @@ Command_contra = TypeVar("Command_contra", contravariant=True)
 
 
 class _Settings(Protocol[Command_contra]):
-    """What edits the settings of one agent, whatever its version; it gets the hook's command as the agent wants it."""
+    """What edits the settings of one agent; it gets the hook's command as the agent wants it, and for which events."""
 
-    def install(self, text: str | None, name: str, command: Command_contra, /) -> Edited: ...
+    def install(
+        self, text: str | None, name: str, command: Command_contra, events: Sequence[str], /
+    ) -> Edited: ...
 
     def uninstall(self, text: str | None, name: str, /) -> Edited: ...
 
@@ -81,17 +83,17 @@ def _in_own_form(
     settings: _Settings[Command_contra],
     file: str,
     agent: str,
-    events: tuple[str, ...],
     command: Callable[[str, str], Command_contra],
 ) -> Hooked:
     """An agent whose settings have a form of their own, or are a module of ours. `command` makes the hook's command."""
 
-    def install(text: str | None, name: str, state: str, _: Sequence[str]) -> Edited:
-        return settings.install(text, name, command(agent, state))
+    def install(text: str | None, name: str, state: str, events: Sequence[str]) -> Edited:
+        return settings.install(text, name, command(agent, state), events)
 
     return Hooked(
         file=file,
-        known=lambda _: events,
+        all_events=events_of(agent),
+        known=partial(known_to, agent),
         install=install,
         uninstall=settings.uninstall,
         events=settings.events_in,
@@ -100,7 +102,7 @@ def _in_own_form(
 
 
 def _module(module: Module, file: str) -> Hooked:
-    return _in_own_form(module, file, module.agent, module.events, words_of)
+    return _in_own_form(module, file, module.agent, words_of)
 
 
 def _in_form_of(form: Form, file: str = "settings.json") -> Hooked:
@@ -111,39 +113,30 @@ def _in_form_of(form: Form, file: str = "settings.json") -> Hooked:
 
     return Hooked(
         file=file,
-        known=form.known,
+        all_events=form.events,
+        known=partial(known_to, form.agent),
         install=install,
         uninstall=partial(claude_code_settings.uninstall, form=form),
         events=partial(claude_code_settings.events_in, form=form),
         others=partial(claude_code_settings.others_in, form=form),
-        is_versioned=any(map(any, form.since.values())),
     )
 
 
 AGENTS: Final[Mapping[str, tuple[Hooked, ...]]] = {
     CLAUDE_CODE.agent: (_in_form_of(CLAUDE_CODE),),
     codex_settings.AGENT: (
-        _in_own_form(codex_settings, "config.toml", codex_settings.AGENT, (codex_settings.KEY,), words_of),
+        _in_own_form(codex_settings, "config.toml", codex_settings.AGENT, words_of),
         _in_form_of(codex_hooks.FORM, codex_hooks.FILE)._replace(
             known=codex_hooks.known,
-            is_versioned=True,
             is_trusted=codex_hooks.is_trusted,
             trust=codex_hooks.TRUST,
         ),
     ),
     copilot_settings.AGENT: (
-        _in_own_form(
-            copilot_settings,
-            "hooks/runward.json",
-            copilot_settings.AGENT,
-            copilot_settings.EVENTS,
-            shell_command,
-        ),
+        _in_own_form(copilot_settings, "hooks/runward.json", copilot_settings.AGENT, shell_command),
     ),
     DROID.agent: (_in_form_of(DROID),),
-    kimi_settings.AGENT: (
-        _in_own_form(kimi_settings, "config.toml", kimi_settings.AGENT, kimi_settings.EVENTS, shell_command),
-    ),
+    kimi_settings.AGENT: (_in_own_form(kimi_settings, "config.toml", kimi_settings.AGENT, shell_command),),
     KILO.agent: (_module(KILO, "plugin/runward.js"),),
     OPENCODE.agent: (_module(OPENCODE, "plugin/runward.js"),),
     PI.agent: (_module(PI, "extensions/runward.js"),),
@@ -161,8 +154,3 @@ def files_of(agent: str, environment: Mapping[str, str]) -> dict[str, Hooked]:
     """The files with the agent's hooks, by their paths."""
     home = home_with_settings(agent, environment)
     return {os.path.join(home, each.file): each for each in AGENTS[agent]}
-
-
-def program_of(agent: str, environment: Mapping[str, str]) -> Program | None:
-    """The agent's program, if it matters which version is here."""
-    return installed(agent, environment) if any(each.is_versioned for each in AGENTS[agent]) else None

@@ -5,12 +5,12 @@ The rest stays byte for byte.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Problem
-from runward.daemon.hooks.programs import Program, Version
+from runward.daemon.hooks.events import events_of
 from runward.daemon.hooks.settings_file import Edited, Refused, is_our_shell_command, refused
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
@@ -78,53 +78,37 @@ def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
 class Form(NamedTuple):
     """What differs between the agents whose settings have this form. `timeout` is in the agent's own unit.
 
-    `since` has the hooks that tell something which the daemon can use, each with the first version that knows it. A program
-    that is not found, or that doesn't say its version, counts as `assumed`. With `has_comments` the agent reads comments as
+    `events` are the hooks that tell something which the daemon can use. With `has_comments` the agent reads comments as
     JavaScript has them.
     """
 
     agent: str
     title: str
-    since: Mapping[str, Version]
+    events: tuple[str, ...]
     timeout: int
-    assumed: Version = (0, 0, 0)
     has_comments: bool = False
-
-    def known(self, program: Program | None) -> tuple[str, ...]:
-        """The events that the program knows; without one, or a version, those that it very probably does."""
-        version = (program.version if program is not None else None) or self.assumed
-        return tuple(event for event, since in self.since.items() if since <= version)
 
 
 TIMEOUT: Final = 10
 """Seconds after which the agents continue without us."""
 
-_ANY: Final[Version] = (0, 0, 0)
-
 CLAUDE_CODE: Final = Form(
     agent="claude-code",
     title="Claude Code",
-    since={
-        "SessionStart": (1, 0, 62),
-        "UserPromptSubmit": (1, 0, 54),
-        "Stop": (1, 0, 38),
-        "StopFailure": (2, 1, 78),
-        "SessionEnd": (1, 0, 85),
-    },
+    events=events_of("claude-code"),
     timeout=TIMEOUT,
-    assumed=(2, 0, 0),  # almost nobody still uses an older one
 )
 DROID: Final = Form(
     agent="droid",
     title="Droid",
-    since=dict.fromkeys(("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"), _ANY),
+    events=events_of("droid"),
     timeout=TIMEOUT,
 )
 """It skips events that it doesn't know. `droid exec` calls no `UserPromptSubmit`."""
 QWEN: Final = Form(
     agent="qwen",
     title="Qwen Code",
-    since=dict.fromkeys(CLAUDE_CODE.since, _ANY),
+    events=events_of("qwen"),
     timeout=TIMEOUT * 1000,
     has_comments=True,
 )
@@ -164,8 +148,8 @@ def install(
     text: str | None, name: str, command: str, events: Sequence[str], form: Form = CLAUDE_CODE
 ) -> Edited:
     """The settings with our `command` for each of these of the form's events, and for no other. Raises `Refused`."""
-    if text is None and not events:
-        return Edited(None)
+    if not events:
+        return uninstall(text, name, form)
     if text is None:
         return Edited(_pretty({"hooks": {event: [_group(command, form)] for event in events}}, "  ") + "\n")
     before, style = text, _style(text, name, form)
@@ -325,7 +309,7 @@ def _document(text: str, name: str, form: Form) -> Span:
     hooks = _only(root, "hooks", text, name)
     if hooks is not None:
         _expect(hooks, "{", "hooks is not an object", text, name, form)
-        for event in form.since:
+        for event in form.events:
             groups = _only(hooks, event, text, name)
             if groups is not None:
                 _expect(groups, "[", f"hooks.{event} is not a list", text, name, form)

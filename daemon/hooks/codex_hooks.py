@@ -25,7 +25,7 @@ FILE: Final = "hooks.json"
 FORM: Final = Form(
     agent=AGENT,
     title="Codex",
-    since=dict.fromkeys(("SessionStart", "UserPromptSubmit", "SessionEnd"), (0, 0, 0)),
+    events=("SessionStart", "UserPromptSubmit", "SessionEnd"),
     timeout=3,  # it gives SessionEnd no more
 )
 """`Stop` is not among them: `notify`, which needs no trust, reports the same."""
@@ -59,11 +59,11 @@ class _Listed(NamedTuple):
 def known(program: Program | None) -> tuple[str, ...]:
     """The events that the program knows; without one, all: Codex skips others, and versions without hooks skip the file."""
     if program is None:
-        return tuple(FORM.since)
-    text = install(None, FILE, "true", tuple(FORM.since), FORM).text
+        return FORM.events
+    text = install(None, FILE, "true", FORM.events, FORM).text
     assert text is not None, "there are events"
     listed = {each.event for each in _listed(program, text)}
-    return tuple(event for event in FORM.since if event in listed)
+    return tuple(event for event in FORM.events if event in listed)
 
 
 def is_trusted(path: str, text: str, program: Program | None) -> bool | None:

@@ -36,8 +36,10 @@ class _Notify(NamedTuple):
         return self.words.index(_THEN) + 1 if _THEN in self.words else len(self.words)
 
 
-def install(text: str | None, name: str, words: Sequence[str]) -> Edited:
-    """The settings with our program, `words`, in `notify`. Raises `Refused`."""
+def install(text: str | None, name: str, words: Sequence[str], events: Sequence[str]) -> Edited:
+    """The settings with our program, `words`, in `notify`, if that is among the events. Raises `Refused`."""
+    if KEY not in events:
+        return uninstall(text, name)
     if text is None:
         return Edited(_line(words) + "\n")
     before, notify = _read(text, name)

@@ -1,6 +1,7 @@
 """GitHub Copilot's `hooks/runward.json`: a file of hooks that is Runward's alone, beside those of others."""
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from runward.config.json_value import JsonValue
@@ -8,15 +9,15 @@ from runward.config.problem import Problem
 from runward.daemon.hooks.settings_file import Edited, Refused, is_our_shell_command
 
 AGENT: Final = "copilot"
-EVENTS: Final = ("sessionStart", "userPromptSubmitted", "agentStop", "sessionEnd")
-"""The hooks that tell something which the daemon can use."""
 
 
-def install(text: str | None, name: str, command: str) -> Edited:
-    """The file with our `command` for each of the `EVENTS`. Raises `Refused` if it is another's."""
+def install(text: str | None, name: str, command: str, events: Sequence[str]) -> Edited:
+    """The file with our `command` for each of these events. Raises `Refused` if it is another's."""
     if text is not None:
         _expect_ours(text, name)
-    hooks = {event: [{"type": "command", "bash": command}] for event in EVENTS}
+    if not events:
+        return Edited(None)
+    hooks = {event: [{"type": "command", "bash": command}] for event in events}
     return Edited(json.dumps({"version": 1, "hooks": hooks}, indent=2, ensure_ascii=False) + "\n")
 
 

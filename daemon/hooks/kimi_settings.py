@@ -1,6 +1,7 @@
 """Kimi Code's `config.toml`: our entries of `[[hooks]]` added and removed in the text; the rest stays byte for byte."""
 
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from runward.config.problem import Problem
@@ -9,12 +10,6 @@ from runward.daemon.hooks.toml_text import TomlText, line_break_of, quoted_in_to
 
 AGENT: Final = "kimi"
 KEY: Final = "hooks"
-EVENTS: Final = ("SessionStart", "UserPromptSubmit", "Stop", "StopFailure", "SessionEnd")
-"""The hooks that tell something which the daemon can use. Every version since 0.10 knows them.
-
-With one event that it doesn't know, Kimi Code ignores all hooks, the person's own ones, too.
-"""
-
 _TIMEOUT: Final = 10
 """Seconds after which Kimi Code continues without us."""
 
@@ -36,20 +31,25 @@ class _Ours(NamedTuple):
     end: int
 
 
-def install(text: str | None, name: str, command: str) -> Edited:
-    """The settings with our `command` for each of the `EVENTS`. Raises `Refused`."""
+def install(text: str | None, name: str, command: str, events: Sequence[str]) -> Edited:
+    """The settings with our `command` for each of these events, and for no other. Raises `Refused`.
+
+    With one event that it doesn't know, Kimi Code ignores all hooks, the person's own ones, too.
+    """
     if text is not None and [(each.event, each.command) for each in _ours(text, name)] == [
-        (event, command) for event in EVENTS
+        (event, command) for event in events
     ]:
         return Edited(text)
     before = uninstall(text, name).text
+    if not events:
+        return Edited(before)
     if before is None:
-        return Edited("\n\n".join(_entry(event, command, "\n") for event in EVENTS) + "\n")
+        return Edited("\n\n".join(_entry(event, command, "\n") for event in events) + "\n")
     _expect_tables(read_toml_text(before, name), name)
     line_break = line_break_of(before)
     # Before the last line break, so that a text without one at its end comes back without one.
     at = len(before) - (len(line_break) if before.endswith(line_break) else 0)
-    ours = "".join(line_break * 2 + _entry(event, command, line_break) for event in EVENTS)
+    ours = "".join(line_break * 2 + _entry(event, command, line_break) for event in events)
     after = before[:at] + ours + before[at:]
     _expect_same(before, after, name)
     if uninstall(after, name).text != before:

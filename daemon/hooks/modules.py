@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from runward.config.problem import Problem
+from runward.daemon.hooks.events import events_of
 from runward.daemon.hooks.settings_file import Edited, Refused, is_ours
 
 _HEAD: Final = """\
@@ -84,20 +85,21 @@ export const Runward = async ({ directory }) => ({
 
 
 class Module(NamedTuple):
-    """An agent's module. `events` are those that it listens to; an agent never calls a listener for one that it doesn't know."""
+    """An agent's module, which listens to all of the agent's events: every version knows all of them, or none."""
 
     agent: str
-    events: tuple[str, ...]
     body: str
 
     @property
     def _head(self) -> str:
         return _HEAD.replace("AGENT", self.agent)
 
-    def install(self, text: str | None, name: str, words: Sequence[str]) -> Edited:
-        """The module that calls our program, `words`. Raises `Refused` if the file is another's."""
+    def install(self, text: str | None, name: str, words: Sequence[str], events: Sequence[str]) -> Edited:
+        """The module that calls our program, `words`; none without events. Raises `Refused` if the file is another's."""
         if text is not None:
             self._expect_ours(text, name)
+        if not events:
+            return Edited(None)
         return Edited(self._head.replace("COMMAND", msgspec.json.encode(list(words)).decode()) + self.body)
 
     def uninstall(self, text: str | None, name: str) -> Edited:
@@ -109,7 +111,7 @@ class Module(NamedTuple):
     def events_in(self, text: str, name: str) -> tuple[str, ...]:
         """The events that the module listens to. Raises `Refused` if it is another's."""
         self._expect_ours(text, name)
-        return tuple(event for event in self.events if f'"{event}"' in text)
+        return tuple(event for event in events_of(self.agent) if f'"{event}"' in text)
 
     def others_in(self, text: str, name: str) -> list[object]:
         """Nothing: the file is ours alone. Raises `Refused` if it is another's."""
@@ -128,6 +130,6 @@ class Module(NamedTuple):
             raise Refused(Problem(name, None, None, "has something else than Runward's hooks", fix))
 
 
-PI: Final = Module("pi", ("session_start", "before_agent_start", "agent_end", "session_shutdown"), _PI)
-OPENCODE: Final = Module("opencode", ("session.created", "session.status", "session.idle"), _OPENCODE)
+PI: Final = Module("pi", _PI)
+OPENCODE: Final = Module("opencode", _OPENCODE)
 KILO: Final = OPENCODE._replace(agent="kilo")  # a fork of it, with the same plugins

@@ -72,22 +72,15 @@ def installed(agent: str, environment: Mapping[str, str]) -> Program | None:
     path = program or next((place for place in usual if os.access(place, os.X_OK)), None)
     if path is None:
         return None
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         try:
-            ended = subprocess.run(
-                [path, "--version"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_VERSION_S,
-                check=False,
-                # Nothing of the person's is in reach: only the program is examined, not its settings.
-                env=alone(environment, scratch),
-            )
+            # Nothing of the person's is in reach: only the program is examined, not its settings.
+            variables = alone(environment, scratch)
+            with started_alone((path, "--version"), scratch, variables, subprocess.PIPE) as process:
+                said, _ = process.communicate(timeout=_VERSION_S)
         except (OSError, subprocess.TimeoutExpired):
             return Program(agent, path, None)
-    version = _VERSION.search(ended.stdout)
+    version = _VERSION.search(said.decode(errors="replace"))
     found = None if version is None else (int(version[1]), int(version[2]), int(version[3]))
     return Program(agent, path, found)
 

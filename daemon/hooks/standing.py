@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.hooks.agents import AGENTS, files_of, home_with_settings, program_of
+from runward.daemon.hooks.agents import AGENTS, files_of, home_with_settings
+from runward.daemon.hooks.programs import installed
 from runward.daemon.hooks.settings_file import Refused, read_settings_file
 
 INSTALLED: Final = "installed"
@@ -56,7 +57,7 @@ def standing_of(agent: str, environment: Mapping[str, str], state: str | None = 
     """
     files = files_of(agent, environment)
     found = Standing(agent, tuple(files), NOT_INSTALLED)
-    program = None if state is None else program_of(agent, environment)
+    program = None if state is None else installed(agent, environment)
     try:
         for path, hooked in files.items():
             text = read_settings_file(path).text

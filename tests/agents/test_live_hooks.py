@@ -24,6 +24,7 @@ from tests.waiting import wait_for
 
 from runward.daemon.hooks.accepting import accepts
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE as FORM
+from runward.daemon.hooks.events import known_to
 from runward.daemon.hooks.programs import installed
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(200)]
@@ -48,10 +49,10 @@ def test_the_events_that_a_version_knows_are_accepted_and_one_more_is_not(
     found = installed(FORM.agent, environment)
     assert found is not None
     assert found.version == tuple(map(int, pinned.version.split(".")))
-    events = FORM.known(found)
+    events = known_to(FORM.agent, found)
     assert ("StopFailure" in events) == (pinned is CLAUDE_CODE)
     assert accepts(found, events, environment) is True
-    further = [*FORM.since, "NoSuchEvent"] if pinned is CLAUDE_CODE else [*FORM.since]
+    further = [*FORM.events, "NoSuchEvent"] if pinned is CLAUDE_CODE else [*FORM.events]
     assert accepts(found, further, environment) is (pinned is CLAUDE_CODE)
 
 

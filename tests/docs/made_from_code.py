@@ -17,6 +17,8 @@ from tests.bench.measurements import MEASUREMENTS
 from tests.bench.report import page_table
 from tests.docs.pages import ROOT
 
+from runward.daemon.hooks.events import SINCE
+from runward.daemon.hooks.programs import Version, name_of
 from runward.handlers.layouts import native
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.model.chains import RUN_STATUSES, STEP_STATUSES
@@ -112,6 +114,23 @@ def _what_shows_a_layout() -> str:
     return "\n".join(["| layout | what its file or directory has |", "| -- | -- |", *rows])
 
 
+def _hooks() -> str:
+    """Each agent's events, with the versions that know them."""
+    lines = ["| agent | events, with the first version that is known to call them |", "| -- | -- |"]
+    for agent, since in SINCE.items():
+        by_version: dict[Version, list[str]] = {}
+        for event, version in since.items():
+            by_version.setdefault(version, []).append(f"`{event}`")
+        shown = (", ".join(events) + _of_version(version) for version, events in by_version.items())
+        lines.append(f"| {name_of(agent)} | {'; '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def _of_version(version: Version) -> str:
+    """A version in brackets; nothing for that before all others."""
+    return f" ({'.'.join(map(str, version))})" if any(version) else ""
+
+
 def _states(table: Mapping[Status, tuple[Status, ...]], first: Sequence[str]) -> str:
     """A state diagram of a table of statuses. What may stay as it is has no arrow to itself."""
     lines = ["```mermaid", "stateDiagram-v2", *(f"    [*] --> {status}" for status in first)]
@@ -123,6 +142,7 @@ PARTS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
     "layers": ("docs/architecture.md", lambda: _layers("runward.daemon")),
     "layers of handlers": ("docs/architecture.md", lambda: _layers("runward.handlers")),
     "what shows a layout": ("docs/layouts.md", _what_shows_a_layout),
+    "hooks": ("docs/hooks.md", _hooks),
     "folders": ("docs/reference.md", folders),
     "events": ("docs/reference.md", events),
     "handlers": ("docs/reference.md", handlers),

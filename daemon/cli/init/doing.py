@@ -21,6 +21,7 @@ from runward.daemon.disk.state_rights import check
 from runward.daemon.hooks.accepting import accepts
 from runward.daemon.hooks.agents import files_of
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE
+from runward.daemon.hooks.events import known_to
 from runward.daemon.hooks.programs import Program
 from runward.daemon.hooks.settings_file import Refused, SettingsFile, read_settings_file
 from runward.daemon.units.installing import Systemctl
@@ -113,7 +114,7 @@ def _read_back(step: Step, agent: Agent, file: SettingsFile) -> None:
 
 def _accepted(step: Step, file: SettingsFile, program: Program) -> str:
     """Whether the installed program takes settings with these hooks; else they are taken out again. Raises `_Failed`."""
-    match accepts(program, CLAUDE_CODE.known(program), os.environ):
+    match accepts(program, known_to(CLAUDE_CODE.agent, program), os.environ):
         case True:
             return f"{program.title} called a hook"
         case None:

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.daemon.cli.screens import Screen
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for
 
-from runward.daemon.hooks import accepting, agents, settings_file
+from runward.daemon.hooks import accepting, agents, programs, settings_file
 from runward.daemon.hooks.agents import Hooked
+from runward.daemon.hooks.events import SINCE
 from runward.daemon.hooks.settings_file import Edited, Refused, read_settings_file
 
 FILES = {
@@ -542,6 +543,99 @@ def test_where_the_installed_version_calls_no_hook_at_all_that_is_said(
     done = place.call("hook", "install", "claude-code", **claude(place, "9.0.0", "hooks"))
     assert (done.code, "could not be asked whether it accepts the hooks" in done.err) == (0, True)
     assert "StopFailure" in events(place)
+
+
+COMMANDS = {
+    "claude-code": "claude",
+    "kilo": "kilo",
+    **{agent: agent for agent in ("copilot", "droid", "kimi", "opencode", "pi", "qwen")},
+}
+
+
+def says(place: Place, agent: str, script: str) -> dict[str, str]:
+    """An agent's program that does this when it is asked for its version; the variables with which it is found."""
+    program = place.directory / "bin" / COMMANDS[agent]
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\n[ "$1" = --version ] || exit 1\n{script}\n')
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize(
+    ("agent", "said", "unknown"),
+    [
+        ("copilot", "GitHub Copilot CLI 0.0.422.", ()),
+        ("droid", "0.57.10", ()),
+        ("droid", "0.24.0", ("SessionEnd",)),
+        ("kimi", "0.10.0", ()),
+        ("opencode", "1.0.78", ()),
+        ("pi", "0.35.0", ()),
+        ("kilo", "7.0.33", ()),
+        ("qwen", "0.15.6", ()),
+        ("qwen", "0.12.0", ("SessionStart", "StopFailure", "SessionEnd")),
+    ],
+)
+def test_each_agent_gets_hooks_for_the_events_that_its_installed_version_knows(
+    place: Place, agent: str, said: str, unknown: tuple[str, ...]
+) -> None:
+    now = says(place, agent, f"echo '{said}'")
+    done = place.call("hook", "install", agent, **now)
+    assert (done.code, done.err) == (0, "")
+    assert (f"doesn't know {', '.join(unknown)}" in done.out) == bool(unknown)
+    known = [event for event in SINCE[agent] if event not in unknown]
+    shown = statuses(place, agent, **now)[agent]
+    assert (shown["state"], shown["events"], shown["missing"]) == ("installed", known, [])
+    assert place.call("hook", "uninstall", agent, **now).code == 0
+    assert not path_of(place, agent).exists()
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ("copilot", "0.0.421"),
+        ("droid", "0.23.9"),
+        ("kimi", "0.9.9"),
+        ("kilo", "6.9.9"),
+        ("opencode", "1.0.77"),
+        ("pi", "0.34.2"),
+        ("qwen", "0.11.9"),
+    ],
+)
+def test_a_version_that_calls_no_hook_gets_none_and_loses_those_of_a_later_one(
+    place: Place, agent: str, said: str
+) -> None:
+    before = everything(place)
+    assert place.call("hook", "install", agent).code == 0
+    old = says(place, agent, f"echo '{said}'")
+    assert statuses(place, agent, **old)[agent]["state"] == "outdated"
+    for _ in range(2):
+        done = place.call("hook", "install", agent, **old)
+        assert (done.code, done.err) == (0, "")
+        assert f"{said} ({place.directory}/bin/{COMMANDS[agent]}) calls none of the hooks" in done.out
+        assert "the hook is installed" not in done.out
+    (place.directory / "bin" / COMMANDS[agent]).unlink()
+    (place.directory / "bin").rmdir()
+    assert everything(place) == before
+    old = says(place, agent, f"echo '{said}'")
+    assert "which is too old for hooks" in place.call("hook", "status", agent, **old).out
+
+
+@pytest.mark.parametrize("agent", COMMANDS)
+def test_an_agent_of_a_version_that_it_does_not_say_gets_all_hooks_that_it_can_bear(
+    place: Place, agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = "all events that Runward uses" + (" but StopFailure" if agent == "claude-code" else "")
+    assert f"was not found: the hook is for {kept}\n" in place.call("hook", "install", agent, "--dry-run").out
+    unknown = says(place, agent, "echo of today")
+    done = place.call("hook", "install", agent, "--dry-run", **unknown)
+    assert f"of a version that it doesn't say ({place.directory}/bin/{COMMANDS[agent]})" in done.out
+    assert f"was found: the hook is for {kept}\n" in done.out
+    monkeypatch.setattr(programs, "_VERSION_S", 0.3)
+    held = place.directory / "held"
+    hangs = says(place, agent, f"sleep 600 & echo $! > {held}; wait")
+    assert place.call("hook", "install", agent, "--dry-run", **hangs).out == done.out
+    process = Path(f"/proc/{held.read_text().strip()}/stat")
+    wait_for(lambda: not process.exists() or ") Z " in process.read_text(), "the end of what it started")
 
 
 def test_doctor_finds_hooks_that_the_installed_version_drops_its_settings_for(place: Place) -> None:

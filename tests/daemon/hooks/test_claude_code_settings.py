@@ -19,7 +19,7 @@ from runward.daemon.hooks.claude_code_settings import (
 )
 from runward.daemon.hooks.settings_file import Refused, is_our_shell_command, shell_command
 
-EVENTS = tuple(CLAUDE_CODE.since)
+EVENTS = CLAUDE_CODE.events
 NAME = "settings.json"
 OURS = shell_command("claude-code", "/state of mine")
 OLDER = "/old/python -S -E /old/site/runward/daemon/hooks/runward_hook.py claude-code --state /s"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.daemon.hooks.codex_settings import install, others_in, uninstall
+from runward.daemon.hooks.codex_settings import KEY, install, others_in, uninstall
 from runward.daemon.hooks.settings_file import Refused, words_of
 
 NAME = "config.toml"
@@ -23,7 +23,7 @@ OLDER = [
 
 
 def installed(text: str | None) -> str:
-    after = install(text, NAME, OURS).text
+    after = install(text, NAME, OURS, (KEY,)).text
     assert after is not None
     return after
 
@@ -64,9 +64,10 @@ def test_what_was_there_stays_and_comes_back_byte_for_byte(text: str, then: list
 
 @pytest.mark.parametrize("text", [None, "a = 1\n", "notify = ['a']\n", "notify = []"])
 def test_an_older_one_is_replaced_and_known_again(text: str | None) -> None:
-    older = install(text, NAME, OLDER).text
+    older = install(text, NAME, OLDER, (KEY,)).text
     assert older is not None
     assert installed(older) == installed(text)
+    assert install(older, NAME, OURS, ()).text == text, "without an event it is removed"
     assert uninstall(older, NAME).text == text
 
 
@@ -85,7 +86,7 @@ def test_words_that_another_program_wrote_anew_are_known() -> None:
 def test_another_program_that_calls_ours_is_not_called_by_it() -> None:
     words = ", ".join(f"'{word}'" for word in ["wrapper", *OLDER])
     with pytest.raises(Refused, match="another program already calls"):
-        install(f"notify = [{words}]", NAME, OURS)
+        install(f"notify = [{words}]", NAME, OURS, (KEY,))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_another_program_that_calls_ours_is_not_called_by_it() -> None:
 )
 def test_what_is_broken_is_refused_with_its_place_and_fix(text: str, place: str) -> None:
     with pytest.raises(Refused) as by_install:
-        install(text, NAME, OURS)
+        install(text, NAME, OURS, (KEY,))
     with pytest.raises(Refused) as by_uninstall:
         uninstall(text, NAME)
     for refusal in (by_install, by_uninstall):

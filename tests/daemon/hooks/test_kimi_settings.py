@@ -7,17 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.daemon.hooks.kimi_settings import EVENTS, events_in, install, others_in, uninstall
+from runward.daemon.hooks.events import events_of
+from runward.daemon.hooks.kimi_settings import events_in, install, others_in, uninstall
 from runward.daemon.hooks.settings_file import Refused, shell_command
 
 NAME = "config.toml"
+EVENTS = events_of("kimi")
 OURS = shell_command("kimi", "/state of \"mine\" 'ä'")
 OLDER = "/old/python -S -E /old/site/runward/daemon/hooks/runward_hook.py kimi --state /s"
 THEIRS = '[[hooks]]\nevent = "Stop"\ncommand = "say done" # loud\n'
 
 
 def installed(text: str | None, command: str = OURS) -> str:
-    after = install(text, NAME, command).text
+    after = install(text, NAME, command, EVENTS).text
     assert after is not None
     return after
 
@@ -64,6 +66,11 @@ def test_whatever_stands_there_comes_back_and_only_ours_is_added(text: str) -> N
     assert repr(now) == repr(before)
     assert after.startswith(text.rstrip("\r\n"))
     assert installed(installed(text, OLDER)) == after, "an older one is replaced"
+    fewer = install(after, NAME, OURS, EVENTS[:2]).text
+    assert fewer == install(text, NAME, OURS, EVENTS[:2]).text
+    assert fewer is not None
+    assert events_in(fewer, NAME)[-2:] == EVENTS[:2]
+    assert install(after, NAME, OURS, ()).text == text, "without an event it is removed"
 
 
 def test_what_the_person_added_behind_ours_stays() -> None:
@@ -90,7 +97,7 @@ def test_entries_that_another_program_wrote_anew_are_known() -> None:
 )
 def test_what_ours_can_not_be_added_to_is_refused_with_its_place_and_fix(text: str, said: str) -> None:
     with pytest.raises(Refused) as refusal:
-        install(text, NAME, OURS)
+        install(text, NAME, OURS, EVENTS)
     rendered = refusal.value.problem.render()
     assert rendered.startswith(NAME + said)
     assert rendered.endswith(")"), "and the fix"
@@ -99,6 +106,6 @@ def test_what_ours_can_not_be_added_to_is_refused_with_its_place_and_fix(text: s
 def test_ours_in_a_list_on_one_line_are_left_alone() -> None:
     text = f'hooks = [{{event = "Stop", command = "{OLDER}"}}]'
     with pytest.raises(Refused, match="is not a list of tables"):
-        install(text, NAME, OURS)
+        install(text, NAME, OURS, EVENTS)
     with pytest.raises(Refused, match="is not a list of tables"):
         uninstall(text, NAME)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.waiting import PATIENCE_S
 
+from runward.daemon.hooks.events import SINCE, events_of
 from runward.daemon.hooks.modules import KILO, OPENCODE, PI, Module
 from runward.daemon.hooks.settings_file import Refused, words_of
 
@@ -60,7 +61,7 @@ EACH = pytest.mark.parametrize(("module", "calls", "expected"), SAID, ids=[each[
 
 
 def installed(module: Module, words: list[str]) -> str:
-    text = module.install(None, NAME, words).text
+    text = module.install(None, NAME, words, events_of(module.agent)).text
     assert text is not None
     return text
 
@@ -71,8 +72,12 @@ def test_an_older_one_is_known_and_replaced_and_another_is_left_alone(module: Mo
     older = installed(
         module, ["/old/python", "-S", "-E", "/old/runward_hook.py", module.agent, "--state", "/s"]
     )
-    assert module.events_in(older, NAME) == module.events
-    assert module.install(older, NAME, words).text == installed(module, words)
+    assert module.events_in(older, NAME) == events_of(module.agent)
+    assert module.install(older, NAME, words, events_of(module.agent)).text == installed(module, words)
+    assert module.install(older, NAME, words, ()).text is None, "without an event it is removed"
+    assert len({*SINCE[module.agent].values()}) == 1, (
+        "it listens to all of them, so each version knows all or none"
+    )
     assert module.uninstall(older, NAME).text is None
     broken = older.replace(f'"{module.agent}"', module.agent)
     for other in ("", "// mine\n" + older, older.replace("runward_hook.py", "mine.py"), broken):

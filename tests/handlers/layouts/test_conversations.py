@@ -301,6 +301,33 @@ def test_fields_of_any_type_raise_nothing(agent: Agent, data: st.DataObject) -> 
             agent.layout.message_in(line)
 
 
+BAD: Final = (
+    b"{",
+    b"\xff\xfe",
+    b"null",
+    b"[" * 100_000,
+    b'{"type":' * 100_000,
+    b'{"a":' + b"[" * 70 + b"]" * 70 + b"}",
+)
+"""Lines that are torn, no text, no record, or nested too deeply."""
+
+
+@EACH
+@pytest.mark.parametrize("name", ["a tool", "killed in a tool", "an API error"])
+def test_lines_that_cannot_be_read_are_counted_and_hide_nothing(agent: Agent, name: str) -> None:
+    lines = made(agent, name)
+    expected = agent.told(lines)
+    for bad in BAD:
+        found = agent.told([lines[0], *(each for line in lines[1:] for each in (bad, line))])
+        close = None if found.close is None else found.close.reason_code
+        assert (found.turn, close) == (expected.turn, expected.close and expected.close.reason_code), bad[:20]
+        assert (found.counts.tool_calls, found.usage) == (expected.counts.tool_calls, expected.usage), bad[
+            :20
+        ]
+        assert found.unreadable in (0, len(lines) - 1), bad[:20]
+        assert agent.calls([*lines, bad])[: len(agent.calls(lines))] == agent.calls(lines)
+
+
 RECORDED: Final = {
     "ok": ("run.completed.ok", 0, (100, 10)),
     "tool": ("run.completed.ok", 1, (200, 20)),
