@@ -16,7 +16,7 @@ from runward.daemon.cli.terminal.tables import Column, flowed, flowed_part, tabl
 from runward.daemon.store import reading
 from runward.daemon.store.tables.approvals import ApprovalRow
 from runward.daemon.views.home import Home, home_of
-from runward.daemon.views.needs import Need
+from runward.daemon.views.needs import Need, how_to_start
 from runward.daemon.views.rows import Row
 from runward.daemon.views.text import age
 from runward.handlers.times import moment_of
@@ -26,8 +26,9 @@ _MOST_FAILURES: Final = 3
 _MOST_NEEDS: Final = 9
 _MOST_WORKING: Final = 6
 _LINES_OF_AN_APPROVAL: Final = 3
-_FIRST: Final = ("runward init", "runward --help")
-_NEXT: Final = ("runward why ID", "runward top", "runward session list", "runward --help")
+_SET_UP: Final = "runward init"
+_HELP: Final = "runward --help"
+_NEXT: Final = ("runward why ID", "runward top", "runward session list", _HELP)
 
 
 def show_home(settings: Settings) -> NoReturn:
@@ -35,18 +36,24 @@ def show_home(settings: Settings) -> NoReturn:
     terminal = terminal_here()
     with reading.reading(settings.state_dir) as connection:
         home = home_of(connection, settings, terminal.now)
-    is_new = not reading.exists(settings.state_dir)
-    click.echo("\n".join(lines_of(home, settings.state_dir, terminal, is_new=is_new)))
+    first = None if reading.exists(settings.state_dir) else _first_command(settings.state_dir)
+    click.echo("\n".join(lines_of(home, settings.state_dir, terminal, first)))
     sys.exit(code_of(home.status))
 
 
-def lines_of(home: Home, state: str, terminal: Terminal, *, is_new: bool = False) -> list[str]:
-    """The screen. It leaves a row for the prompt that follows. `is_new`: no daemon ever ran here."""
+def _first_command(state: str) -> str:
+    """What comes first where no daemon ever ran."""
+    from runward.daemon.cli.init.record import is_recorded  # nearly always one ran
+
+    return how_to_start(state) if is_recorded(state) else _SET_UP
+
+
+def lines_of(home: Home, state: str, terminal: Terminal, first: str | None = None) -> list[str]:
+    """The screen. It leaves a row for the prompt that follows. `first` is the command that has to come before all others."""
     room = min(terminal.rows, _ROWS) - 1
-    head = list(flowed(_headline(home, state, terminal, is_new), "", "  ", terminal.columns))
-    last = list(
-        flowed(f"Next: {terminal.between.join(_FIRST if is_new else _NEXT)}", "", "      ", terminal.columns)
-    )
+    head = list(flowed(_headline(home, state, terminal, first), "", "  ", terminal.columns))
+    commands = _NEXT if first is None else (first, _HELP)
+    last = list(flowed(f"Next: {terminal.between.join(commands)}", "", "      ", terminal.columns))
     needs, working = _needs(home, terminal), _working(home, terminal)
     lines = [*head]
     for title, section in (("Needs you", needs), ("Working", working)):
@@ -59,7 +66,7 @@ def lines_of(home: Home, state: str, terminal: Terminal, *, is_new: bool = False
     return [*lines, "", *last]
 
 
-def _headline(home: Home, state: str, terminal: Terminal, is_new: bool) -> str:
+def _headline(home: Home, state: str, terminal: Terminal, first: str | None) -> str:
     counts = (
         (home.count("waiting"), "waiting for you"),
         (home.count("working"), "working"),
@@ -73,8 +80,8 @@ def _headline(home: Home, state: str, terminal: Terminal, is_new: bool) -> str:
     status = home.status
     since = moment_of(status["since"])
     up = "" if since is None else f" ({age(since, terminal.now)})"
-    if is_new and not status["running"] and not isinstance(status["elsewhere"], dict):
-        return f"Runward is {coloured('failed', 'not running')}: set it up with `runward init`. {what}"
+    if first == _SET_UP and not status["running"] and not isinstance(status["elsewhere"], dict):
+        return f"Runward is {coloured('failed', 'not running')}: set it up with `{_SET_UP}`. {what}"
     if not status["running"]:
         return f"Runward is {coloured('failed', 'not running')}: {why_not_running(status, state)}. {what}"
     word = "running" if status["stalled_s"] is None else coloured("failed", "stalled")

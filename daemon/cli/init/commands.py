@@ -246,7 +246,9 @@ class _Init:
             later = "" if daemon is not None else ", once `runward daemon` or the service runs"
             self._flow(f"sessions that begin there are held to it{later}", "Next: ", "      ")
         else:
-            self._flow("work as usual, then `runward`. To hold a project to a file:", "Next: ", "      ")
+            first = "" if self._wanted.has_service or daemon is not None else "start `runward daemon`, "
+            said = f"{first}work as usual, then `runward`. To hold a project to a file:"
+            self._flow(said, "Next: ", "      ")
             self._flow(f"runward init --project DIR --deliver {USUAL_FILE}", "      ", "      ")
 
     def _flow(self, text: str, first: str, rest: str) -> None:

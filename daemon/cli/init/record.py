@@ -59,6 +59,11 @@ def temporary_of(path: str, content: str) -> str:
     return f"{directory}/.{name}.runward-{content[:12]}.tmp"
 
 
+def is_recorded(state: str) -> bool:
+    """Whether `runward init` has made something that it has not taken back."""
+    return os.path.lexists(os.path.join(state, NAME))
+
+
 def read_record(state: str) -> list[Entry]:
     """The entries, the oldest first; none if there is no record. Raises `RecordUnreadable`."""
     path = os.path.join(state, NAME)
@@ -135,11 +140,15 @@ def missing_directories(path: str) -> Iterator[Directory]:
 
 
 class Fate(NamedTuple):
-    """What undoing means for one path: what the file is to hold, and the unit as it was before."""
+    """What undoing means for one path: what the file is to hold, and the unit as it was before.
+
+    `is_whole`: this takes back all that was made. Else somebody changed the file between two calls, and an older change stays.
+    """
 
     standing: Literal["as before", "as left", "changed"]
     target: str | None
     unit: Unit | None
+    is_whole: bool = True
 
 
 def fate_of(entries: Sequence[Change | Unit], now: str | None) -> Fate:
@@ -155,7 +164,7 @@ def fate_of(entries: Sequence[Change | Unit], now: str | None) -> Fate:
             unit = each
         else:
             target = each.before
+    oldest = next((each.before for each in entries if isinstance(each, Change)), target)
     if target != now or unit is not None:
-        return Fate("as left", target, unit)
-    is_known = any(isinstance(each, Change) and each.before == now for each in entries)
-    return Fate("as before" if is_known else "changed", now, None)
+        return Fate("as left", target, unit, is_whole=target == oldest)
+    return Fate("as before" if oldest == now else "changed", now, None)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from runward.daemon.cli.init.doing import clear, put
 from runward.daemon.cli.init.record import (
@@ -56,6 +56,8 @@ class Undoing(NamedTuple):
             return "failed"
         if self.fate.standing != "as left":
             return self.fate.standing
+        if not self.fate.is_whole:
+            return "changed"
         if self.file is not None and self.fate.target == self.file.text:
             return "stopped"
         return "removed" if self.fate.target is None else "restored"
@@ -120,7 +122,7 @@ def _undo(undoing: Undoing) -> Undone:
             if isinstance(entry, Change):
                 clear(temporary_of(path, entry.after))
                 clear(temporary_of(path, hash_of(entry.before)))
-        if way in ("changed", "as before"):
+        if undoing.fate.standing != "as left":
             return Undone(path, way, "" if way == "as before" else "it was changed since, and stays as it is")
         assert undoing.file is not None, "it was read"
         return _take_back(undoing, undoing.file, way)
@@ -148,7 +150,13 @@ def _take_back(undoing: Undoing, file: SettingsFile, way: Way) -> Undone:
         systemctl.change("daemon-reload")
         if unit.was_active and is_changed:
             systemctl.change("restart", unit.name)
-    return Undone(undoing.path, way, _refusal(systemctl))
+    partly = "" if undoing.fate.is_whole else _PARTLY
+    return Undone(undoing.path, way, _refusal(systemctl) or partly)
+
+
+_PARTLY: Final = (
+    "only the last change was taken back, because it was changed before that: see what is left there"
+)
 
 
 def _refusal(systemctl: Systemctl) -> str:

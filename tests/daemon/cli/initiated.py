@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import warnings
@@ -33,6 +34,26 @@ FOREIGN: dict[str, str] = {
     ".codex/config.toml": '# mine\nnotify = [ "say" ] # loud\n[tui]\n',
 }
 """Settings of agents that have hooks already."""
+
+_SAYS = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}'
+_MODULE = "export const Mine = async () => ({});\n"
+
+EVERY_AGENT: dict[str, str] = {
+    **FOREIGN,
+    ".codex/hooks.json": _SAYS,
+    ".copilot/hooks/mine.json": '{"version": 1, "hooks": {"agentStop": [{"type": "command", "bash": "say done"}]}}',
+    ".factory/settings.json": _SAYS.replace(": ", ":\r\n\t"),
+    ".kimi-code/config.toml": '# mine\n[[hooks]]\nevent = "Stop"\ncommand = "say done" # loud\n\n\n[tui]\na = 1',
+    ".config/kilo/plugin/mine.js": _MODULE,
+    ".config/opencode/plugin/mine.js": _MODULE,
+    ".local/share/kilo/kilo.db": "",
+    ".local/share/opencode/opencode.db": "",
+    ".pi/agent/extensions/mine.js": _MODULE,
+    ".qwen/settings.json": '{\n    // mine\n    "hooks": '
+    + _SAYS[len('{"hooks": ') : -1]
+    + " /* no more */\n}",
+}
+"""All agents with hooks are here, and each has hooks of its person's already, where hooks are written."""
 
 
 class Home:
@@ -68,11 +89,12 @@ class Home:
             return self.place.call("init", *arguments, PATH=str(self.tools), **environment)
 
     def everything(self) -> dict[str, tuple[int, bytes | None]]:
-        """Each file with its mode and content, each directory, and what systemd was left with."""
+        """Each file and each link with its mode and content, each directory, and what systemd was left with."""
         found: dict[str, tuple[int, bytes | None]] = {}
         for path in sorted(self.directory.rglob("*")):
-            name, mode = str(path.relative_to(self.directory)), path.stat().st_mode & 0o777
-            found[name] = (mode, path.read_bytes() if path.is_file() else None)
+            name, mode = str(path.relative_to(self.directory)), path.lstat().st_mode
+            content = path.read_bytes() if stat.S_ISREG(mode) else None
+            found[name] = (mode, os.fsencode(path.readlink()) if path.is_symlink() else content)
         for name in ("enabled", "active"):
             found[f"systemd: {name}"] = (int((self.tools / name).exists()), None)
         return found
