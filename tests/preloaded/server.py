@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.preloaded import ending, everything  # noqa: F401 - to have it imported is all
+from tests.preloaded.reaching import note_if_asked
 
 import runward.daemon.cli
 
@@ -144,6 +145,7 @@ def carry_out(request: Request) -> None:
         {name: value for name, _, value in (each.partition("=") for each in request.environment)}
     )
     time.tzset()
+    note_if_asked()
     sys.argv = ["runward", *request.arguments]
     ending.to_its_end(runward.daemon.cli.main)
 

@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.daemon.cli.calling import Place
 from tests.handlers.bundle.bundles import bundle
 from tests.preloaded import commands as preloaded
+from tests.preloaded import reaching
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.cli.commands import COMMANDS, runward
@@ -156,6 +158,16 @@ _EXCHANGED = (
 )
 
 
+_TESTS = Path(__file__).parents[3]
+_REACHED = "reached"
+"""The file with each attempt to reach for the network."""
+
+
+def _reached(place: Place) -> str:
+    file = place.directory / _REACHED
+    return file.read_text() if file.exists() else ""
+
+
 @pytest.fixture(scope="module")
 def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A place with a running daemon, a delivered directory `out`, a bundle in `bundle`, two held jobs, a playbook `greet` with a command, a chain,
@@ -191,6 +203,8 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     program.write_text(f'#!/bin/sh\nexec {shlex.join(preloaded.argv())} "$@"\n')
     program.chmod(0o700)
     place.environment["PATH"] = f"{place.directory}/bin:{place.environment['PATH']}"
+    place.environment[reaching.VARIABLE] = str(place.directory / _REACHED)
+    place.environment["PYTHONPATH"] = f"{reaching.SITE}:{_TESTS}:{place.environment['PYTHONPATH']}"
     with place.daemon():
         for words in _EXCHANGED:
             assert place.call("exchange", *words).code == 0, words
@@ -198,7 +212,9 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("path", _LEAVES, ids=" ".join)
-def test_the_examples_of_the_page_run(lived_in: Place, path: tuple[str, ...]) -> None:
+def test_the_examples_of_the_page_run_and_reach_for_no_network(
+    lived_in: Place, path: tuple[str, ...]
+) -> None:
     place = lived_in
     (block,) = re.findall(r"^```sh\n(.*?)^```$", _SECTIONS[path], re.MULTILINE | re.DOTALL)
     place.change_store(
@@ -214,6 +230,7 @@ def test_the_examples_of_the_page_run(lived_in: Place, path: tuple[str, ...]) ->
         env=place.environment,
         check=False,
     )
+    assert _reached(place) == "", "neither does the daemon, nor what both start"
     if path in _FOR_TERMINALS:
         assert (ran.returncode, ran.stdout) == (2, ""), ran.stdout
         assert "it needs a terminal" in ran.stderr
@@ -228,6 +245,41 @@ def test_the_examples_of_the_page_run(lived_in: Place, path: tuple[str, ...]) ->
     if path[0] in ("chain", "event"):
         running = ("chain", "runs", "--status", "running", "--json")
         wait_for(lambda: place.call(*running).objects() == [], "the end of its chain runs")
+
+
+_REACHES = """\
+import socket, sys
+address = ("127.0.0.1", 9)
+with socket.socket(type=socket.SOCK_DGRAM) as ours:
+    ours.sendto(b"one", address)
+    ours.connect(address)
+try:
+    socket.getaddrinfo("runward.invalid", 80)
+except OSError:
+    pass
+"""
+
+
+def test_whoever_reaches_for_the_network_is_noted(lived_in: Place) -> None:
+    elsewhere = str(lived_in.directory / "reached by a test")
+    program = (sys.executable, "-P", "-c", _REACHES)
+    environment = lived_in.environment | {reaching.VARIABLE: elsewhere}
+    subprocess.run(program, env=environment, check=True)
+    noted = [line.split(" by ")[0] for line in Path(elsewhere).read_text().splitlines()]
+    to = "('127.0.0.1', 9)"
+    assert noted == [f"socket.sendto {to}", f"socket.connect {to}", "socket.getaddrinfo runward.invalid"]
+    webhook = '\n[[notify]]\non = ["chain.aborted"]\nwebhook = "http://127.0.0.1:9/"\n'
+    settings = lived_in.directory / "reaching.toml"
+    settings.write_text((lived_in.directory / "runward.toml").read_text() + webhook)
+    sent = subprocess.run(
+        preloaded.argv("notify", "test", "--config", str(settings)),
+        env=environment,
+        cwd=lived_in.directory,
+        capture_output=True,
+        check=False,
+    )
+    assert sent.returncode != 0
+    assert len(Path(elsewhere).read_text().splitlines()) > len(noted), "a notice is what a person asked for"
 
 
 @pytest.mark.parametrize("command", [("schema",), ("completion",)])
