@@ -33,8 +33,8 @@ screenshots: setup ## take a picture of every page of the Studio, in build/scree
 test: setup ## run the tests a person runs (about four and a half minutes on two cores; the goal is four)
 	@$(PYTEST) -m "not prove"
 
-prove: check ## run every test, and the checkers
-	@$(PYTEST) --hypothesis-profile=long
+prove: check ## every test but the sweeps, with more of Hypothesis's examples, and the checkers
+	@$(PYTEST) --hypothesis-profile=long -m "not sweep"
 
 rest: check ## the checkers, and the proofs that CI runs beyond `make test` (about a quarter of an hour)
 	@$(PYTEST) -m "prove and not sweep and not agents"
@@ -51,7 +51,7 @@ sweep: setup ## every single point and seed, and thousands of cases, of what CI 
 again: setup ## run alone what failed last, if that was a test or a few
 	@$(BIN)/python tests/project/again.py
 
-explore: setup ## look for faults under new seeds for MINUTES=10; print what plays them again
+explore: setup ## look for faults under new seeds and in sweeps for MINUTES=10; print what plays them again
 	@$(BIN)/python -m tests.project.explore $(MINUTES)
 
 soak: setup ## twenty minutes at 20 runs a second, then LAUNCHED runs: what the daemon holds must stay the same

@@ -1,8 +1,10 @@
 """Looks for faults that the fixed seeds do not show, for as long as it is given: `make explore MINUTES=60`.
 
-One thread plays histories of the simulation: first those of the fixed seeds that CI leaves out, then new ones. Beside it, another runs the quick tests again and again,
-each time in a new order and with new Hypothesis examples. What fails is printed at once with the command that plays
-it again: make it a test. Ends with 1 if anything failed. `RUNWARD_EXPLORE=SEED` sets the first seed.
+One thread plays histories of the simulation: first those of the fixed seeds that CI leaves out, then new ones. Beside
+it, a second one runs the quick tests again and again, each time in a new order and with new Hypothesis examples. A third
+one plays the sweeps of `tests/proof`, of which CI takes samples: kills, freezes and full disks at every point, in a new
+order each time. What fails is printed at once with the command that plays it again: make it a test. Ends with 1 if
+anything failed. `RUNWARD_EXPLORE=SEED` sets the first seed.
 """
 
 import os
@@ -16,12 +18,13 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import chain, count
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from tests.simulation.simulation import IN_CI, SEEDS
 
 ROOT: Final = Path(__file__).parents[2]
 PLAY: Final = "import sys; from tests.simulation.simulation import run; run(int(sys.argv[1]))"
+SWEEPS: Final = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", "sweep")
 QUICK: Final = ("-q", "-n", "1", "-m", "not prove", "-p", "no:cacheprovider", "--hypothesis-profile=explore")
 
 
@@ -36,6 +39,23 @@ def quick_tests(seed: int) -> tuple[list[str], str]:
     return [sys.executable, "-m", "pytest", *options], shlex.join(["python", "-m", "pytest", *options])
 
 
+def sweeps_of_proofs() -> list[str]:
+    """The tests of `tests/proof` that try every single point of what CI samples, by their ids."""
+    words = [sys.executable, "-m", "pytest", *SWEEPS, "--collect-only", "tests/proof"]
+    told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    if told.returncode != 0:
+        raise RuntimeError(f"the sweeps of tests/proof can't be collected:\n{told.stdout}{told.stderr}")
+    return [line for line in told.stdout.splitlines() if line.startswith("tests/proof/")]
+
+
+def sweep(test: str) -> tuple[list[str], str]:
+    """What plays one of these tests, and how to do so again."""
+    return [sys.executable, "-m", "pytest", *SWEEPS, test], shlex.join(["python", "-m", "pytest", test])
+
+
+Each = TypeVar("Each")
+
+
 class Explored:
     """What was played, and the commands that show a fault."""
 
@@ -44,12 +64,12 @@ class Explored:
         self.played = 0
         self.found: list[str] = []
 
-    def all_of(self, seeds: Iterable[int], kind: Callable[[int], tuple[list[str], str]]) -> None:
-        """Play this kind of thing under one seed after the other until the time is up."""
-        for seed in seeds:
+    def all_of(self, given: Iterable[Each], kind: Callable[[Each], tuple[list[str], str]]) -> None:
+        """Play this kind of thing for one after the other, most often a seed, until the time is up."""
+        for each in given:
             if time.monotonic() >= self._until:
                 break
-            command, again = kind(seed)
+            command, again = kind(each)
             said = self._said_by(command)
             if said is not None:
                 self.found.append(again)
@@ -86,20 +106,23 @@ def main(minutes: float) -> int:
         f"exploring for {minutes:g} minutes from seed {first} (RUNWARD_EXPLORE={first} does the same)",
         flush=True,
     )
-    kinds = {
-        "histories": (chain(SEEDS[len(IN_CI) :], count(first)), history),
-        "rounds of the quick tests": (count(first), quick_tests),
+    sweeps = sweeps_of_proofs()
+    random.Random(first).shuffle(sweeps)
+    explored = {
+        name: Explored(minutes * 60)
+        for name in ("histories", "rounds of the quick tests", "sweeps of proofs")
     }
-    explored = {name: Explored(minutes * 60) for name in kinds}
+    histories, rounds, proofs = explored.values()
     threads = [
-        threading.Thread(target=explored[name].all_of, args=seeds_and_kind)
-        for name, seeds_and_kind in kinds.items()
+        threading.Thread(target=histories.all_of, args=(chain(SEEDS[len(IN_CI) :], count(first)), history)),
+        threading.Thread(target=rounds.all_of, args=(count(first), quick_tests)),
+        threading.Thread(target=proofs.all_of, args=(sweeps, sweep)),
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    print("played", " and ".join(f"{each.played} {name}" for name, each in explored.items()))
+    print("played", ", ".join(f"{each.played} {name}" for name, each in explored.items()))
     found = [again for each in explored.values() for again in each.found]
     print(*(found or ["nothing was found"]), sep="\n")
     return 1 if found else 0

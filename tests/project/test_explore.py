@@ -4,7 +4,7 @@ import sys
 from itertools import count
 
 import pytest
-from tests.project.explore import Explored
+from tests.project.explore import Explored, sweep, sweeps_of_proofs
 
 SECONDS = 1.5
 
@@ -27,6 +27,18 @@ def test_seeds_are_played_one_after_the_other_and_what_fails_is_told(
     assert explored.found[0] == "play 13"
     assert len(explored.found) == explored.played - 2
     assert "seed 13\n\nFOUND, play it again: play 13\n" in capsys.readouterr().out
+
+
+@pytest.mark.prove
+def test_the_sweeps_of_kills_and_freezes_are_played_too() -> None:
+    """Which it finds by their mark: a sample that CI takes is none of them."""
+    found = sweeps_of_proofs()
+    every = "tests/proof/test_kill_sweep.py::test_a_daemon_killed_at_every_single_point_leaves_what_an_undisturbed_one_leaves"
+    assert f"{every}[chain runs-0-5]" in found
+    files = {name.partition("::")[0].removeprefix("tests/proof/test_") for name in found}
+    assert {"kill_sweep.py", "killed_channels.py", "killed_economy.py", "frozen_writers.py"} <= files
+    assert not [name for name in found if "may_be_killed_at_some_points" in name]
+    assert sweep(found[0])[0][-1] == found[0]
 
 
 def test_what_is_not_over_in_time_is_interrupted_and_found_nothing() -> None:

@@ -45,6 +45,9 @@ OF_A_LAUNCHER: Final = {
 }
 """What comes of the run, and how often its command ran. Before `run.json` another launcher begins it."""
 
+SAMPLE: Final = 3
+"""CI takes every so many of these points, `make sweep` all."""
+
 SHORT: Final = 'echo "$RUNWARD_SESSION_ID" >> DIRECTORY/did'
 WAITS: Final = f"{SHORT}; until [ -e DIRECTORY/go ]; do sleep 0.02; done"
 
@@ -216,6 +219,13 @@ def test_a_daemon_killed_when_it_hears_of_an_end_loses_and_doubles_nothing(serve
 
 
 @pytest.mark.prove
+def test_a_daemon_that_serves_may_be_killed_at_some_points_where_it_speaks_to_a_launcher(
+    served: Served,
+) -> None:
+    _kill_daemons(served, OF_THE_DAEMON[::SAMPLE])
+
+
+@pytest.mark.sweep
 @pytest.mark.longest
 def test_a_daemon_that_serves_may_be_killed_wherever_it_speaks_to_a_launcher(served: Served) -> None:
     _kill_daemons(served, OF_THE_DAEMON)
@@ -226,6 +236,11 @@ def test_a_launcher_killed_before_it_tells_of_an_end_loses_and_doubles_nothing(s
 
 
 @pytest.mark.prove
+def test_a_launcher_that_is_used_again_may_be_killed_at_some_points(served: Served) -> None:
+    _kill_launchers(served, [*OF_A_LAUNCHER][::SAMPLE])
+
+
+@pytest.mark.sweep
 @pytest.mark.longest
 def test_a_launcher_that_is_used_again_may_be_killed_anywhere(served: Served) -> None:
     _kill_launchers(served, list(OF_A_LAUNCHER))
@@ -259,7 +274,15 @@ def test_a_daemon_restarted_while_launchers_run_and_wait_knows_every_run_once(se
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("point", ["start.before", "start.after", "start.recorded", "start.ended"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "start.before",
+        pytest.param("start.after", marks=pytest.mark.sweep),
+        "start.recorded",
+        pytest.param("start.ended", marks=pytest.mark.sweep),
+    ],
+)
 def test_a_superseded_daemon_begins_nothing_twice_with_its_launchers(served: Served, point: str) -> None:
     first = served.daemon()
     running = served.ask("waits")
