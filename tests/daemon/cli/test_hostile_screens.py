@@ -126,9 +126,7 @@ def test_what_runs_wrote_stays_text_in_its_place(
     hostile: Everyday, command: tuple[str, ...], variables: dict[str, str], columns: int
 ) -> None:
     if command == _PLAN:
-        home = hostile.directory / _EVIL[:60].replace("/", "")
-        (home / ".codex").mkdir(parents=True, exist_ok=True)
-        variables = {**variables, "HOME": str(home)}
+        variables = {**variables, "HOME": str(_hostile_home(hostile))}
     drawn = draw(hostile, (columns, 24), *command, **variables)
     assert drawn.code in (0, 3), drawn.text
     shown = _SGR.sub("", drawn.raw.decode()).replace("\r\n", "\n")
@@ -138,6 +136,35 @@ def test_what_runs_wrote_stays_text_in_its_place(
     if columns == 80 and command not in _WHOLE:
         assert len(drawn.lines) <= 24, drawn.text
     assert "LANG" not in variables or shown.isascii()
+
+
+def _hostile_home(hostile: Everyday) -> Path:
+    home = hostile.directory / _EVIL[:60].replace("/", "")
+    (home / ".codex").mkdir(parents=True, exist_ok=True)
+    return home
+
+
+@pytest.mark.parametrize("columns", [20, 80, 120])
+@pytest.mark.parametrize("variables", [{}, {"LANG": "C"}], ids=["utf8", "ascii"])
+def test_a_typed_answer_to_the_plan_is_heard_and_what_was_done_is_undone(
+    hostile: Everyday, variables: dict[str, str], columns: int
+) -> None:
+    home = _hostile_home(hostile)
+    (home / ".codex/config.toml").write_text("[tui]\n")
+    before = {path: path.is_file() and path.read_bytes() for path in hostile.directory.rglob("*")}
+    told = {**variables, "HOME": str(home)}
+    for keys, ways in (("n\n", ("nothing was changed",)), ("y\n", ("written", "changed"))):
+        drawn = draw(hostile, (columns, 24), "init", "--no-service", keys=keys, **told)
+        assert drawn.code == (0 if keys == "y\n" else 1), drawn.text
+        shown = " ".join(drawn.text.split())
+        assert all(way in shown for way in ways)
+        assert [each for each in drawn.text if each != "\n" and not each.isprintable()] == []
+        assert widest(drawn) <= columns
+    assert "runward_hook.py" in (home / ".codex/config.toml").read_text()
+    undone = draw(hostile, (columns, 24), "init", "--undo", **told)
+    assert undone.code == 0, undone.text
+    assert widest(undone) <= columns
+    assert {path: path.is_file() and path.read_bytes() for path in hostile.directory.rglob("*")} == before
 
 
 def _offered(lines: list[str]) -> list[list[str]]:
