@@ -124,6 +124,9 @@ _TOOK: Final = re.compile(r"\b[0-9]\.[0-9]s")
 _PRICES: Final = re.compile(r"(?<=prices of )20[0-9]{2}-[0-9]{2} \(genai-prices [0-9.]+\)")
 _SILENT: Final = re.compile(r"(?<=silent for )[0-9]{2}m [0-9]{2}s")
 
+_PID: Final = re.compile(r"\bpid [0-9]+\b")
+_LAGS: Final = re.compile(r"[0-9.]+ m?s (?=after a run's end)|(?<=99 of 100 within )[0-9.]+ m?s")
+
 
 def fixed(text: str) -> str:
     """The text with ids and times of every day's own replaced by ones of the same width."""
@@ -133,5 +136,6 @@ def fixed(text: str) -> str:
         return seen.setdefault(match[0], f"{match[1]}_{len(seen) + 1:012x}")
 
     text = _SILENT.sub("10m 36s", _WHO.sub("me asked", text))
+    text = _LAGS.sub(lambda lag: "100 ms" + " " * lag[0].endswith(" "), _PID.sub("pid 4711", text))
     text = _PRICES.sub("2026-11 (genai-prices 0.2.3)", text)
     return _DATE.sub("2026-11-26", _TOOK.sub("0.4s", _CLOCK.sub("10:27:40", _IDS.sub(identifier, text))))

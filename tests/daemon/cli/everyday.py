@@ -10,6 +10,8 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -77,12 +79,25 @@ class Everyday(Place):
 
 def make(directory: Path) -> Everyday:
     """Have a real daemon record it; it has ended when this returns."""
+    with played(directory) as place:
+        pass
+    set_activity(place)
+    return place
+
+
+@contextmanager
+def played(directory: Path, *, has_mistakes: bool = True) -> Iterator[Everyday]:
+    """The same, and the daemon still works. The mistakes are in a playbook, which a daemon names by its whole path."""
     place = Everyday(directory)
     place.furnish()
+    if not has_mistakes:
+        (directory / "playbooks/wrong.playbook.yaml").unlink()
     (directory / "runward.toml").write_text(SETTINGS + _ROOTS + _ACTIONS)
     (directory / "playbooks/judge.playbook.yaml").write_text(_JUDGE)
     (directory / "pr-review.yaml").write_text(_CHAIN)
-    begin = time.time() - 115  # so that ages stay the same for half a minute, however long this takes
+    begin = time.time() - 115
+    # What is said to have happened is 12 minutes ago, and what happens now is 10, even if that takes most of a minute.
+    place.now = begin + 770
     _add_runs(place, begin)
     _add_sessions(place, begin)
     with place.daemon():
@@ -93,19 +108,21 @@ def make(directory: Path) -> Everyday:
         _wait_for_status(place, merged, "completed")
         _wait_for_status(place, _fire(place, "REQUEST_CHANGES", "minus"), "completed")
         _wait_for_status(place, _fire(place, "APPROVE", "mult"), "waiting_approval")
-    # What a session does is seen in its process, and there is none here.
+        place.change_store(
+            "insert into links (linked, launcher) select key, 'native:runs/nightly' from sessions where session_id = ?",
+            SESSION.format(0xCC),
+        )
+        yield place
+
+
+def set_activity(place: Place) -> None:
+    """Say what the agents do: that is seen in their processes, and there are none here."""
     for number, activity in ((0xAA, "active"), (0xBB, "waiting"), (0xCC, "active")):
         place.change_store(
             "update cursors set activity = ? where session_key like ?",
             activity,
             f"%{SESSION.format(number)}%",
         )
-    place.change_store(
-        "insert into links (linked, launcher) select key, 'native:runs/nightly' from sessions where session_id = ?",
-        SESSION.format(0xCC),
-    )
-    place.now = time.time() + 630
-    return place
 
 
 def _add_runs(place: Place, begin: float) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.cli.drawn import draw, fixed, widest
-from tests.daemon.cli.everyday import Everyday
+from tests.daemon.cli.everyday import Everyday, played, set_activity
 
 from runward.daemon.cli.commands import COMMANDS
 from runward.daemon.cli.shell.overview import GROUPS
@@ -38,7 +38,14 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "usage-model": ("usage", "--by", "model"),
     "usage-project": ("usage", "--by", "project", "--since", "today"),
 }
-_KEYS = {"top": "q"}
+LIVE: dict[str, tuple[str, ...]] = {
+    "home-live": (),
+    "status-live": ("status",),
+    "top-live": ("top",),
+}
+"""Screens that also tell of a daemon, while one works."""
+
+_KEYS = {"top": "q", "top-live": "q"}
 """What is typed there."""
 _LANGUAGES: dict[str, dict[str, str]] = {"": {}, "-ascii": {"LANG": "C"}}
 _SIZES = ((80, 24), (120, 40))
@@ -50,8 +57,23 @@ _SIZES = ((80, 24), (120, 40))
 def test_a_screen_is_as_its_file_has_it(
     everyday: Everyday, name: str, language: str, size: tuple[int, int]
 ) -> None:
-    drawn = draw(everyday, size, *SCREENS[name], keys=_KEYS.get(name, ""), **_LANGUAGES[language])
-    shown = fixed(f"$ {' '.join(('runward', *SCREENS[name]))}\n{drawn.text}")
+    _expect_golden(everyday, name, SCREENS[name], language, size)
+
+
+def test_a_screen_over_a_running_daemon_is_as_its_file_has_it(tmp_path: Path) -> None:
+    with played(tmp_path, has_mistakes=False) as place:
+        set_activity(place)
+        for name, command in LIVE.items():
+            for language in _LANGUAGES:
+                for size in _SIZES:
+                    _expect_golden(place, name, command, language, size)
+
+
+def _expect_golden(
+    place: Everyday, name: str, command: tuple[str, ...], language: str, size: tuple[int, int]
+) -> None:
+    drawn = draw(place, size, *command, keys=_KEYS.get(name, ""), **_LANGUAGES[language])
+    shown = fixed(f"$ {' '.join(('runward', *command))}\n{drawn.text}")
     path = _GOLDENS / f"{name}-{size[0]}{language}.txt"
     if os.environ.get("RUNWARD_GOLDENS") == "rewrite":
         path.parent.mkdir(exist_ok=True)
