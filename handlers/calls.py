@@ -133,11 +133,11 @@ class Stated(NamedTuple):
 
 
 class Paid(NamedTuple):
-    """What a reply cost, by the session's own account."""
+    """What a reply cost, by the session's own account; None if the account lacks it."""
 
     place: Place
     at: float | None
-    usd: float
+    usd: float | None
 
 
 class Unusable(NamedTuple):

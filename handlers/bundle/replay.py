@@ -95,7 +95,6 @@ class Replay:
     issue_number: int | None = None
     policy_bundle_id: str | None = None
     confidence: float | None = None
-    cost_usd: float | None = None
     verification: VerificationRuns = field(default_factory=lambda: VerificationRuns(()))
     edits: Edits = field(default_factory=Edits)
     problems: list[str] = field(default_factory=list)
@@ -103,6 +102,8 @@ class Replay:
     begun_with: tuple[int | None, str | None] = (None, None)
     """Issue and policy as its first line says them."""
     _is_own: bool = True
+    _paid_usd: float | None = None
+    _is_paid_whole: bool = True
     _has_plan: bool = False
     _has_begun: bool = False
     _adopted: dict[str, CallRecord] = field(default_factory=dict)
@@ -128,6 +129,11 @@ class Replay:
             return None
         problems = "; ".join(self.problems)
         return f"{problems}; and {self.more_problems} more" if self.more_problems else problems
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the replies cost by the session's own account; None if that doesn't have all of them."""
+        return self._paid_usd if self._is_paid_whole else None
 
     def lines(self, records: Iterable[Told], *, is_over: bool = True) -> Iterator[bytes]:
         """The lines of the replay, each with its newline. Those about the end come only if it `is_over`."""
@@ -212,7 +218,10 @@ class Replay:
             case Stated():
                 self._state(record)
             case Paid() if self._belongs(record.place, record.at):
-                self.cost_usd = round((self.cost_usd or 0.0) + record.usd, 6)
+                if record.usd is None:
+                    self._is_paid_whole = False
+                else:
+                    self._paid_usd = round((self._paid_usd or 0.0) + record.usd, 6)
             case Unusable() if not self._is_before(record.place):
                 self._wrong(record.place, record.problem)
 

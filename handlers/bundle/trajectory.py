@@ -63,7 +63,7 @@ class _Step:
 class Trajectory:
     """Makes steps of what a session's files say, in their order. Each is given when the results of its calls are there.
 
-    `steps` counts those that were given, `usd` is what the session says that it paid, `unusable` are the first and the number of
+    `steps` counts those that were given, `usd` is what the session says that it paid, if it says it of all replies, `unusable` are the first and the number of
     the lines that could not be used.
     """
 
@@ -73,8 +73,13 @@ class Trajectory:
         self._held = 0
         self._callers: dict[str, _Step] = {}
         self.steps = 0
-        self.usd: float | None = None
+        self._paid_usd: float | None = None
+        self._is_paid_whole = True
         self.unusable: tuple[str, int] | None = None
+
+    @property
+    def usd(self) -> float | None:
+        return self._paid_usd if self._is_paid_whole else None
 
     def said(
         self, at: float | None, role: Literal["user", "assistant", "system"], text: str
@@ -91,7 +96,10 @@ class Trajectory:
             case Returned():
                 yield from self._returned(record)
             case Paid():
-                self.usd = (self.usd or 0.0) + record.usd
+                if record.usd is None:
+                    self._is_paid_whole = False
+                else:
+                    self._paid_usd = (self._paid_usd or 0.0) + record.usd
             case Unusable():
                 first, count = self.unusable or (_place_of(record), 0)
                 self.unusable = first, count + 1

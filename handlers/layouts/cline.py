@@ -173,10 +173,7 @@ def _spent(message: _Message) -> Spent | None:
     # The input's count has in it what was read from the cache, and what was written to it.
     read_, write = count_in(metrics.get("cacheReadTokens")), count_in(metrics.get("cacheWriteTokens"))
     fresh = max(0, count_in(metrics.get("inputTokens")) - read_ - write)
-    # A provider without prices costs 0 here, which says nothing about its price.
-    return Spent(
-        fresh, read_, write, count_in(metrics.get("outputTokens")), nanousd(metrics.get("cost")) or None
-    )
+    return Spent(fresh, read_, write, count_in(metrics.get("outputTokens")), nanousd(metrics.get("cost")))
 
 
 def _has_failed(content: msgspec.Raw) -> bool:

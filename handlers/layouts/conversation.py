@@ -83,7 +83,7 @@ class Asked(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """What a reply used. `nanousd` is the cost that the agent reports, in billionths of a dollar."""
+    """What a reply used. `nanousd` is the cost that the agent reports, in billionths of a dollar; None if it reports none."""
 
     fresh_input: int
     cache_read: int
@@ -133,6 +133,16 @@ class Used(NamedTuple):
     spent: Spent
 
 
+class Elsewhere(NamedTuple):
+    """What a request used that made no reply of the session: a sub-agent's, or one that the tool made for itself.
+
+    It costs, but its tokens are not told as the session's own.
+    """
+
+    model: str | None
+    spent: Spent
+
+
 class Left(NamedTuple):
     """The program says that it ends: nothing follows until somebody resumes the session."""
 
@@ -147,7 +157,9 @@ class Notes(NamedTuple):
     text: str
 
 
-Word: TypeAlias = Begun | Uses | Asked | Replied | Returned | Ended | Left | Used | Delegated | Notes
+Word: TypeAlias = (
+    Begun | Uses | Asked | Replied | Returned | Ended | Left | Used | Elsewhere | Delegated | Notes
+)
 Record = TypeVar("Record")
 
 
@@ -252,6 +264,8 @@ class Conversation:
             case Used():
                 self.model = word.model or self.model
                 self._spend(word.spent, at)
+            case Elsewhere():
+                self._count(word.spent, word.model, at)
             case Left():
                 self.is_left = True
             case Delegated():
@@ -287,14 +301,19 @@ class Conversation:
         self._spend(more, at, are_totals=True)
 
     def _spend(self, spent: Spent, at: float | None, *, are_totals: bool = False) -> None:
-        fresh, read, write, output = (min(max(0, each), MOST_TOKENS) for each in spent[:4])
-        if not (fresh or read or write or output):
-            return
+        """Count what is the session's own, and tell it."""
+        fresh, read, write, output = _believable(spent)
         self.input_tokens = min(self.input_tokens + fresh + read + write, MOST_TOKENS)
         self.output_tokens = min(self.output_tokens + output, MOST_TOKENS)
+        self._count(spent, self.model, at, are_totals=are_totals)
+
+    def _count(self, spent: Spent, model: str | None, at: float | None, *, are_totals: bool = False) -> None:
+        fresh, read, write, output = _believable(spent)
+        if not (fresh or read or write or output):
+            return
         one = counted(
             at,
-            self.model,
+            model,
             STANDARD,
             fresh_input=fresh,
             cache_read=read,
@@ -304,6 +323,10 @@ class Conversation:
         )
         # Nobody knows how many replies totals are of, or how large each request was.
         add(self.counted, one._replace(replies=0, size=SIZES[0]) if are_totals else one)
+
+
+def _believable(spent: Spent) -> tuple[int, ...]:
+    return tuple(min(max(0, each), MOST_TOKENS) for each in spent[:4])
 
 
 class Layout(NamedTuple, Generic[Record]):
@@ -485,6 +508,8 @@ class ConversationCalls(Generic[Record]):
         elif isinstance(word, Used):
             self._used = sum(word.spent[:4])
             yield from _paid(place, at, word.spent)
+        elif isinstance(word, Elsewhere):
+            yield from _paid(place, at, word.spent)
         elif isinstance(word, Replied):
             if word.spent is not None:
                 yield from _paid(place, at, word.spent)
@@ -501,8 +526,8 @@ class ConversationCalls(Generic[Record]):
 
 
 def _paid(place: Place, at: float | None, spent: Spent) -> Iterator[CallTold]:
-    if spent.nanousd is not None:
-        yield Paid(place, at, spent.nanousd / 1e9)
+    if any(spent):
+        yield Paid(place, at, None if spent.nanousd is None else spent.nanousd / 1e9)
 
 
 class _Provided(Generic[Record]):
@@ -614,11 +639,14 @@ def api_failed(why: object) -> Close:
 
 
 def nanousd(value: object) -> int | None:
-    """A cost in dollars, in billionths of one; None for anything else."""
+    """A cost in dollars, in billionths of one; None for anything else.
+
+    A tool that knows no price of a model says 0, which says nothing about the price.
+    """
     if type(value) not in (int, float):
         return None
     cost = cast("float", value)
-    return round(cost * 1e9) if 0 <= cost <= MOST_USD else None
+    return round(cost * 1e9) if 0 < cost <= MOST_USD else None
 
 
 def joined(parts: Iterable[object]) -> str:

@@ -2,16 +2,17 @@
 
 `assistant.turn_start` and `turn_end` enclose one call of the model. The turn is over after a reply that requests no tool, by an
 error, or by an abort. `session.shutdown` says that the program ends, and nothing about how the turn ended. Records with an `agentId`
-are a sub-agent's. In a fork, `session.start` is new, then come copies, which are older, and then a `session.info` that names the origin.
+are a sub-agent's, whose replies cost the session something. A `cost` is a multiplier of requests, but AI credits are money. In a fork, `session.start` is new, then come copies, which are older, and then a `session.info` that names the origin.
 While the program lives, it holds the lock of `inuse.<pid>.hold` beside the log.
 """
 
 import re
 from collections.abc import Iterator
-from typing import Final, TypedDict
+from typing import Final, TypedDict, cast
 
 import msgspec
 
+from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.conversation import (
     Asked,
@@ -19,6 +20,7 @@ from runward.handlers.layouts.conversation import (
     Call,
     ConversationDirectory,
     Delegated,
+    Elsewhere,
     Ended,
     Layout,
     Left,
@@ -31,7 +33,15 @@ from runward.handlers.layouts.conversation import (
     Word,
     api_failed,
 )
-from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, count_in, whole_in, whole_text_in
+from runward.handlers.layouts.foreign_values import (
+    LONGEST_PATH,
+    MOST_USD,
+    UUID,
+    count_in,
+    number_in,
+    whole_in,
+    whole_text_in,
+)
 from runward.handlers.layouts.transcript import closed
 
 LAYOUT: Final = "copilot"
@@ -49,12 +59,18 @@ class _Context(TypedDict, total=False):
     cwd: object
 
 
+class _Credits(TypedDict, total=False):
+    totalNanoAiu: object
+
+
 class _Usage(TypedDict, total=False):
     model: object
     inputTokens: object
     outputTokens: object
     cacheReadTokens: object
     cacheWriteTokens: object
+    aiCreditsStatus: object
+    copilotUsage: _Credits
 
 
 class _Request(TypedDict, total=False):
@@ -98,7 +114,10 @@ def _words(record: _Record) -> Iterator[Word]:
     if kind == "subagent.started":
         yield Delegated()
     if record.get("agentId") is not None:
-        return  # what a sub-agent does is not the session's own
+        if kind == "session.usage_record":
+            usage = data.get("usage", {})
+            yield Elsewhere(whole_text_in(usage.get("model")), _spent(usage))
+        return  # what else a sub-agent does is not the session's own
     match kind:
         case "session.start" | "session.resume":
             cwd = whole_text_in(data.get("context", {}).get("cwd"), LONGEST_PATH)
@@ -150,7 +169,20 @@ def _spent(usage: _Usage) -> Spent:
     # The input's count has in it what was read from the cache, and what was written to it.
     read, write = count_in(usage.get("cacheReadTokens")), count_in(usage.get("cacheWriteTokens"))
     fresh = max(0, count_in(usage.get("inputTokens")) - read - write)
-    return Spent(fresh, read, write, count_in(usage.get("outputTokens")))
+    return Spent(fresh, read, write, count_in(usage.get("outputTokens")), _nanousd(usage))
+
+
+_CREDITS_OF_DOLLAR: Final = 100
+"""GitHub sells an AI credit for a cent."""
+
+
+def _nanousd(usage: _Usage) -> int | None:
+    """What a reply cost, if its AI credits are all known. They are counted in billionths, too."""
+    if usage.get("aiCreditsStatus") != "complete":
+        return None
+    counted = usage.get("copilotUsage", {}).get("totalNanoAiu")
+    nano_credits = number_in(cast("JsonValue", counted), 0, MOST_USD * _CREDITS_OF_DOLLAR * 1e9)
+    return None if nano_credits is None else round(nano_credits / _CREDITS_OF_DOLLAR)
 
 
 def _text(data: _Data) -> str:

@@ -325,8 +325,7 @@ def _spent(line: _Line) -> Spent:
         count_in(cache.get("read")),
         count_in(cache.get("write")),
         count_in(tokens.get("output")) + count_in(tokens.get("reasoning")),
-        # A model without a price costs 0 here, which says nothing about its price.
-        nanousd(line.get("cost")) or None,
+        nanousd(line.get("cost")),
     )
 
 

@@ -2,9 +2,10 @@
 
 Records are chained as Claude Code's are, but their messages have Gemini's `parts`. A reply that calls no function ends the
 turn. What the model's API refused is only in the telemetry among the records; Qwen tries again, and a reply that follows
-counts instead. The telemetry has the requests of sub-agents, too, whose logs are `subagents/<session>/agent-*.jsonl` beside
-`chats`. A tool that was cancelled ends the turn, too. A fork begins with copies of its origin's records, and each says so. The
-files name no process, and don't say who uses them.
+counts instead. The telemetry has the requests of sub-agents, too, and those that Qwen makes for itself: they cost the session
+something, and no reply says it. Sub-agents' logs are `subagents/<session>/agent-*.jsonl` beside `chats`. A tool that was
+cancelled ends the turn, too. A fork begins with copies of its origin's records, and each says so. The files name no process, and
+don't say who uses them.
 """
 
 import re
@@ -20,6 +21,7 @@ from runward.handlers.layouts.conversation import (
     Call,
     ConversationLog,
     Delegated,
+    Elsewhere,
     Ended,
     Layout,
     Replied,
@@ -37,6 +39,10 @@ LAYOUT: Final = "qwen"
 
 _NAME: Final = re.compile(rf"({UUID})\.jsonl", re.ASCII)
 _API_ERROR: Final = "qwen-code.api_error"
+_API_RESPONSE: Final = "qwen-code.api_response"
+_OF_PROMPT: Final = "########"
+"""What the id of a request that answers a person's prompt has in it."""
+
 _CANCELLED: Final = "cancelled"
 _DELEGATES: Final = ("agent", "task")
 """The tool that starts a sub-agent; the second is its earlier name."""
@@ -53,7 +59,18 @@ class _Usage(TypedDict, total=False):
 
 
 _Event = TypedDict(
-    "_Event", {"event.name": object, "error_message": object, "subagent_id": object}, total=False
+    "_Event",
+    {
+        "event.name": object,
+        "error_message": object,
+        "subagent_id": object,
+        "prompt_id": object,
+        "model": object,
+        "input_token_count": object,
+        "cached_content_token_count": object,
+        "output_token_count": object,
+    },
+    total=False,
 )
 
 
@@ -126,6 +143,15 @@ def _words(record: _Record) -> Iterator[Word]:
             event = record.get("systemPayload", {}).get("uiEvent", {})
             if event.get("event.name") == _API_ERROR and event.get("subagent_id") is None:
                 yield Ended(api_failed(event.get("error_message")))
+            elif event.get("event.name") == _API_RESPONSE and not _has_reply(event):
+                yield Elsewhere(
+                    whole_text_in(event.get("model")),
+                    _of_request(
+                        event.get("input_token_count"),
+                        event.get("cached_content_token_count"),
+                        event.get("output_token_count"),
+                    ),
+                )
 
 
 def _replied(record: _Record) -> Replied:
@@ -154,13 +180,24 @@ def _returned(record: _Record) -> Iterator[Word]:
         yield Ended(closed("run.aborted.user", "a tool was cancelled"))
 
 
+def _has_reply(request: _Event) -> bool:
+    """Whether a reply in the chat says the same."""
+    prompt = request.get("prompt_id")
+    return request.get("subagent_id") is None and (not isinstance(prompt, str) or _OF_PROMPT in prompt)
+
+
 def _spent(usage: _Usage | None) -> Spent | None:
     if not usage:
         return None
+    return _of_request(
+        usage.get("promptTokenCount"), usage.get("cachedContentTokenCount"), usage.get("candidatesTokenCount")
+    )
+
+
+def _of_request(prompt: object, cached: object, output: object) -> Spent:
     # The prompt's count has the cached part in it.
-    cached = count_in(usage.get("cachedContentTokenCount"))
-    fresh = max(0, count_in(usage.get("promptTokenCount")) - cached)
-    return Spent(fresh, cached, 0, count_in(usage.get("candidatesTokenCount")))
+    read = count_in(cached)
+    return Spent(max(0, count_in(prompt) - read), read, 0, count_in(output))
 
 
 def _text(record: _Record) -> str:

@@ -1,8 +1,8 @@
 """The record of what replies used: sums for each UTC hour, model, speed and size of the request.
 
-A price depends on these four, so sums under one price cost the same as the replies one by one. A layout's
-scanner adds each reply once; what it counted is written to the store together with the place that was read, and then
-leaves the scanner's state.
+A price depends on these four, so sums under one price cost the same as the replies one by one. Replies whose cost the agent
+reports have sums of their own: what the others cost is not in that cost. A layout's scanner adds each reply once; what it
+counted is written to the store together with the place that was read, and then leaves the scanner's state.
 """
 
 import re
@@ -23,9 +23,9 @@ class Counted(NamedTuple):
     """Sums of replies of one hour (since 1970), model, speed and size. `model` is "" if the files name none.
 
     `size` is the number of input tokens above which its requests are, one of `SIZES`. `fresh_input` was neither read from
-    the cache nor written to it. `reported_nanousd` is the cost that the agent itself reports, in billionths of a dollar;
-    None if it reports none. The sums of a portion may be negative: a reply's later line takes back what an earlier one
-    said.
+    the cache nor written to it. `reported_nanousd` is the cost that the agent itself reports of all these replies, in
+    billionths of a dollar; None if it reports none of any. The sums of a portion may be negative: a reply's later line takes
+    back what an earlier one said.
     """
 
     hour: int
@@ -40,6 +40,11 @@ class Counted(NamedTuple):
     output: int
     reported_nanousd: int | None = None
 
+    @property
+    def key(self) -> tuple[int, str, str, int, bool]:
+        """What names the sum. Only sums of the same name may be added up."""
+        return self.hour, self.model, self.speed, self.size, self.reported_nanousd is not None
+
     def minus(self) -> "Counted":
         """What takes this back."""
         return self._replace(
@@ -53,8 +58,9 @@ class Counted(NamedTuple):
         )
 
     def plus(self, more: "Counted") -> "Counted":
-        """Both together, under the key of this one."""
+        """Both together. Either both have a reported cost, or neither."""
         one, other = self.reported_nanousd, more.reported_nanousd
+        assert (one is None) == (other is None), "a cost of some replies is not that of all"
         return self._replace(
             replies=self.replies + more.replies,
             fresh_input=self.fresh_input + more.fresh_input,
@@ -62,16 +68,16 @@ class Counted(NamedTuple):
             cache_write_5m=self.cache_write_5m + more.cache_write_5m,
             cache_write_1h=self.cache_write_1h + more.cache_write_1h,
             output=self.output + more.output,
-            reported_nanousd=one if other is None else other if one is None else one + other,
+            reported_nanousd=None if one is None or other is None else one + other,
         )
 
     def is_nothing(self) -> bool:
         """Whether there is nothing to add."""
-        return not any(self[_KEY:])
+        return not any(self[_ADDED:])
 
 
-_KEY: Final = 4
-"""The fields that name a sum; the others are added up."""
+_ADDED: Final = 4
+"""From this field on, the fields are added up."""
 
 
 def counted(
@@ -104,10 +110,11 @@ def counted(
 
 
 def add(sums: list[Counted], more: Counted) -> None:
-    """Add to the sum of the same hour, model, speed and size. Sums of nothing are left out."""
+    """Add to the sum of the same key. Sums of nothing are left out."""
     # Replies come in the order of time, so it is nearly always the last one.
+    key = more.key
     for index in range(len(sums) - 1, -1, -1):
-        if sums[index][:_KEY] == more[:_KEY]:
+        if sums[index].key == key:
             sums[index] = sums[index].plus(more)
             if sums[index].is_nothing():
                 del sums[index]

@@ -1,4 +1,5 @@
-"""What replies used, by hour, session, model, speed and size of the request; and whose replies are not counted yet.
+"""What replies used, by hour, session, model, speed and size of the request, apart for those whose cost the agent reported; and
+whose replies are not counted yet.
 
 A look at a transcript adds what it counted, in the transaction that stores how far it has read. If the result of a commit
 is unknown, the same look may be written again. So looks are numbered, and a number that is there adds nothing. A
@@ -22,12 +23,13 @@ _FORGET_LOOKS: Final = Write("delete from usage_read where session_key = ?", exa
 
 _ADD: Final = Write(
     "insert into usage (session_key, hour, model, speed, size, replies, fresh_input, cache_read, cache_write_5m,"
-    " cache_write_1h, output, reported_nanousd) select ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13"
+    " cache_write_1h, output, reported_nanousd, is_reported) select ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
+    " ?13 is not null"
     " where coalesce((select looks from usage_read where session_key = ?1), 0) < ?2"
     " on conflict do update set replies = replies + excluded.replies, fresh_input = fresh_input + excluded.fresh_input,"
     " cache_read = cache_read + excluded.cache_read, cache_write_5m = cache_write_5m + excluded.cache_write_5m,"
     " cache_write_1h = cache_write_1h + excluded.cache_write_1h, output = output + excluded.output,"
-    " reported_nanousd = coalesce(reported_nanousd + excluded.reported_nanousd, excluded.reported_nanousd, reported_nanousd)",
+    " reported_nanousd = reported_nanousd + excluded.reported_nanousd",
     exact=False,
 )
 
@@ -83,6 +85,19 @@ def tokens_by_model(connection: sqlite3.Connection, most: int) -> dict[str, Toke
 
 
 OTHERS: Final = "(others)"
+
+_NEWEST: Final = 10_000
+"""Sums that are looked at for the models that replied last."""
+
+
+def newest_models(connection: sqlite3.Connection) -> list[str]:
+    """The models that replied last."""
+    rows = connection.execute(
+        "select distinct model from (select model from usage where model <> '' order by hour desc limit ?)"
+        " order by model",
+        (_NEWEST,),
+    )
+    return [model for (model,) in rows]
 
 
 class Spent(NamedTuple):
@@ -163,8 +178,8 @@ def chains_of(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, 
 # again. So what pruned sessions used stays in it: as one sum for each model, of no session and of the hour 0.
 _KEEP_PRUNED: Final = (
     "insert into usage (hour, session_key, model, speed, size, replies, fresh_input, cache_read, cache_write_5m,"
-    " cache_write_1h, output) select 0, '', model, '', 0, sum(replies), sum(fresh_input), sum(cache_read),"
-    " sum(cache_write_5m), sum(cache_write_1h), sum(output) from usage where session_key = ? group by model"
+    " cache_write_1h, output, is_reported) select 0, '', model, '', 0, sum(replies), sum(fresh_input), sum(cache_read),"
+    " sum(cache_write_5m), sum(cache_write_1h), sum(output), 0 from usage where session_key = ? group by model"
     " on conflict do update set replies = replies + excluded.replies, fresh_input = fresh_input + excluded.fresh_input,"
     " cache_read = cache_read + excluded.cache_read, cache_write_5m = cache_write_5m + excluded.cache_write_5m,"
     " cache_write_1h = cache_write_1h + excluded.cache_write_1h, output = output + excluded.output"

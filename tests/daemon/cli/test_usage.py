@@ -14,6 +14,7 @@ from tests.handlers.layouts import codex_lines, pi_lines
 from tests.handlers.layouts.claude_code_lines import Transcript
 from tests.handlers.usage.naive import Reply, claude_code_replies, codex_replies
 
+from runward.config.json_value import JsonValue
 from runward.handlers.usage.counting import counted
 
 IDS = tuple(f"5d0f8a52-1c7e-4b7b-9a63-0f2d6c1e8b{number:02d}" for number in range(3))
@@ -248,6 +249,29 @@ def test_a_cost_that_the_agent_reported_looks_other_than_an_estimate(tmp_path: P
     only_pi = used.call("usage", *WHOLE, "--layout", "pi").out
     assert "~" not in only_pi
     assert "list prices" not in only_pi
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "json"),
+    [("gpt-5-codex", "~$0.0003", (0.00026, 0)), ("nobodys-own", "$0.0001 + ?", (0.00008, 110))],
+)
+def test_a_reply_without_a_reported_cost_is_not_free_because_another_has_one(
+    tmp_path: Path, model: str, words: str, json: tuple[float, int]
+) -> None:
+    used = Used(tmp_path)
+    used.furnish()
+    (tmp_path / "runward.toml").write_text(
+        'state_dir = "state"\n[[roots]]\nname = "pi"\npath = "pi"\nlayout = "pi"\n'
+    )
+    unpriced: JsonValue = {**pi_lines.USAGE, "cost": {"total": 0}}
+    log = pi_lines.Log().prompt().reply("toolUse", model=model)
+    log.reply("stop", {"type": "text", "text": "Done."}, model=model, usage=unpriced)
+    used._write(f"pi/{pi_lines.NAME}", log.lines(), str(tmp_path / "app"))
+    used.daemon_once()
+    assert words in used.call("usage", *WHOLE, "--by", "session").out
+    total = used.call("usage", *WHOLE, "--json").object()["total"]
+    assert isinstance(total, dict)
+    assert (total["cost_usd"], total["unpriced_tokens"], total["replies"]) == (*json, 2)
 
 
 def test_what_is_not_counted_yet_is_named(tmp_path: Path) -> None:

@@ -18,7 +18,16 @@ AT = datetime(2026, 11, 26, 10, tzinfo=UTC).timestamp()
 MODELS = ("claude-opus-4-8", "claude-sonnet-4-5", "gpt-5-codex", "gpt-5.4", "gemini-2.5-pro")
 
 
-def reply(model: str, speed: str, fresh: int, read: int, five: int, hour: int, output: int) -> Counted:
+def reply(
+    model: str,
+    speed: str,
+    fresh: int,
+    read: int,
+    five: int,
+    hour: int,
+    output: int,
+    reported: int | None = None,
+) -> Counted:
     return counted(
         AT,
         model,
@@ -28,6 +37,7 @@ def reply(model: str, speed: str, fresh: int, read: int, five: int, hour: int, o
         cache_write_5m=five,
         cache_write_1h=hour,
         output=output,
+        reported_nanousd=reported,
     )
 
 
@@ -47,12 +57,22 @@ def by_the_library(one: Counted) -> Decimal:
     ).total_price
 
 
-def cost(replies: Iterable[Counted], own: tuple[ModelPrice, ...] = ()) -> Decimal | None:
+def by_itself(one: Counted) -> Decimal:
+    """What a single reply costs: what the agent reported, else what the library says."""
+    reported = one.reported_nanousd
+    return by_the_library(one) if reported is None else Decimal(reported) / 10**9
+
+
+def added(replies: Iterable[Counted]) -> list[Counted]:
     sums: list[Counted] = []
     for one in replies:
         add(sums, one)
+    return sums
+
+
+def cost(replies: Iterable[Counted], own: tuple[ModelPrice, ...] = ()) -> Decimal | None:
     prices, total = Prices(own, KeptPrices("/nowhere")), Decimal(0)
-    for each in sums:
+    for each in added(replies):
         priced = prices.cost(each)
         if priced is None:
             return None
@@ -87,16 +107,29 @@ def test_each_kind_of_token_has_its_price(
 TOKENS = st.sampled_from([0, 1, 3, 1_000, 120_000, 199_999, 272_001])
 
 
-@given(
-    st.lists(
-        st.builds(
-            reply, st.sampled_from(MODELS), st.sampled_from(["standard", "fast"]), *[TOKENS] * 4, TOKENS
-        ),
-        max_size=12,
-    )
+REPLY = st.builds(
+    reply,
+    st.sampled_from(MODELS),
+    st.sampled_from(["standard", "fast"]),
+    *[TOKENS] * 5,
+    st.sampled_from([None, None, 0, 1, 7_000_000]),
 )
-def test_a_sum_costs_what_its_replies_cost(replies: list[Counted]) -> None:
-    assert cost(replies) == sum(map(by_the_library, replies), Decimal(0))
+
+
+@given(st.lists(st.tuples(REPLY, st.integers(0, 2)), max_size=12))
+def test_a_sum_costs_what_its_replies_cost_in_whatever_groups_they_are_added(
+    replies: list[tuple[Counted, int]],
+) -> None:
+    """Some have a cost that the agent reported, others in the same sum have none: those are not free."""
+    one_by_one = sum((by_itself(one) for one, _ in replies), Decimal(0))
+    assert cost(one for one, _ in replies) == one_by_one
+    groups = [added(one for one, group in replies if group == wanted) for wanted in range(3)]
+    assert cost(each for group in groups for each in group) == one_by_one
+
+
+@given(st.lists(REPLY, max_size=6))
+def test_what_is_taken_back_leaves_nothing(replies: list[Counted]) -> None:
+    assert added([*replies, *(one.minus() for one in replies)]) == []
 
 
 def test_a_model_without_a_price_costs_nobody_knows_what() -> None:

@@ -18,7 +18,7 @@ from runward.daemon.store.tables.actions import WantedActions, actions
 from runward.daemon.store.tables.session_lists import unseen_failures
 from runward.daemon.store.tables.shared_artifacts import shared_artifact
 from runward.daemon.store.tables.shows import shows
-from runward.daemon.watch.remembered import Remembered, dump_remembered
+from runward.daemon.watch.remembered import Remembered, dump_remembered, load_remembered
 from runward.handlers.model.files import Signature
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
@@ -347,6 +347,43 @@ def test_sessions_with_sub_agents_are_read_again_and_the_others_stay_as_they_wer
         assert (
             connection.execute("select session_key from places where signature is null").fetchall() == again
         )
+
+
+def test_what_the_agent_reported_of_some_replies_is_read_again_as_the_cost_of_those_alone(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "runward.db"
+    load(39, path)
+    read = FilesRead((LogRead("a.jsonl", Cursor(1, 2, 300)),), listed=(("a", Signature(2, 310, 10**18)),))
+    remembered = Remembered("r", "a.jsonl", read=read, scan="[1]")
+    costs = {"pi:paid": 5, "pi:priced": None, "codex:thread": None, "copilot:one": None, "qwen:one": None}
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for key, reported in costs.items():
+            connection.execute(
+                "insert into cursors (key, root, directory, session_key, phase, state) values (?1, 'r', ?1, ?1, 'idle', ?2)",
+                (key, dump_remembered(remembered)),
+            )
+            connection.execute("insert into usage_read (session_key, looks) values (?, 3)", (key,))
+            connection.execute(
+                "insert into places (key, root, place, session_key, signature) values (?1, 'r', ?1, ?1, 'known')",
+                (key,),
+            )
+            connection.execute(
+                "insert into usage values (7, ?, 'm', 'standard', 0, 2, 3, 0, 0, 0, 4, ?)", (key, reported)
+            )
+    migrate(path)
+    again = {"pi:paid", "copilot:one", "qwen:one"}
+    with closing(sqlite3.connect(path)) as connection:
+        assert dict(connection.execute("select session_key, reported_nanousd from usage")) == costs
+        assert dict(connection.execute("select session_key, looks from usage_read")) == {
+            key: 0 if key in again else 3 for key in costs
+        }
+        unread = connection.execute("select session_key from places where signature is null")
+        assert {key for (key,) in unread} == again
+        states = connection.execute("select key, state from cursors where session_key not glob 'native:*'")
+        assert {key: load_remembered(state).scan for key, state in states} == {
+            key: None if key in again else "[1]" for key in costs
+        }
 
 
 def scan_of(agent_files: int) -> str:

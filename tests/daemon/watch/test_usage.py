@@ -185,25 +185,49 @@ async def test_totals_beside_a_log_are_counted_once_as_they_grow_after_a_restart
 
 
 LOOKS = st.lists(
-    st.tuples(st.booleans(), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=3)),
+    st.tuples(
+        st.booleans(),
+        st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.sampled_from([None, 0, 5])), max_size=3),
+    ),
     max_size=8,
 )
 
 
 @given(LOOKS, st.data())
 def test_a_look_that_is_written_again_adds_nothing(
-    looks: list[tuple[bool, list[tuple[int, int]]]], data: st.DataObject
+    looks: list[tuple[bool, list[tuple[int, int, int | None]]]], data: st.DataObject
 ) -> None:
-    """Looks are written in order. The last one may be written again, since nobody knows if a commit succeeded."""
+    """Looks are written in order. The last one may be written again, since nobody knows if a commit succeeded.
+
+    Replies with a reported cost and those without have sums of their own.
+    """
     with closing(sqlite3.connect(":memory:")) as connection:
         make_empty(connection)
         number, counted = 0, list[Counted]()
         for anew, replies in looks:
-            rows = [Counted(hour, MODEL, "standard", 0, 1, tokens, 0, 0, 0, 1) for hour, tokens in replies]
+            rows = [
+                Counted(hour, MODEL, "standard", 0, 1, tokens, 0, 0, 0, 1, cost)
+                for hour, tokens, cost in replies
+            ]
             number = 1 if anew or not number else number + 1
             counted = rows if number == 1 else counted + rows
             for _ in range(data.draw(st.integers(1, 2))):
                 for each in usage.told(KEY, rows, number):
                     connection.executemany(each.write.sql, each.rows)
             found = connection.execute(f"select {FIELDS} from usage").fetchall()
-            assert summed(Counted(*row) for row in found) == summed(counted)
+            assert {Counted(*row) for row in found} == added_up(counted)
+
+
+def added_up(replies: list[Counted]) -> set[Counted]:
+    """One sum for each hour, with and without a reported cost."""
+    sums: dict[tuple[int, bool], list[int]] = {}
+    for each in replies:
+        values = sums.setdefault((each.hour, each.reported_nanousd is not None), [0] * 4)
+        for place, more in enumerate(
+            (each.replies, each.fresh_input, each.output, each.reported_nanousd or 0)
+        ):
+            values[place] += more
+    return {
+        Counted(hour, MODEL, "standard", 0, count, given, 0, 0, 0, made, cost if is_reported else None)
+        for (hour, is_reported), (count, given, made, cost) in sums.items()
+    }

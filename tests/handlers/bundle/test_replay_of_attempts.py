@@ -225,7 +225,12 @@ def test_the_cost_of_an_attempt_is_that_of_its_own_replies() -> None:
 
 def test_an_estimate_is_given_only_if_the_session_does_not_say_what_it_cost() -> None:
     estimate = "$0.50 at list prices of 2026-11 (genai-prices 0.2.3)"
-    for told, cost in (((), None), ((Paid(at(1), 1.0, 0.1),), {"amount": 0.1, "unit": "usd"})):
+    paid = Paid(at(1), 1.0, 0.1)
+    for told, cost in (
+        ((), None),
+        ((paid,), {"amount": 0.1, "unit": "usd"}),
+        ((paid, Paid(at(2), 2.0, None)), None),
+    ):
         replay = Replay(order()._replace(estimate=estimate))
         list(lines(replay, list(told)))
         said = summary_json(summary_of(replay))

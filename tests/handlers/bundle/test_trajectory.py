@@ -216,6 +216,8 @@ def test_what_the_session_paid_is_added_up_and_what_is_unusable_is_counted() -> 
     _, trajectory = made([Paid(PLACE, AT, 0.25), problem, Paid(PLACE, AT, 0.5), problem])
     assert trajectory.usd == 0.75
     assert trajectory.unusable == ("line 7 of log.jsonl: is not JSON", 2)
+    _, trajectory = made([Paid(PLACE, AT, 0.25), Paid(PLACE, AT, None), Paid(PLACE, AT, 0.5)])
+    assert trajectory.usd is None, "a reply without a cost is not free"
 
 
 CALL = st.sampled_from(["a", "b", "c", KEY])

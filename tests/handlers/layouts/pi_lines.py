@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from copy import deepcopy
 
 from runward.config.json_value import JsonValue
 
@@ -10,6 +11,12 @@ NAME = f"2026-11-26T10-16-03-013Z_{SESSION}.jsonl"
 PARENT = "01a2175a-0000-751a-8cb5-d6b41ca5e814"
 AT = "2026-11-26T10:16:{:06.3f}Z"
 BEGAN = 1_795_688_160.0
+
+
+USAGE: dict[str, JsonValue] = {
+    "input": 60, "output": 10, "cacheRead": 40, "cacheWrite": 0, "totalTokens": 110,
+    "cost": {"input": 6e-5, "output": 2e-5, "total": 8e-5},
+}  # fmt: skip
 
 
 class Log:
@@ -34,11 +41,7 @@ class Log:
         return self
 
     def reply(self, stop: str, *parts: JsonValue, **fields: JsonValue) -> "Log":
-        usage: JsonValue = {
-            "input": 60, "output": 10, "cacheRead": 40, "cacheWrite": 0, "totalTokens": 110,
-            "cost": {"input": 6e-5, "output": 2e-5, "total": 8e-5},
-        }  # fmt: skip
-        said = {"model": "mock-model", "usage": usage, "stopReason": stop, **fields}
+        said = {"model": "mock-model", "usage": deepcopy(USAGE), "stopReason": stop, **fields}
         self.message("assistant", list(parts), **said)
         return self
 

@@ -16,7 +16,7 @@ from tests.handlers.layouts.pi_lines import BEGAN
 from tests.handlers.layouts.test_conversations import LARGEST_STATE, OTHER, SITUATIONS, places_in
 
 from runward.config.json_value import JsonValue
-from runward.handlers.calls import Called, Returned, Unusable
+from runward.handlers.calls import Called, Paid, Returned, Unusable
 from runward.handlers.calls import Told as CallTold
 from runward.handlers.layouts import cline
 from runward.handlers.layouts.cline import SCANNER, State, unwrapped
@@ -275,8 +275,10 @@ def test_fields_of_any_type_raise_nothing_and_complete_nothing(data: st.DataObje
 
 
 def calls(*looks: Sequence[Document]) -> list[CallTold]:
+    """What is told of calls. What replies cost is told, too."""
     reader = CALLS["cline"].start(SESSION)
-    return [each for documents in looks for one in documents for each in reader.see(one)]
+    found = [each for documents in looks for one in documents for each in reader.see(one)]
+    return [each for each in found if not isinstance(each, Paid)]
 
 
 def test_calls_and_results_are_told_once() -> None:

@@ -51,7 +51,34 @@ def test_what_a_sub_agent_does_is_its_own() -> None:
         record["agentId"] = "a1"
     found = COPILOT.told(log.result().say().lines())
     assert (found.counts.subagents, found.counts.tool_calls, found.usage) == (1, 1, (200, 20))
+    assert sum(each.replies for each in found.counted) == 4, "what the sub-agent used costs the session"
     assert [each.id for each in COPILOT.calls(log.lines())] == ["call_1", "call_1"]
+
+
+@pytest.mark.parametrize(
+    ("status", "credits_used", "nanousd"),
+    [
+        ("complete", {"totalNanoAiu": 1_510_000_000}, 15_100_000),
+        ("complete", {"totalNanoAiu": 0}, 0),
+        ("partial", {"totalNanoAiu": 1_510_000_000}, None),
+        ("unavailable", {"totalNanoAiu": 0}, None),
+        ("complete", {}, None),
+        ("complete", {"totalNanoAiu": True}, None),
+        ("complete", {"totalNanoAiu": -1}, None),
+        ("complete", {"totalNanoAiu": 10**400}, None),
+    ],
+)
+def test_a_reply_costs_its_ai_credits_if_all_of_them_are_known(
+    status: str, credits_used: JsonValue, nanousd: int | None
+) -> None:
+    log = Log().prompt().say()
+    data = log.records[-2]["data"]
+    assert isinstance(data, dict)
+    usage = data["usage"]
+    assert isinstance(usage, dict)
+    usage |= {"aiCreditsStatus": status, "copilotUsage": credits_used, "cost": 1.0}
+    (sums,) = COPILOT.told(log.lines()).counted
+    assert (sums.replies, sums.reported_nanousd) == (1, nanousd)
 
 
 def test_the_programs_end_settles_a_closed_turn_alone_until_somebody_resumes_it() -> None:

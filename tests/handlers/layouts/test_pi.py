@@ -1,7 +1,7 @@
 """What only Pi does: forks that copy, replies that say why they stop, and its own prices."""
 
 import pytest
-from tests.handlers.layouts.pi_lines import NAME, PARENT, Log
+from tests.handlers.layouts.pi_lines import NAME, PARENT, USAGE, Log
 from tests.handlers.layouts.placed import told as calls_told
 from tests.handlers.layouts.test_conversations import AGENTS
 
@@ -27,8 +27,9 @@ def test_the_cost_is_what_pi_reports() -> None:
 def test_what_each_reply_cost_is_told_with_its_calls() -> None:
     lines = Log().prompt().call().result().say().lines()
     paid = [each.usd for each in calls_told("pi", NAME, lines) if isinstance(each, Paid)]
-    assert len(paid) == 2
-    assert sum(paid) == pytest.approx(0.00016)
+    assert paid == pytest.approx([0.00008, 0.00008])
+    log = Log().prompt().reply("stop", usage={**USAGE, "cost": {"total": 0}})
+    assert [each.usd for each in calls_told("pi", NAME, log.lines()) if isinstance(each, Paid)] == [None]
 
 
 @pytest.mark.parametrize("key", ["parentSession", "branchedFrom"])

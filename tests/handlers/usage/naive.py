@@ -1,13 +1,19 @@
 """A second reader of transcripts, which counts what replies used in the plainest way: it reads whole files, and adds reply by reply."""
 
 import json
+import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 
 class Reply(NamedTuple):
-    """One reply of a model, as the file has it. `at` is when it was written, in Unix seconds."""
+    """One reply of a model, as the file has it. `at` is when it was written, in Unix seconds.
+
+    `reported_nanousd` is what the agent says that it cost, in billionths of a dollar.
+    """
 
     at: float
     model: str
@@ -17,6 +23,7 @@ class Reply(NamedTuple):
     cache_write_5m: int
     cache_write_1h: int
     output: int
+    reported_nanousd: int | None = None
 
     @property
     def request(self) -> int:
@@ -97,6 +104,7 @@ def pi_replies(contents: Iterable[bytes]) -> list[Reply]:
             cache_write_5m=message["usage"]["cacheWrite"],
             cache_write_1h=0,
             output=message["usage"]["output"],
+            reported_nanousd=_nanousd(message["usage"]["cost"]["total"]),
         )
         for record in map(json.loads, contents)
         if (message := record.get("message", {})).get("usage", {}).get("totalTokens")
@@ -104,21 +112,35 @@ def pi_replies(contents: Iterable[bytes]) -> list[Reply]:
 
 
 def qwen_replies(contents: Iterable[bytes]) -> list[Reply]:
-    """The replies in one session of Qwen Code. What came from the cache is in the prompt's count."""
-    return [
-        Reply(
-            at=_moment(record["timestamp"]),
-            model=record["model"],
-            fast=False,
-            fresh_input=usage["promptTokenCount"] - usage["cachedContentTokenCount"],
-            cache_read=usage["cachedContentTokenCount"],
-            cache_write_5m=0,
-            cache_write_1h=0,
-            output=usage["candidatesTokenCount"],
+    """The replies in one session of Qwen Code, and the requests of others, which only its telemetry has.
+
+    What came from the cache is in the prompt's count.
+    """
+    replies = []
+    for record in map(json.loads, contents):
+        if usage := record.get("usageMetadata"):
+            kinds = ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount")
+            model = record["model"]
+        else:
+            usage = record.get("systemPayload", {}).get("uiEvent", {})
+            if usage.get("event.name") != "qwen-code.api_response" or "subagent_id" not in usage:
+                continue
+            kinds = ("input_token_count", "cached_content_token_count", "output_token_count")
+            model = usage["model"]
+        prompt, cached, output = (usage[kind] for kind in kinds)
+        replies.append(
+            Reply(
+                at=_moment(record["timestamp"]),
+                model=model,
+                fast=False,
+                fresh_input=prompt - cached,
+                cache_read=cached,
+                cache_write_5m=0,
+                cache_write_1h=0,
+                output=output,
+            )
         )
-        for record in map(json.loads, contents)
-        if (usage := record.get("usageMetadata"))
-    ]
+    return replies
 
 
 def kimi_replies(contents: Iterable[bytes]) -> list[Reply]:
@@ -142,6 +164,88 @@ def kimi_replies(contents: Iterable[bytes]) -> list[Reply]:
                 )
             )
     return replies
+
+
+def copilot_replies(contents: Iterable[bytes]) -> list[Reply]:
+    """The replies in one session of Copilot, also those of sub-agents. A credit is a cent; they are counted in billionths."""
+    return [
+        Reply(
+            at=_moment(record["timestamp"]),
+            model=usage["model"],
+            fast=False,
+            fresh_input=usage["inputTokens"] - usage["cacheReadTokens"] - usage["cacheWriteTokens"],
+            cache_read=usage["cacheReadTokens"],
+            cache_write_5m=usage["cacheWriteTokens"],
+            cache_write_1h=0,
+            output=usage["outputTokens"],
+            reported_nanousd=round(usage["copilotUsage"]["totalNanoAiu"] / 100)
+            if usage.get("aiCreditsStatus") == "complete"
+            else None,
+        )
+        for record in map(json.loads, contents)
+        if record["type"] == "session.usage_record" and (usage := record["data"]["usage"])
+    ]
+
+
+def cline_replies(document: bytes) -> list[Reply]:
+    """The replies in the messages of one session of Cline. What came from the cache or went there is in the input's count."""
+    return [
+        Reply(
+            at=message["ts"] / 1000,
+            model=message["modelInfo"]["id"],
+            fast=False,
+            fresh_input=used["inputTokens"] - used["cacheReadTokens"] - used["cacheWriteTokens"],
+            cache_read=used["cacheReadTokens"],
+            cache_write_5m=used["cacheWriteTokens"],
+            cache_write_1h=0,
+            output=used["outputTokens"],
+            reported_nanousd=_nanousd(used.get("cost", 0)),
+        )
+        for message in json.loads(document)["messages"]
+        if (used := message.get("metrics"))
+    ]
+
+
+def droid_total(settings: bytes, at: float) -> Reply:
+    """All replies of one session of Droid together, as the settings beside it have them."""
+    content = json.loads(settings)
+    used = content["tokenUsage"]
+    return Reply(
+        at=at,
+        model=content["model"],
+        fast=False,
+        fresh_input=used["inputTokens"],
+        cache_read=used["cacheReadTokens"],
+        cache_write_5m=used["cacheCreationTokens"],
+        cache_write_1h=0,
+        output=used["outputTokens"],
+    )
+
+
+def opencode_replies(database: Path, session: str) -> list[Reply]:
+    """The complete replies in one session of opencode. Reasoning is output."""
+    with closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute("select data from message where session_id = ?", (session,)).fetchall()
+    return [
+        Reply(
+            at=message["time"]["completed"] / 1000,
+            model=message["modelID"],
+            fast=False,
+            fresh_input=used["input"],
+            cache_read=used["cache"]["read"],
+            cache_write_5m=used["cache"]["write"],
+            cache_write_1h=0,
+            output=used["output"] + used["reasoning"],
+            reported_nanousd=_nanousd(message["cost"]),
+        )
+        for message in (json.loads(data) for (data,) in rows)
+        if message["role"] == "assistant" and "completed" in message["time"] and (used := message["tokens"])
+    ]
+
+
+def _nanousd(usd: float) -> int | None:
+    """Who knows no price says that a reply cost 0."""
+    return round(usd * 1e9) or None
 
 
 def _moment(stamp: str) -> float:

@@ -1,8 +1,7 @@
 """What replies used is counted once, whatever portions their transcripts are read in; held against a second, naive reader."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -11,29 +10,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.handlers.layouts import codex_lines
 from tests.handlers.layouts.claude_code_lines import BEGAN, MODEL, PARENT, SESSION, Transcript, headless_run
-from tests.handlers.usage.naive import (
-    Reply,
-    claude_code_replies,
-    codex_replies,
-    kimi_replies,
-    pi_replies,
-    qwen_replies,
-)
+from tests.handlers.usage.naive import Reply, claude_code_replies, codex_replies
 
-from runward.handlers.layouts import claude_code, codex, kimi, pi, qwen
+from runward.handlers.layouts import claude_code, codex
 from runward.handlers.layouts.transcript import LogLine, TranscriptScanner
+from runward.handlers.model.sessions import Document
 from runward.handlers.times import iso_time
 from runward.handlers.usage.counting import SIZES, Counted, counted, hour_in
 
-Sums = dict[tuple[int, str, str, int], tuple[int, ...]]
+Sums = dict[tuple[int, str, str, int, bool], tuple[int, ...]]
 
 
 def summed(rows: Iterable[Counted]) -> Sums:
-    """The rows of all portions together, without the sums of nothing."""
-    sums: dict[tuple[int, str, str, int], Counter[int]] = {}
+    """The rows of all portions together, without the sums of nothing. A cost is only in the sums of reported ones."""
+    sums: dict[tuple[int, str, str, int, bool], Counter[int]] = {}
     for row in rows:
-        sums.setdefault(row[:4], Counter()).update(dict(enumerate(row[4:10])))
-    return {key: tuple(values[i] for i in range(6)) for key, values in sums.items() if any(values.values())}
+        is_reported = row.reported_nanousd is not None
+        values = row[4:] if is_reported else row[4:10]
+        sums.setdefault((*row[:4], is_reported), Counter()).update(dict(enumerate(values)))
+    return {
+        key: tuple(values[i] for i in range(7 if key[-1] else 6))
+        for key, values in sums.items()
+        if any(values.values())
+    }
 
 
 def of_replies(replies: Iterable[Reply]) -> Sums:
@@ -48,6 +47,7 @@ def of_replies(replies: Iterable[Reply]) -> Sums:
             cache_write_5m=each.cache_write_5m,
             cache_write_1h=each.cache_write_1h,
             output=each.output,
+            reported_nanousd=each.reported_nanousd,
         )
         for each in replies
     )
@@ -57,6 +57,17 @@ def counts(
     scanner: TranscriptScanner[Any], name: str, contents: Sequence[bytes], cuts: Iterable[int] = ()
 ) -> Sums:
     """What the scanner counts if the file is read in portions that end at these lines, as the daemon reads it."""
+    return summed(counted_in(scanner, name, contents, cuts))
+
+
+def counted_in(
+    scanner: TranscriptScanner[Any],
+    name: str,
+    contents: Sequence[bytes],
+    cuts: Iterable[int] = (),
+    documents: Iterable[Document] = (),
+) -> list[Counted]:
+    """The same sum by sum, and what it counts in documents that are seen one after the other after that."""
     rows: list[Counted] = []
     state, begin = scanner.start(name), 0
     for end in [*sorted(cut for cut in cuts if cut < len(contents)), len(contents)]:
@@ -64,7 +75,11 @@ def counts(
         state, _ = scanner.feed(scanner.load(scanner.dump(state)), name, lines)
         rows += scanner.tell(state).counted
         state, begin = scanner.taken(state), end
-    return summed(rows)
+    for document in documents:
+        state = scanner.see(scanner.load(scanner.dump(state)), [document])
+        rows += scanner.tell(state).counted
+        state = scanner.taken(state)
+    return rows
 
 
 TOKENS = st.sampled_from([0, 1, 7, 1_000, 199_999, 200_001, 272_001])
@@ -202,7 +217,7 @@ def test_a_headless_fork_counts_what_came_after_its_own_prompt() -> None:
     fork.user("go on")
     fork.text("On.", reply="msg_own")
     sums = counts(claude_code.SCANNER, f"{SESSION}.jsonl", fork.lines)
-    assert sums == {(int(BEGAN // 3600), MODEL, "standard", 0): (1, 100, 1, 10, 0, 20)}
+    assert sums == {(int(BEGAN // 3600), MODEL, "standard", 0, False): (1, 100, 1, 10, 0, 20)}
 
 
 def test_what_only_claude_code_wrote_costs_nothing() -> None:
@@ -295,54 +310,6 @@ def test_what_a_forked_thread_copied_is_counted_where_it_came_from() -> None:
     contents = [codex_lines.write(each) for each in log.records]
     ((_, values),) = counts(codex.SCANNER, codex_lines.NAME, contents).items()
     assert values == (1, 3, 4, 0, 0, 5)
-
-
-@pytest.mark.parametrize("name", ["ok", "tool", "err400"])
-def test_recorded_transcripts_are_counted_as_a_naive_reader_counts_them(material: Path, name: str) -> None:
-    for layout, file in (("claude-code", f"{name}.jsonl"), ("codex", f"rollout-{name}.jsonl")):
-        contents = (material / "samples" / layout / file).read_bytes().splitlines()
-        if layout == "codex":
-            sums, replies = counts(codex.SCANNER, file, contents), codex_replies(contents)
-        else:
-            session = next(
-                str(record["sessionId"])
-                for line in contents
-                if "sessionId" in (record := msgspec.json.decode(line))
-            )
-            sums = counts(claude_code.SCANNER, f"{session}.jsonl", contents)
-            replies = claude_code_replies(session, contents)
-        assert sums == of_replies(replies)
-        assert bool(sums) == (name != "err400")
-
-
-@pytest.mark.parametrize(
-    ("directory", "scanner", "naive"),
-    [
-        ("pi", pi.LOG.SCANNER, pi_replies),
-        ("qwen-code", qwen.LOG.SCANNER, qwen_replies),
-        ("kimi-code", kimi.DIRECTORY.SCANNER, kimi_replies),
-    ],
-    ids=["pi", "qwen-code", "kimi-code"],
-)
-def test_recorded_conversations_are_counted_as_a_naive_reader_counts_them(
-    material: Path,
-    directory: str,
-    scanner: TranscriptScanner[Any],
-    naive: Callable[[Iterable[bytes]], list[Reply]],
-) -> None:
-    files = [
-        each
-        for each in (material / "samples" / directory).rglob("*.jsonl")
-        if "usage_record" not in each.name
-    ]
-    assert files
-    found = 0
-    for file in files:
-        contents = file.read_bytes().splitlines()
-        sums = counts(scanner, file.name, contents, range(1, len(contents)))
-        assert sums == of_replies(naive(contents)), file
-        found += len(sums)
-    assert found
 
 
 @pytest.mark.parametrize(
