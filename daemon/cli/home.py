@@ -76,7 +76,7 @@ def _headline(home: Home, state: str, terminal: Terminal, first: str | None) -> 
     )
     what = ", ".join(f"{count} {words}" for count, words in counts if count) or "all is well"
     if home.used_today is not None:
-        what += f", {home.used_today.in_dollars()} today"
+        what += f", {home.used_today.in_dollars()} today{home.used_today.at_prices()}"
     status = home.status
     since = moment_of(status["since"])
     up = "" if since is None else f" ({age(since, terminal.now)})"

@@ -9,6 +9,7 @@ import click
 
 from runward.config.settings import Settings
 from runward.daemon.cli.session.filters import session_filters
+from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal.lists import lines_asked_for
 from runward.daemon.cli.terminal.options import Moment, json_option, listed
@@ -36,12 +37,26 @@ _SUMS: Final = ("SESSIONS", "INPUT", "CACHED", "OUTPUT", "COST")
     help="Count replies since then: 2h, today, a date.",
 )
 @click.option("--until", type=Moment(), metavar="TIME", help="Count replies before then (default: now).")
+@click.option(
+    "--model",
+    "models",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=completing.models,
+    help="Count only replies of this model.",
+)
 @session_filters
 @listed((*(each.upper() for each in KINDS), *_SUMS))
 @json_option()
 @pass_settings
 def usage(
-    settings: Settings, by: str, since: float, until: float | None, wanted: Wanted, as_json: bool
+    settings: Settings,
+    by: str,
+    since: float,
+    until: float | None,
+    models: tuple[str, ...],
+    wanted: Wanted,
+    as_json: bool,
 ) -> None:
     """Show what agents' replies used, and what that costs at list prices.
 
@@ -52,13 +67,15 @@ def usage(
     Example:
       runward usage
       runward usage --by project --since today
+      runward usage --by session --model claude-opus-4-8
     """
     others = {each.upper() for each in KINDS} - {by.upper()}
     if strangers := others.intersection(printing("heads") or ()):
         raise click.UsageError(f"a table by {by} has no column {min(strangers)} (name it with --by, too)")
     now = time.time()
+    asked = Asked(by, since, now if until is None else until, wanted, models)
     with store_to_read(settings) as connection:
-        table = usage_of(connection, settings, Asked(by, since, now if until is None else until, wanted))
+        table = usage_of(connection, settings, asked)
     if as_json:
         print_json(table.as_json())
         return

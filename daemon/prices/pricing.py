@@ -19,13 +19,16 @@ class Prices:
     def __init__(self, own: Sequence[ModelPrice], kept: KeptPrices) -> None:
         self._own = {each.name: _of_settings(each) for each in own}
         self._kept = kept
-        self.uses_list = False
-        """Whether a list price was applied."""
+        self._uses_list = False
 
     @property
     def list_of(self) -> tuple[str | None, str | None]:
         """Whose list prices were applied, and their version."""
-        return (self._kept.source, self._kept.version) if self.uses_list else (None, None)
+        return (self._kept.source, self._kept.version) if self._uses_list else (None, None)
+
+    def is_at_list(self, sums: Counted) -> bool:
+        """Whether the cost of these replies, if it is known, is at a list price."""
+        return sums.reported_nanousd is None and sums.model not in self._own
 
     def cost(self, sums: Counted) -> Decimal | None:
         """What these replies cost, in US dollars; None if it is not known."""
@@ -52,7 +55,7 @@ class Prices:
             return own
         key = (sums.model, sums.speed, sums.size, sums.hour)
         found = (self._kept.find(*key) or self._kept.look_up(*key)).price
-        self.uses_list = self.uses_list or found is not None
+        self._uses_list = self._uses_list or found is not None
         return found
 
 

@@ -8,8 +8,7 @@ from runward.config.settings import Settings
 from runward.daemon.store.reading import reading
 from runward.daemon.store.tables.usage import Tokens, tokens_by_model
 from runward.daemon.views.status import status_in
-from runward.daemon.views.text import visible
-from runward.daemon.views.usage import UNKNOWN
+from runward.daemon.views.text import UNKNOWN, visible
 from runward.handlers.times import moment_of
 
 

@@ -6,7 +6,7 @@ A chain run is one row with its steps, and a launched run one row with the agent
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from runward.config.json_value import JsonValue, objects
 from runward.config.problem import shortened
@@ -15,7 +15,11 @@ from runward.config.settings import Settings
 from runward.daemon.store.tables import session_lists
 from runward.daemon.store.tables.sessions import SessionRow, about_of, session_rows, verification_of
 from runward.daemon.views.sessions import SESSION_STATUSES, launched_command
+from runward.daemon.views.text import UNKNOWN
 from runward.daemon.views.unjudged import NOT_JUDGED, unjudged
+
+if TYPE_CHECKING:
+    from runward.daemon.views.usage import Sum
 
 _STATES: Final = {"active": "working", "idle": "idle", "waiting": "waiting", None: "unknown"}
 """What a running session does, by its activity."""
@@ -42,7 +46,8 @@ class Row(NamedTuple):
 
     `purpose` is what it is for: chain and step, playbook, or agent. `what` is why it ended badly, what it asks, or what it
     was given; `is_within` says whether that is better read after the directory, and `remark` what else to know of it. `key`
-    names it for certain, `approval` what it waits for. `cost` is in dollars, None if no tokens of it are known.
+    names it for certain, `approval` what it waits for. `cost` is in dollars, None if no tokens of it are known. `model` is the
+    one that was used last.
     """
 
     noun: Literal["session", "chain run"]
@@ -59,6 +64,7 @@ class Row(NamedTuple):
     usage: JsonValue = None
     approval: str | None = None
     cost: str | None = None
+    model: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -144,32 +150,43 @@ def session_rows_of(
     """These sessions as rows, each with the agent that was started in it, unless it `is_alone`."""
     agents = {} if is_alone else _agents(connection, sessions)
     places = session_lists.steps_of_sessions(connection, [row.key for row in sessions])
-    cost_of = costs(connection, settings, [agents.get(row.key, row) for row in sessions])
+    used = _used(connection, settings, [agents.get(row.key, row) for row in sessions])
     return [
         _row(settings, row, agents.get(row.key), places.get(row.key), now)._replace(
-            cost=cost_of.get(agents.get(row.key, row).key)
+            cost=_cell(used, agents.get(row.key, row))
         )
         for row in sessions
     ]
 
 
-def costs(
+def _used(
     connection: sqlite3.Connection, settings: Settings, sessions: Sequence[SessionRow]
-) -> dict[str, str]:
-    """What these sessions cost, by key, of those whose tokens are known."""
+) -> "dict[str, Sum]":
+    """What these sessions used, by key, of those whose tokens are known."""
     keys = [row.key for row in sessions if about_of(row).usage is not None]
     if not keys:
         return {}
-    from runward.daemon.views.usage import UNKNOWN, used_by  # most runs name no tokens
+    from runward.daemon.views.usage import used_by  # most runs name no tokens
 
-    used = used_by(connection, settings, {key: key for key in keys})
-    return {key: used[key].in_dollars() if key in used else UNKNOWN for key in keys}
+    return used_by(connection, settings, {key: key for key in keys})
+
+
+def _cell(used: "Mapping[str, Sum]", session: SessionRow) -> str | None:
+    """The dollars in a list. None if no tokens are known."""
+    found = used.get(session.key)
+    if found is not None:
+        return found.in_dollars()
+    return None if about_of(session).usage is None else UNKNOWN
 
 
 def cost_of(connection: sqlite3.Connection, settings: Settings, key: str) -> str | None:
-    """What a session cost, with the agent that was started in it, as lists have it; None if no tokens of it are known."""
-    rows = session_rows_of(connection, settings, session_rows(connection, [key]), 0.0)
-    return rows[0].cost if rows else None
+    """What a session cost, with the agent that was started in it, and at which prices; None if no tokens of it are known."""
+    for row in session_rows(connection, [key]):
+        agent = _agents(connection, [row]).get(row.key, row)
+        used = _used(connection, settings, [agent])
+        cell = _cell(used, agent)
+        return f"{cell}{used[agent.key].at_prices()}" if cell and agent.key in used else cell
+    return None
 
 
 def _agents(connection: sqlite3.Connection, sessions: Sequence[SessionRow]) -> dict[str, SessionRow]:
@@ -220,6 +237,7 @@ def _row(
         is_within=what == about.prompt,
         remark=NOT_JUDGED if row.not_judged_yet else CONTRACT_PROBLEM if row.contract_problem else "",
         usage=about.usage,
+        model=about.model,
     )
 
 

@@ -10,6 +10,12 @@ from typing import Any, Final
 from runward.config.json_value import JsonValue
 from runward.handlers.times import iso
 
+UNKNOWN: Final = "?"
+"""What is not known: never nothing."""
+
+ESTIMATE: Final = "~"
+"""What stands before a cost that the agent did not report."""
+
 
 def local(at: float | None) -> str:
     """Unix seconds as people read them: local time with its zone."""

@@ -13,6 +13,7 @@ from runward.daemon.prices.kept import KeptPrices
 from runward.daemon.prices.pricing import Prices
 from runward.daemon.store.tables import session_lists, usage
 from runward.daemon.store.tables.sessions import SessionRow, about_of, session_rows
+from runward.daemon.views.text import ESTIMATE, UNKNOWN
 from runward.handlers.times import iso
 from runward.handlers.usage.counting import HOUR, Counted
 
@@ -24,22 +25,24 @@ _OF_SESSIONS: Final = ("project", "agent", "playbook", "chain", "session")
 
 
 class Asked(NamedTuple):
-    """What is asked for. Times are Unix seconds; an hour that is partly inside counts whole."""
+    """What is asked for. Times are Unix seconds; an hour that is partly inside counts whole. Without `models`: all of them."""
 
     by: str
     since: float
     until: float
     wanted: session_lists.Wanted = session_lists.EVERY
+    models: tuple[str, ...] = ()
 
 
-UNKNOWN: Final = "?"
-_ESTIMATE: Final = "~"
+LIST_PRICES: Final = "list prices"
+SETTINGS_PRICES: Final = "the prices of the settings"
 
 
 class Sum(NamedTuple):
     """Tokens and dollars. `unpriced` are tokens whose price is not known; they are not in `cost`.
 
-    `is_estimate` says whether any of `cost` is what tokens cost at a price, and not what the agent reported.
+    `is_estimate` says whether any of `cost` is what tokens cost at a price, and not what the agent reported; `is_at_list`,
+    whether any of these prices is a list price.
     """
 
     sessions: int = 0
@@ -51,6 +54,7 @@ class Sum(NamedTuple):
     cost: Decimal = Decimal(0)
     unpriced: int = 0
     is_estimate: bool = False
+    is_at_list: bool = False
 
     @property
     def known_cost(self) -> Decimal | None:
@@ -61,7 +65,13 @@ class Sum(NamedTuple):
         """The dollars that are known, marked if they are an estimate. What isn't known is a question mark, never nothing."""
         if self.known_cost is None:
             return UNKNOWN
-        return f"{_ESTIMATE if self.is_estimate else ''}{dollars(self.cost)}{' + ?' if self.unpriced else ''}"
+        return f"{ESTIMATE if self.is_estimate else ''}{dollars(self.cost)}{' + ?' if self.unpriced else ''}"
+
+    def at_prices(self) -> str:
+        """Words to put after the dollars: at which prices they are. None if the agent reported all of them."""
+        if not self.is_estimate:
+            return ""
+        return f" at {LIST_PRICES if self.is_at_list else SETTINGS_PRICES}"
 
     def as_json(self) -> dict[str, JsonValue]:
         """What `--json` says."""
@@ -108,6 +118,14 @@ class UsageTable(NamedTuple):
         }
 
 
+class _Priced(NamedTuple):
+    """A sum with what it costs, None if that is not known, and whether that is at a list price."""
+
+    spent: usage.Spent
+    cost: Decimal | None
+    is_at_list: bool
+
+
 class _Adding:
     """A sum while it is added up."""
 
@@ -115,7 +133,8 @@ class _Adding:
         self.sessions: set[str] = set()
         self.sum = Sum()
 
-    def add(self, spent: usage.Spent, cost: Decimal | None) -> None:
+    def add(self, priced: _Priced) -> None:
+        spent, cost, is_at_list = priced
         counted = spent.counted
         self.sessions.add(spent.session_key)
         written = counted.cache_write_5m + counted.cache_write_1h
@@ -131,6 +150,7 @@ class _Adding:
             before.cost + (cost or 0),
             before.unpriced + (given + counted.output if cost is None else 0),
             before.is_estimate or (cost is not None and counted.reported_nanousd is None),
+            before.is_at_list or (cost is not None and is_at_list),
         )
 
     def done(self) -> Sum:
@@ -140,6 +160,8 @@ class _Adding:
 def usage_of(connection: sqlite3.Connection, settings: Settings, asked: Asked) -> UsageTable:
     """What was used, as the store knows it now."""
     spent = usage.spent(connection, int(asked.since // HOUR), -int(-asked.until // HOUR))
+    if asked.models:
+        spent = [each for each in spent if each.counted.model in asked.models]
     shown: dict[str | None, str] = {}
     if asked.wanted != session_lists.EVERY:
         kept = {row.key for row in _rows(connection, spent) if asked.wanted.has(row)}
@@ -148,11 +170,11 @@ def usage_of(connection: sqlite3.Connection, settings: Settings, asked: Asked) -
     prices = _prices(settings)
     sums: dict[str | None, _Adding] = {}
     total, without = _Adding(), dict[str, None]()
-    for each, cost in _priced(spent, prices):
-        if cost is None:
-            without[each.counted.model or "?"] = None
-        sums.setdefault(key_of(*each), _Adding()).add(each, cost)
-        total.add(each, cost)
+    for each in _priced(spent, prices):
+        if each.cost is None:
+            without[each.spent.counted.model or UNKNOWN] = None
+        sums.setdefault(key_of(*each.spent), _Adding()).add(each)
+        total.add(each)
     rows = [(key, each.done()) for key, each in sums.items()]
     if asked.by in _OF_TIME:
         rows.sort(key=lambda row: row[0] or "")
@@ -176,9 +198,9 @@ def _prices(settings: Settings) -> Prices:
     return Prices(settings.prices, KeptPrices(settings.state_dir))
 
 
-def _priced(spent: Sequence[usage.Spent], prices: Prices) -> list[tuple[usage.Spent, Decimal | None]]:
-    """Each with what it costs, None if that is not known. List prices that were looked up are kept."""
-    priced = [(each, prices.cost(each.counted)) for each in spent]
+def _priced(spent: Sequence[usage.Spent], prices: Prices) -> list[_Priced]:
+    """Each with what it costs. List prices that were looked up are kept."""
+    priced = [_Priced(each, prices.cost(each.counted), prices.is_at_list(each.counted)) for each in spent]
     prices.keep()
     return priced
 
@@ -189,8 +211,8 @@ def used_by(connection: sqlite3.Connection, settings: Settings, of: Mapping[str,
     if not spent:
         return {}
     sums: dict[str, _Adding] = {}
-    for each, cost in _priced(spent, _prices(settings)):
-        sums.setdefault(of[each.session_key], _Adding()).add(each, cost)
+    for each in _priced(spent, _prices(settings)):
+        sums.setdefault(of[each.spent.session_key], _Adding()).add(each)
     return {name: each.done() for name, each in sums.items()}
 
 
@@ -216,8 +238,8 @@ def used_between(connection: sqlite3.Connection, settings: Settings, since: floa
 
 def _together(spent: Sequence[usage.Spent], prices: Prices) -> Sum:
     total = _Adding()
-    for each, cost in _priced(spent, prices):
-        total.add(each, cost)
+    for each in _priced(spent, prices):
+        total.add(each)
     return total.done()
 
 
@@ -242,9 +264,9 @@ def dollars(cost: Decimal) -> str:
 def prices_in_words(months: tuple[str, str] | None, source: str | None, version: str | None) -> str:
     """Of which months and in which table the list prices are; whose prices were applied if none of them was."""
     if months is None or source is None:
-        return "the prices of the settings"
+        return SETTINGS_PRICES
     first, last = months
-    return f"list prices of {first if first == last else f'{first} to {last}'} ({source} {version})"
+    return f"{LIST_PRICES} of {first if first == last else f'{first} to {last}'} ({source} {version})"
 
 
 def _months(spent: Sequence[usage.Spent]) -> tuple[str, str] | None:

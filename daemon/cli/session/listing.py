@@ -68,7 +68,7 @@ _SHOWN: Final = 32
     is_flag=True,
     help="Show agents that were started in a launched run, and sub-agents, too.",
 )
-@listed(("STATE", "AGE", "TOOK", "SESSION", "FOR", "DIRECTORY", "TOKENS", "COST", "WHAT"))
+@listed(("STATE", "AGE", "TOOK", "SESSION", "FOR", "DIRECTORY", "MODEL", "TOKENS", "COST", "WHAT"))
 @json_option()
 @pass_settings
 def list_sessions(

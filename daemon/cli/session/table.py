@@ -15,7 +15,7 @@ from runward.daemon.cli.terminal.tables import Column, cut_to
 from runward.daemon.store.tables.session_lists import Wanted
 from runward.daemon.views.rows import Row, listing
 from runward.daemon.views.sessions import NOT_KNOWN
-from runward.daemon.views.text import age, took
+from runward.daemon.views.text import ESTIMATE, age, took
 
 _LONGEST_DIRECTORY: Final = 14
 
@@ -33,16 +33,19 @@ def print_sessions(
         click.echo("no sessions")
     else:
         is_chosen = bool(printing("is_wide") or printing("heads"))
-        columns = columns_of(listed.rows, terminal, is_roomy=is_chosen or terminal.columns >= ROOMY)
+        columns = columns_of(listed.rows, terminal, has_all=is_chosen)
         print_screen(columns if is_chosen else that_say_something(columns))
+        if _has_estimates(columns):
+            note("~: an estimate at list prices, or at those of the settings")
     if any(row.state == "unknown" for row in listed.open):
         note(f"unknown: {NOT_KNOWN}; `runward session show ID` says what to do about it")
     if listed.is_cut:
         say_that_there_are_more(limit)
 
 
-def columns_of(rows: Sequence[Row], terminal: Terminal, *, is_roomy: bool) -> list[Column]:
-    """The columns of the list; if there is room, with those that say more."""
+def columns_of(rows: Sequence[Row], terminal: Terminal, *, has_all: bool = False) -> list[Column]:
+    """The columns of the list: those that there is room for, unless it `has_all`."""
+    is_roomy = has_all or terminal.columns >= ROOMY
     columns = [
         Column("STATE", [terminal.state(row.state) for row in rows]),
         Column("AGE", [age(row.at, terminal.now) for row in rows], 2),
@@ -50,14 +53,31 @@ def columns_of(rows: Sequence[Row], terminal: Terminal, *, is_roomy: bool) -> li
         Column("SESSION", [terminal.id(row.id) for row in rows]),
         Column("FOR", [terminal.text(row.purpose or "-") for row in rows], 1),
         Column("DIRECTORY", [_directory(row, terminal) for row in rows], 5),
+        Column("MODEL", [terminal.text(row.model or "-") for row in rows], 8),
         Column("TOKENS", [_tokens(row) for row in rows], 6),
         Column("COST", [row.cost or "-" for row in rows], 7),
         Column("WHAT", [what_of(row, terminal, has_directory=is_roomy) for row in rows]),
     ]
-    return columns if is_roomy else [each for each in columns if each.head not in _FURTHER]
+    hidden: tuple[str, ...] = () if is_roomy else _FURTHER
+    if not has_all and terminal.columns < _WIDE:
+        hidden = (*hidden, "MODEL")
+    return [each for each in columns if each.head not in hidden]
 
 
-_FURTHER: Final = ("TOOK", "DIRECTORY", "TOKENS", "COST")
+_FURTHER: Final = ("TOOK", "DIRECTORY", "MODEL", "TOKENS", "COST")
+_WIDE: Final = 140
+"""Columns of a terminal from which on the list has models, too."""
+
+
+def _has_estimates(columns: Sequence[Column]) -> bool:
+    """Whether a cost that is shown is one."""
+    heads = printing("heads") or ()
+    return any(
+        cell.startswith(ESTIMATE)
+        for each in columns
+        if each.head == "COST" and (not heads or each.head in heads)
+        for cell in each.cells
+    )
 
 
 def that_say_something(columns: Sequence[Column]) -> list[Column]:

@@ -221,6 +221,14 @@ def principals(store: sqlite3.Connection) -> Words:
     return (each.id for each in principals(store))
 
 
+@_from_store
+def models(store: sqlite3.Connection) -> Words:
+    """The models that replied last."""
+    from runward.daemon.store.tables.usage import newest_models
+
+    return newest_models(store)
+
+
 @_from_settings
 def tokens(settings: Settings) -> Words:
     """The tokens for HTTP."""

@@ -230,8 +230,10 @@ class _Heads(click.ParamType[tuple[str, ...]] if TYPE_CHECKING else click.ParamT
         from click.shell_completion import CompletionItem
 
         before, comma, last = incomplete.rpartition(",")
+        # A shell offers only what begins as the word does.
+        named = str.lower if (last or before).islower() else str
         return [
-            CompletionItem(f"{before}{comma}{each}")
+            CompletionItem(f"{before}{comma}{named(each)}")
             for each in self._known
             if each.startswith(last.upper()) and each not in before.upper().split(",")
         ]

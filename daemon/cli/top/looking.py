@@ -113,7 +113,9 @@ class Looking:
         except StoreUnreadable as error:
             return seen._replace(trouble=str(error))  # a restore may be replacing it
         return seen._replace(
-            rows=listed.rows, failed=failed, used_today=None if used is None else used.in_dollars()
+            rows=listed.rows,
+            failed=failed,
+            used_today=None if used is None else f"{used.in_dollars()} today{used.at_prices()}",
         )
 
     def _answer(self, row: Row) -> "Answer | None":

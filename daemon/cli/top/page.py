@@ -7,7 +7,6 @@ import click
 
 from runward.daemon.cli.answering import cause_lines, sentence_lines
 from runward.daemon.cli.session.table import columns_of, that_say_something, what_of
-from runward.daemon.cli.terminal.lists import ROOMY
 from runward.daemon.cli.terminal.output import coloured, width
 from runward.daemon.cli.terminal.signs import Terminal
 from runward.daemon.cli.terminal.tables import cut_to, flowed, table_lines
@@ -109,7 +108,7 @@ def headline(seen: Seen, terminal: Terminal) -> str:
     if seen.failed:
         counts.append(f"{seen.failed} failed")
     line = f"{click.style('Runward', bold=True)}  {daemon}   {'  '.join(counts)}".rstrip()
-    spent = "" if seen.used_today is None else f"{seen.used_today} today"
+    spent = seen.used_today or ""
     gap = terminal.columns - width(line) - width(spent)
     return (
         line + " " * gap + spent if spent and gap > 2 else cut_to(line, terminal.columns, terminal.ellipsis)
@@ -123,7 +122,7 @@ def _list(shown: Shown, most: int, terminal: Terminal) -> list[str]:
     if not shown.rows:
         nothing = f"nothing matches {shown.choice.filter}" if shown.choice.filter else "no sessions"
         return [cut_to(terminal.text(nothing), terminal.columns, terminal.ellipsis)]
-    columns = columns_of(shown.rows, terminal, is_roomy=terminal.columns >= ROOMY)
+    columns = columns_of(shown.rows, terminal)
     room = terminal.columns - width(_MARKS[0])
     heads, *lines = table_lines(that_say_something(columns), room, terminal.ellipsis)
     chosen = shown.choice.place

@@ -108,7 +108,7 @@ def test_chosen_columns_come_in_their_order_and_an_unknown_one_names_all(everyda
     assert lines[0].split() == ["SESSION", "STATE"]
     refused = everyday.call("session", "list", "--columns", "STAT")
     assert refused.code == 2
-    known = "STATE, AGE, TOOK, SESSION, FOR, DIRECTORY, TOKENS, COST, WHAT"
+    known = "STATE, AGE, TOOK, SESSION, FOR, DIRECTORY, MODEL, TOKENS, COST, WHAT"
     assert f"there is no column 'STAT'; there are {known}" in refused.err
     for command, head in (("session list", "SESSION"), ("chain runs", "STEPS")):
         words = command.split()
@@ -116,7 +116,8 @@ def test_chosen_columns_come_in_their_order_and_an_unknown_one_names_all(everyda
         assert head in offered
         shown = everyday.call(*words, "--columns", ",".join(offered)).out
         assert shown.splitlines()[0].split() == offered, "each name that is offered is a column"
-        assert everyday.completed(*words, "--columns", "state,a") == ["state,AGE"]
+        assert everyday.completed(*words, "--columns", "state,a") == ["state,age"]
+        assert everyday.completed(*words, "--columns", "STATE,A") == ["STATE,AGE"]
 
 
 def test_a_wide_list_cuts_nothing_and_leaves_out_no_column(everyday: Everyday) -> None:
