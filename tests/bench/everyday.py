@@ -3,6 +3,7 @@
 Screens are drawn on a terminal of 120 columns, as a person has one, and compared with `session list` into a pipe.
 """
 
+import asyncio
 import fcntl
 import os
 import pty
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 import pyte
-from tests.bench.copied_rows import add_usage
+from tests.bench.copied_rows import add_usage, copy_sessions
 from tests.bench.figure import (
     Conditions,
     Figure,
@@ -32,7 +33,7 @@ from tests.bench.figure import (
     percentile,
 )
 from tests.bench.fixtures import finish, make, run_name
-from tests.bench.large_store import FEW, fill, state_of
+from tests.bench.large_store import FEW, fill, pack, state_of
 from tests.bench.launcher import clean_environment, runward
 from tests.bench.product import daemon
 from tests.bench.scratch import Scratch, scratch
@@ -75,6 +76,21 @@ _WAITS: Final = Figure(
 _SNIPPET: Final = Figure(
     "prompt-snippet", "what the snippet for bash adds to a prompt", "ms", Goal("at most", 2.0)
 )
+_NOTICE: Final = Figure(
+    "notice-waits",
+    "from an approval that is asked to the start of its notice's command, p99",
+    "s",
+    Goal("at most", 1.0),
+)
+_GROWTH: Final = {
+    Figure(
+        f"{name}-growth",
+        f"{what} on a terminal, over 1,000,000 sessions",
+        f"x over {FEW:,}",
+        Goal("at most", 2.0),
+    ): words
+    for name, what, words in (("home", "`runward`", ()), ("why", "`why`", ("why", run_name(0))))
+}
 _ROWS, _COLUMNS = 60, 120
 _PATIENCE_S: Final = 30.0
 _GATE: Final = """\
@@ -163,10 +179,7 @@ def _fifty(conditions: Conditions, settings: str = "") -> Iterator[tuple[Scratch
         with daemon(place, settings) as running:
             running.wait_judged(50)
             running.settle()
-            environment = clean_environment(place.directory)
-            environment["RUNWARD_CONFIG"] = str(place.directory / "runward.toml")
-            environment["RUNWARD_STATE_DIR"] = str(state_of(place))
-            yield place, environment
+            yield place, _over(place)
 
 
 def _screens(conditions: Conditions) -> list[Measured]:
@@ -234,6 +247,60 @@ def _waits(conditions: Conditions) -> list[Measured]:
         screen.end()
     value = percentile(took, 0.99)
     return [Measured(_WAITS, value, (min(took), max(took)), f"n = {count}", values={"measured": took})]
+
+
+def _notices(conditions: Conditions) -> list[Measured]:
+    """From the moment that the store has for the question to what the command of the notice takes for the time."""
+    count = conditions.size(40, 4) * conditions.repeats
+    took = []
+    with scratch(conditions.memory) as told:
+        noted = told.directory / "started"
+        command = f'["sh", "-c", "date +%s.%N >> {noted}"]'
+        notify = f'\n[[notify]]\non = ["approval.asked"]\ncommand = {command}\n'
+        with _fifty(conditions, _WITH_GATE + notify) as (place, environment):
+            (place.directory / "gate.yaml").write_text(_GATE)
+            define = [*runward(), "chain", "define", str(place.directory / "gate.yaml")]
+            subprocess.run(define, env=environment, check=True, capture_output=True)
+            for number in range(count):
+                run = _fire(environment)
+                give_up = time.monotonic() + _PATIENCE_S
+                while len(lines := noted.read_text().splitlines() if noted.exists() else []) <= number:
+                    assert time.monotonic() < give_up, f"no notice of {run}"
+                    time.sleep(0.01)
+                with reading(str(state_of(place))) as connection:
+                    (asked,) = approvals.approvals_called(connection, run)
+                took.append(float(lines[number]) - asked.asked_at)
+                deny = [*runward(), "chain", "deny", run]
+                subprocess.run(deny, env=environment, check=True, capture_output=True)
+    value = percentile(took, 0.99)
+    return [Measured(_NOTICE, value, (min(took), max(took)), f"n = {count}", values={"measured": took})]
+
+
+def _growth(conditions: Conditions) -> list[Measured]:
+    """Screens over many sessions, in turn with the same over few."""
+    measured = []
+    with scratch(conditions.disk) as few, scratch(conditions.disk) as many:
+        for place in (few, many):
+            fill(place, range(FEW))
+            asyncio.run(pack(place))
+        copy_sessions(state_of(many) / STORE, conditions.size(1_000_000, 20_000))
+        for figure, words in _GROWTH.items():
+            ours, theirs = [], []
+            for _ in range(5 * conditions.repeats + 1):
+                theirs.append(Screen(words, _over(few)).end(0))
+                ours.append(Screen(words, _over(many)).end(0))
+            beside = f"{sorted(ours)[len(ours) // 2]:.0f} ms"
+            measured.append(of_ratio(figure, ours[1:], theirs[1:], beside))
+    return measured
+
+
+def _over(place: Scratch) -> dict[str, str]:
+    """An environment whose commands find this place."""
+    found = {
+        "RUNWARD_CONFIG": str(place.directory / "runward.toml"),
+        "RUNWARD_STATE_DIR": str(state_of(place)),
+    }
+    return {**clean_environment(place.directory), **found}
 
 
 def _fire(environment: Mapping[str, str]) -> str:
@@ -307,6 +374,18 @@ MEASUREMENTS: Final = (
     ),
     Measurement(
         "top-waits", "how soon `runward top` shows that a chain run waits for a person", (_WAITS,), _waits
+    ),
+    Measurement(
+        "notice-waits",
+        "how soon the command of a notice is started once a chain run waits for a person",
+        (_NOTICE,),
+        _notices,
+    ),
+    Measurement(
+        "screens-growth",
+        "processor time of screens on a terminal, over many stored sessions and few",
+        tuple(_GROWTH),
+        _growth,
     ),
     Measurement(
         "usage-growth", "`runward usage` of 7 days, over few and many older replies", (_USAGE,), _usage

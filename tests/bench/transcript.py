@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Final, NamedTuple
+from unittest import mock
 
 from pydantic import BaseModel
 from tests.bench.ends import beside_readings
@@ -13,6 +14,11 @@ from tests.bench.figure import Conditions, Figure, Goal, Measured, Measurement, 
 from tests.bench.logs import Log, begin, on_the_disk
 from tests.bench.product import Daemon, daemon, further_root
 from tests.bench.scratch import scratch
+
+from runward.daemon.rundir.session_reading import read_session
+from runward.handlers.layouts.claude_code_counts import Tally
+from runward.handlers.layouts.layout import LogLayout
+from runward.handlers.layouts.registry import LAYOUTS
 
 HERE = Path(__file__).parent
 _SPEED: Final = Figure(
@@ -30,6 +36,13 @@ _BLOCKED: Final = Figure(
 )
 _LATENCY: Final = Figure(
     "transcript-latency", "transcript of 200 MB, others' p50 at 50/s", "x usual", Goal("at most", 2.0)
+)
+_COUNTS: Final = Figure(
+    "transcript-counts",
+    "transcript of 200 MB, read with the counts of `usage`, processor time",
+    "x without",
+    Goal("at most", 1.05),
+    "each reply is added to a sum, and to what its later lines may correct; the lines are dense with replies",
 )
 _MEGABYTES: Final = 200
 _LINE_POLL_S: Final = 0.002
@@ -120,6 +133,42 @@ def _others(conditions: Conditions) -> list[Measured]:
     return [of_ratio(_LATENCY, beside, usual, text, problems)]
 
 
+def _counts(conditions: Conditions) -> list[Measured]:
+    """One file read again and again in this process, in turn with and without what counts replies.
+
+    Without, nothing is done with what a reply says that it used; the fields are decoded all the same.
+    """
+    layout = LAYOUTS.named("claude-code")
+    assert isinstance(layout, LogLayout)
+    counting: list[float] = []
+    without: list[float] = []
+    with scratch(conditions.disk) as place:
+        root = place.fresh("projects")
+        writing, name = begin(root, seed=1)
+        writing.write(conditions.size(_MEGABYTES, 20) * 1_000_000)
+        on_the_disk(root)
+        for _ in range(3 * conditions.repeats):
+            counting.append(_read_s(layout, root / name, replies=True))
+            with mock.patch.multiple(Tally, note_cost=_nothing, add_cost=_nothing, end_run=_nothing):
+                without.append(_read_s(layout, root / name, replies=False))
+    beside = f"{statistics.median(counting):.3f} s against {statistics.median(without):.3f} s"
+    return [of_ratio(_COUNTS, counting, without, beside)]
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Stands for what counts."""
+
+
+def _read_s(layout: LogLayout, path: Path, *, replies: bool) -> float:
+    """Processor seconds of one reading."""
+    begin = time.process_time()
+    found = read_session(layout, str(path)).told
+    taken = time.process_time() - begin
+    assert found.counts.tool_calls
+    assert any(each.replies for each in found.counted) == replies
+    return taken
+
+
 def _bare(path: Path) -> BareReport:
     done = subprocess.run(
         [sys.executable, str(HERE / "bare_json.py"), str(path)], stdout=subprocess.PIPE, check=True
@@ -166,6 +215,12 @@ MEASUREMENTS: Final = (
         "the first reading of a transcript of 200 MB against `json.loads` over its lines, and a further line",
         (_SPEED, _LINE, _BLOCKED),
         _transcript,
+    ),
+    Measurement(
+        "transcript-counts",
+        "the reading of a transcript of 200 MB in one process, with the counts of `usage` and without",
+        (_COUNTS,),
+        _counts,
     ),
     Measurement(
         "transcript-latency",
