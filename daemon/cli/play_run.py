@@ -39,6 +39,7 @@ from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading
 from runward.daemon.store.tables import events, jobs, journal_lines, sessions, starts
 from runward.daemon.store.tables.sessions import SessionRow
+from runward.daemon.users import name_of
 from runward.daemon.views.bundles import journal_place
 from runward.handlers.foreign_json import NotJson
 from runward.handlers.layouts.native import session_key
@@ -104,6 +105,7 @@ def run_and_end(
     if not as_json:
         # Before the waiting: after Ctrl-C, a person knows what goes on without them.
         click.echo(asked.session_id)
+        _say_as_whom(settings)
     if not (wait or follow):
         if as_json:
             print_json(asked.as_json("asked"))
@@ -115,6 +117,15 @@ def run_and_end(
     except KeyboardInterrupt:
         note(f"it continues: `runward session show {asked.session_id}` says what became of it")
         raise
+
+
+def _say_as_whom(settings: Settings) -> None:
+    """The run is the user's to whom the state directory belongs, as whom its daemon works; a program that asks for itself knows that."""
+    owner = os.stat(settings.state_dir).st_uid
+    if owner != os.geteuid():
+        note(f"the daemon starts it as {name_of(owner)}, and not as you")
+    elif sys.stderr.isatty():
+        note(f"the daemon starts it as {name_of(owner)}")
 
 
 def _playbook(settings: Settings, name: str) -> Playbook:

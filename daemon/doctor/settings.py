@@ -27,6 +27,7 @@ from runward.daemon.store import reading
 from runward.daemon.store.ownership import UNREAD, holder, how_to_start_runs
 from runward.daemon.store.tables.notices import notices_by_state
 from runward.daemon.web.sockets import CannotListen, HttpReport, open_sockets
+from runward.daemon.world.desktop import PROGRAM, why_no_desktop
 
 _TAKEN_BY_ITSELF: Final = (
     "correct them, and the daemon takes them over by itself; a restart takes what can't change"
@@ -212,9 +213,6 @@ def _of_secret(path: str) -> Finding:
     return Finding("ok", f"the secret of GitHub's webhook ({path}) can be read only by its owner")
 
 
-_DESKTOP = "notify-send"
-
-
 def examine_notices(installation: Installation, patience: Patience) -> Iterator[Finding]:
     """What each recipient needs, then what the store says."""
     recipients = installation.settings.notify
@@ -222,7 +220,12 @@ def examine_notices(installation: Installation, patience: Patience) -> Iterator[
         yield Finding("ok", "nobody is told of anything: the settings have no [[notify]]")
     for each in recipients:
         why = _why_not(each, installation.environment)
-        if why is None:
+        is_for_desktop = why is None and each.means == "desktop"
+        silent = why_no_desktop(installation.environment) if is_for_desktop else None
+        if silent is not None:
+            fix = "call this where you are logged in to a desktop, or tell somebody else: see docs/notices.md"
+            yield Finding("warning", f"{each.name} can't be told now: {silent}", fix)
+        elif why is None:
             message = f"{each.name} has what it needs; `runward notify test` sends a notice"
             yield Finding("ok", message)
         else:
@@ -240,9 +243,7 @@ def examine_notices(installation: Installation, patience: Patience) -> Iterator[
 
 def _why_not(recipient: Recipient, environment: Mapping[str, str]) -> tuple[str, str] | None:
     """Why a recipient can't be told, and what to do."""
-    program = (
-        _DESKTOP if recipient.means == "desktop" else recipient.command[0] if recipient.command else None
-    )
+    program = PROGRAM if recipient.means == "desktop" else recipient.command[0] if recipient.command else None
     is_known = program is not None and "{{" not in program
     if is_known and program is not None and shutil.which(program, path=environment.get("PATH")) is None:
         return f"there is no program {program}", "install it, or give its whole path"

@@ -209,7 +209,8 @@ class _Init:
             silence = self._found.silence
             words = f"doesn't answer: {safe(silence)}" if silence is not None else "answers"
             yield f"systemd --user {words}"
-        yield "notify-send is there" if self._found.has_desktop else "no notify-send"
+        silent = self._found.no_desktop
+        yield "notify-send is there" if silent is None else f"no notices on a desktop: {safe(silent)}"
         if self._found.daemon is not None:
             yield f"a daemon is running, pid {self._found.daemon or 'unknown'}"
 

@@ -2,7 +2,6 @@
 
 import glob
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -15,6 +14,7 @@ from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.hooks.programs import Program, installed
 from runward.daemon.store.ownership import holder
 from runward.daemon.units.installing import Systemctl
+from runward.daemon.world.desktop import why_no_desktop
 
 _MOST_COUNTED: Final = 10_000
 
@@ -35,11 +35,14 @@ class Agent(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What is there. `silence` is why the user's systemd doesn't answer; `daemon` the pid of a daemon that works."""
+    """What is there. `silence` is why the user's systemd doesn't answer, `no_desktop` why no desktop would show a notice.
+
+    `daemon` is the pid of a daemon that works.
+    """
 
     agents: tuple[Agent, ...]
     silence: str | None
-    has_desktop: bool
+    no_desktop: str | None
     daemon: int | None
 
     @property
@@ -51,7 +54,7 @@ class Found(NamedTuple):
                 for each in self.agents
             ],
             "systemd": self.silence or "answers",
-            "notify_send": self.has_desktop,
+            "notify_send": self.no_desktop is None,
             "daemon": self.daemon,
         }
 
@@ -61,7 +64,7 @@ def find(settings: Settings, environment: Mapping[str, str], *, asks_systemd: bo
     return Found(
         tuple(_agents(environment)),
         Systemctl(is_user=True).silence() if asks_systemd else None,
-        shutil.which("notify-send", path=environment.get("PATH")) is not None,
+        why_no_desktop(environment),
         holder(Path(settings.state_dir)),
     )
 

@@ -81,7 +81,7 @@ def steps_of(settings: Settings, config: str | None, found: Found, wanted: Wante
     there = settings_file(config, os.environ, working_directory())
     file = there or settings_places(config, os.environ, working_directory())[1]
     playbooks = os.path.join(os.path.dirname(file), "playbooks") if there is None else settings.playbooks[0]
-    steps = [_new_file(SETTINGS, file, texts.settings_text(found.has_desktop))]
+    steps = [_new_file(SETTINGS, file, texts.settings_text(found.no_desktop is None))]
     if there is not None:
         steps = [Step(SETTINGS, "write", there)]
     name = texts.playbook_name(wanted.deliver)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.daemon.cli.screens import screen
+from tests.daemon.session_bus import session_bus
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.doctor.checks import CHECKS
@@ -51,6 +52,23 @@ def test_beside_a_daemon_it_is_found_alive_and_alone(place: Place) -> None:
     )
     assert "since the daemon started" in str(told.items("checks")[1]["found"])
     assert told.code == 0
+
+
+@pytest.mark.parametrize(("does", "result"), [("returns", "ok"), ("fails", "warning")])
+def test_a_desktop_is_asked_whether_it_would_show_a_notice(
+    place: Place, tmp_path: Path, does: str, result: str
+) -> None:
+    settings = place.directory / "runward.toml"
+    settings.write_text(f'{settings.read_text()}\n[[notify]]\non = ["session.failed"]\ndesktop = true\n')
+    tool = place.directory / "tools/notify-send"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    with session_bus(tmp_path / "b", does) as bus:
+        told = place.call("doctor", "--json", "--only", "notices", PATH=str(tool.parent), **bus)
+    first = told.items("checks")[0]
+    assert first["result"] == result, first
+    assert (does == "returns") != ("no notification service answers: there is none" in str(first["found"]))
 
 
 def test_a_daemon_that_is_stopped_fails(place: Place) -> None:

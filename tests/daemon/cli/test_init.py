@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.daemon.cli.drawn import draw, widest
 from tests.daemon.cli.everyday import Everyday
 from tests.daemon.cli.initiated import EVERY_AGENT, FOREIGN, Home, killed_after
 from tests.daemon.cli.screens import screen
+from tests.daemon.session_bus import session_bus
 
 from runward.config.playbook import read_playbook
 from runward.config.settings_layers import Source, read_settings
@@ -90,7 +92,12 @@ def test_the_screen_is_as_its_file_has_it(home: Home, language: str, size: tuple
     place = Everyday(home.directory)
     place.now = time.time()
     variables = {"PATH": str(home.tools)} | ({"LANG": "C"} if language else {})
-    with mock.patch.object(sys, "argv", [str(home.tools / "runward")]):
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        session_bus(Path(directory) / "bus") as bus,
+        mock.patch.object(sys, "argv", [str(home.tools / "runward")]),
+    ):
+        variables |= bus
         drawn = draw(place, size, "init", keys="y\n", **variables)
     assert drawn.code == 0, drawn.text
     shown = f"$ runward init\n{drawn.text}"
@@ -102,6 +109,22 @@ def test_the_screen_is_as_its_file_has_it(home: Home, language: str, size: tuple
     )
     assert widest(drawn) <= size[0]
     assert not language or drawn.text.isascii()
+
+
+@pytest.mark.parametrize("does", ["returns", "fails"])
+def test_the_desktop_is_told_only_if_it_answers(home: Home, tmp_path: Path, does: str) -> None:
+    (home.tools / "notify-send").write_text(CODEX)
+    (home.tools / "notify-send").chmod(0o755)
+    with session_bus(tmp_path / "bus", does) as bus:
+        home.place.environment |= {"PATH": str(home.tools), **bus}
+        found = home.init("--dry-run", "--json").object()["found"]
+        shown = " ".join(home.init("--dry-run").out.split())
+    assert isinstance(found, dict)
+    assert found["notify_send"] == (does == "returns")
+    if does == "returns":
+        assert "notify-send is there" in shown
+    else:
+        assert "no notices on a desktop: no notification service answers: there is none" in shown
 
 
 def test_what_it_tells_programs_only_ever_grows(home: Home) -> None:

@@ -1,5 +1,6 @@
 """`runward play run`: a playbook's command, asked for by one command, started by a real daemon, watched to its end."""
 
+import getpass
 import json
 import os
 import signal
@@ -7,13 +8,17 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from tests.daemon.cli.calling import Place, Result
+from tests.daemon.cli.screens import screen
 from tests.daemon.launching import is_alive, members
 from tests.waiting import PATIENCE_S, wait_for
 
+from runward.daemon.cli import play_run
 from runward.daemon.cli.terminal.options import values_of
+from runward.daemon.configuration.settings import load_settings
 from runward.daemon.processes.proc import send_signal
 from runward.daemon.store.ownership import hold, prepare
 
@@ -123,6 +128,21 @@ def test_without_a_native_root_there_is_nowhere_to_run(furnished: Place) -> None
 
 
 # Asking.
+
+
+def test_a_person_is_told_as_whom_the_daemon_starts_it(furnished: Place) -> None:
+    me = getpass.getuser()
+    with screen(furnished, 24, 80, "play", "run", "delivers") as shown:
+        assert f"the daemon starts it as {me}" in shown.until("when a daemon does")
+        assert shown.end() == 0
+    settings = load_settings(None, furnished.environment, str(furnished.directory)).value
+    assert settings is not None
+    with (
+        mock.patch("os.geteuid", return_value=os.geteuid() + 1),
+        mock.patch.object(play_run, "note") as noted,
+    ):
+        play_run._say_as_whom(settings)
+    noted.assert_called_once_with(f"the daemon starts it as {me}, and not as you")
 
 
 def test_a_request_is_durable_without_a_daemon_and_says_which_session_it_will_be(furnished: Place) -> None:
