@@ -13,7 +13,7 @@ from runward.handlers import approvals, invocations, notices, requests, schedule
 from runward.handlers.bundle import orders
 from runward.handlers.chains import continuing, firing, gather
 from runward.handlers.contracts import files
-from runward.handlers.exchange import act, results
+from runward.handlers.exchange import results
 from runward.handlers.journal import lines
 from runward.handlers.model.approvals import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.model.asking import Asking, Given
@@ -153,6 +153,27 @@ def _approval(event: TimerRang) -> str | None:
     return event.lane if in_background(event.subject) else None
 
 
+def _carry_out(event: IntentMade | ActionRequested, given: Given) -> Deciding:
+    """An intent is carried out: it becomes an action, with exactly one result."""
+    from runward.handlers.exchange import act  # few daemons have an exchange
+
+    return act.carry_out(event, given)
+
+
+def _create(event: PrincipalCreateRequested, given: Given) -> Deciding:
+    """A person creates a principal, with its artifact and its initial resources."""
+    from runward.handlers.exchange import act
+
+    return act.create_as_asked(event, given)
+
+
+def _mint(event: MintRequested, given: Given) -> Deciding:
+    """Only people mint: units of a resource are created, or taken away."""
+    from runward.handlers.exchange import act
+
+    return act.mint_units(event, given)
+
+
 def _run(event: TimerRang) -> str | None:
     return None if event.subject.startswith(SCHEDULE) or in_background(event.subject) else event.lane
 
@@ -210,11 +231,11 @@ ROUTES: Final = (
     _route(OutcomesChanged, "outcomes/changed", recording.outcomes_changed),
     _route(PlayChanged, "shows/changed", play_changed),
     _route(ArtifactFilesNamed, "outcomes/files", recording.hash_files, _artifact_files),
-    _route(IntentMade, "exchange/act", act.carry_out),
-    _route(ActionRequested, "exchange/act", act.carry_out),
+    _route(IntentMade, "exchange/act", _carry_out),
+    _route(ActionRequested, "exchange/act", _carry_out),
     _route(ActionTaken, "exchange/tell", results.tell_result),
-    _route(PrincipalCreateRequested, "exchange/create", act.create_as_asked),
-    _route(MintRequested, "exchange/mint", act.mint_units),
+    _route(PrincipalCreateRequested, "exchange/create", _create),
+    _route(MintRequested, "exchange/mint", _mint),
 )
 """The lines may be in any order. A duty keeps its number, and a new one of an event that has duties gets the next."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from runward.config.exchange import ExchangeRules, Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.parts.actions_with_code import NotWorkedOut
-from runward.daemon.sandbox.isolated import REFUSED, KilledCount
+from runward.daemon.sandbox.isolated import CodeTrouble
 from runward.daemon.store import reading
 from runward.daemon.store.schema import make_empty
 from runward.daemon.store.tables import ledger, principals, shared_artifacts
@@ -50,14 +50,14 @@ def acting_with_code(
     rules: Callable[[], ExchangeRules],
     executor: Callable[[], Executor],
     state: Path,
-    trouble: "Trouble | None" = None,
+    trouble: CodeTrouble | None = None,
 ) -> Callable[[ActedWithCode], Worked]:
     """Works out actions by the settings in force, over the store in `state`. Blocks.
 
     `trouble` collects problems for `status`.
     """
-    died = (KilledCount() if trouble is None else trouble.killed).add
-    ready, lock = cache(lambda: _ready_workers(died)), threading.Lock()
+    told = CodeTrouble() if trouble is None else trouble
+    ready, lock = cache(lambda: _ready_workers(told.killed.add)), threading.Lock()
 
     def act(asked: ActedWithCode) -> Worked:
         with lock:
@@ -78,8 +78,10 @@ def acting_with_code(
             except Exception as error:
                 raise NotWorkedOut(error, code.cpu.used) from error
             finally:
-                if trouble is not None:
-                    trouble.note(code)
+                if code.refused is not None or code.sandbox is not None:
+                    told.refused = code.refused
+                for reason in code.killed:
+                    told.killed.add(reason)
             used = round(code.cpu.used, 6)
             return Worked(
                 decided=decided,
@@ -91,25 +93,6 @@ def acting_with_code(
             )
 
     return act
-
-
-class Trouble:
-    """Why code couldn't run at the last try, and which workers were killed, for `status`."""
-
-    def __init__(self) -> None:
-        self._why: str | None = None
-        self.killed = KilledCount()
-
-    def note(self, code: "RunningCode") -> None:
-        """Record whether code ran for an action, was refused, or wasn't needed."""
-        if code.refused is not None or code.sandbox is not None:
-            self._why = code.refused
-        for reason in code.killed:
-            self.killed.add(reason)
-
-    def degraded(self) -> list[str]:
-        """What is wrong, with the fix."""
-        return [] if self._why is None else [f"{REFUSED}{self._why}"]
 
 
 def _ready_workers(died: Callable[[str], None]) -> "ReadyWorkers":

@@ -5,13 +5,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
 
+from runward.config.bundle import Scheme
 from runward.config.settings import Settings
-from runward.daemon.disk.receipt_keys import own_key_on_first_use
 from runward.daemon.engine.background import Background
 from runward.daemon.engine.comparison import Comparison
 from runward.daemon.engine.deciding import Answers, Decider
@@ -61,6 +61,9 @@ from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.requests import ScanRoots
 from runward.handlers.model.schedules import ScheduleChanged
 from runward.handlers.model.sessions import EndAttempt, NoteHook
+
+if TYPE_CHECKING:
+    from runward.handlers.bundle.signatures import SecretKey
 
 
 @dataclass(slots=True)
@@ -201,7 +204,7 @@ class Assembly:
             *self._of_each_part,
             files=self._world.files,
             go_on=lambda read: self.background.go_on(read),
-            own_key=lambda scheme: own_key_on_first_use(state, scheme, os.environ).key,
+            own_key=lambda scheme: _own_key(state, scheme),
             actions=self._world.actions,
             elsewhere=self._world.elsewhere,
             give_way=lambda: self.background.give_way(),
@@ -436,3 +439,9 @@ class Assembly:
             part.use(settings)
         self.watch.watch_again()
         self.rounds.request_scan(everything=True)
+
+
+def _own_key(state: str, scheme: Scheme) -> "SecretKey":
+    from runward.daemon.disk.receipt_keys import own_key_on_first_use  # few daemons sign
+
+    return own_key_on_first_use(state, scheme, os.environ).key

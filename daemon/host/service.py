@@ -4,10 +4,11 @@ import asyncio
 import gc
 import math
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,6 @@ from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.configuration.settings_files import Look, SettingsFiles
 from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.host import systemd
-from runward.daemon.host.acting_with_code import Trouble, acting_with_code
 from runward.daemon.host.assembly import World
 from runward.daemon.host.metrics_file import MetricsFile
 from runward.daemon.host.report import ForStatus
@@ -31,9 +31,10 @@ from runward.daemon.host.systemd import Watchdog
 from runward.daemon.host.upkeep import Room, Upkeep, giver_back, use_one_arena
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log import Log, Sinks
-from runward.daemon.parts.actions_with_code import ActionsWithCode
+from runward.daemon.parts.actions_with_code import ActionsWithCode, Work
 from runward.daemon.parts.answering import InForce
 from runward.daemon.parts.drafting_elsewhere import DraftingElsewhere
+from runward.daemon.sandbox.isolated import CodeTrouble
 from runward.daemon.store import reading
 from runward.daemon.store.connection import connect
 from runward.daemon.store.ownership import hold, prepare
@@ -50,6 +51,7 @@ from runward.daemon.world.clock import SystemClock, SystemRandomness, until_beat
 from runward.daemon.world.files import Files
 from runward.daemon.world.messenger import SettingsMessenger, no_link
 from runward.daemon.world.starting import StartingProcesses
+from runward.handlers.exchange.reading import ActedWithCode, Unable, Worked
 from runward.handlers.schedules import PATIENCE
 
 if TYPE_CHECKING:
@@ -223,7 +225,7 @@ def _world(
     metrics_file: MetricsFile,
 ) -> World:
     """The real world."""
-    of_code = Trouble()
+    of_code = CodeTrouble()
     degraded = [declarer.degraded, of_code.degraded, studio.degraded, metrics_file.degraded]
     messenger = SettingsMessenger(
         declarer.notified,
@@ -251,7 +253,7 @@ def _world(
             estimated=partial(_estimate, declarer),
             exchange=declarer.exchange,
             with_code=ActionsWithCode(
-                acting_with_code(declarer.exchange, declarer.executor, state, of_code),
+                _acting(declarer, state, of_code),
                 lambda: declarer.executor().workers,
             ),
         ),
@@ -267,6 +269,23 @@ def _world(
             studio=studio.report,
         ),
     )
+
+
+def _acting(declarer: Declarer, state: Path, trouble: CodeTrouble) -> Work:
+    lock = threading.Lock()
+
+    @cache
+    def begun() -> Work:
+        from runward.daemon.host.acting_with_code import acting_with_code  # few daemons run code
+
+        return acting_with_code(declarer.exchange, declarer.executor, state, trouble)
+
+    def work(asked: ActedWithCode) -> Worked | Unable:
+        with lock:
+            begun_work = begun()
+        return begun_work(asked)
+
+    return work
 
 
 def _cost(declarer: Declarer, notice: PendingNotice) -> str | None:

@@ -9,7 +9,7 @@ the session's files and its actions in the exchange, and must be identical.
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -19,7 +19,6 @@ from runward.config.bundle import Scheme
 from runward.config.json_value import JsonValue
 from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.engine.background import AT_ONCE
 from runward.daemon.engine.deciding import FIRST_WAIT, LONGEST_WAIT
 from runward.daemon.engine.part import InPasses, Slices
@@ -35,8 +34,6 @@ from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.orders import MOVED
 from runward.handlers.bundle.parts import RECEIPT, part_name, part_names
-from runward.handlers.bundle.receipt import receipt_text, sealed
-from runward.handlers.bundle.signatures import NoLibrary, NotSignable, SecretKey, sign
 from runward.handlers.journal.place import own_directory
 from runward.handlers.model.bundle import (
     BundleOrder,
@@ -49,6 +46,9 @@ from runward.handlers.model.bundle import (
 )
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.part import Part as BundlePart
+
+if TYPE_CHECKING:
+    from runward.handlers.bundle.signatures import SecretKey
 
 BATCH: Final = 64
 """Bundles that are put in place before they are marked."""
@@ -97,7 +97,7 @@ class Bundles(InPasses):
     files: Files
     go_on: Callable[[int], bool]
     """Called while files are read, with the number of bytes read; says whether to continue."""
-    own_key: Callable[[Scheme], SecretKey]
+    own_key: "Callable[[Scheme], SecretKey]"
     """Our key of this kind, which is made on first use. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
     actions: ToldActions
     give_way: Callable[[], Awaitable[None]]
@@ -264,6 +264,8 @@ class Bundles(InPasses):
         *,
         is_again: bool = False,
     ) -> Sealed | NoDraft | str:
+        from runward.handlers.bundle.receipt import receipt_text, sealed  # with the first bundle
+
         name = part_name(RECEIPT, order.attempt)
         self.files.check_epoch(self.store.epoch)
         # The draft has removed what an earlier one left.
@@ -274,6 +276,9 @@ class Bundles(InPasses):
         receipt = sealed(body, prev, order.rules.canonical_form)
         text = receipt.text
         if order.rules.sign is not None:
+            from runward.daemon.disk.receipt_keys import KeyRefused
+            from runward.handlers.bundle.signatures import NoLibrary, NotSignable, sign
+
             try:
                 text = receipt_text(sign(receipt.fields, self.own_key(order.rules.sign)))
             except NoLibrary:

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from runward.config.json_value import JsonValue
 from runward.daemon.faults import point
@@ -19,13 +19,14 @@ from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.tables.replays import NOTHING, LastTold
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.parts import REPLAY, SUMMARY, part_name, part_names
-from runward.handlers.bundle.replay import Replay, receipt_body, summary_of
-from runward.handlers.bundle.summary import dump_summary, summary_text
 from runward.handlers.calls import Told, as_shown
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.model.bundle import BundleOrder, Grown, NoDraft
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.part import Part as BundlePart
+
+if TYPE_CHECKING:
+    from runward.handlers.bundle.replay import Replay
 
 CHANGED: Final = "the session's files changed after its replay had been shown: what was shown stays, and the rest follows it"
 
@@ -77,6 +78,10 @@ class Drafting:
 
         Raises `EpochPassed`, `Halted`, `OSError`, `CannotReadNow`, `sqlite3.Error` and `StoreUnreadable`.
         """
+        # What makes bundles is imported with the first one.
+        from runward.handlers.bundle.replay import receipt_body, summary_of
+        from runward.handlers.bundle.summary import dump_summary, summary_text
+
         # A daemon that was replaced must not write over the parts that its successor makes.
         self.files.check_epoch(self.epoch)
         # A crash may have left some under their temporary names.
@@ -101,8 +106,10 @@ class Drafting:
 
     def _replayed(
         self, order: BundleOrder, is_again: bool
-    ) -> tuple[Replay, BundlePart | NoDraft | Unreadable | Gone]:
+    ) -> tuple["Replay", BundlePart | NoDraft | Unreadable | Gone]:
         """Write the replay."""
+        from runward.handlers.bundle.replay import Replay
+
         name, grown = part_name(REPLAY, order.attempt), order.grown
         replay = Replay(order)
         beginning = _Beginning(0 if grown is None else grown.length)
@@ -146,7 +153,7 @@ class Drafting:
                 shown = self.files.shown_lines(directory, name, step.length, step.sha256)
         return shown, False
 
-    def _lines(self, replay: Replay) -> Iterator[bytes]:
+    def _lines(self, replay: "Replay") -> Iterator[bytes]:
         order = replay.order
         calls = self.files.told(order.layout, order.path, self.go_on)
         with closing(self.actions(order.key, order.actions, NOTHING)) as actions:
@@ -170,7 +177,7 @@ def tried(make: Callable[[Asked], Result], asked: Asked) -> Result | Unreadable:
         return Unreadable(f"its actions in the exchange can't be read: {error}")
 
 
-def _adopted(replay: Replay, shown: Iterator[bytes]) -> Iterator[bytes]:
+def _adopted(replay: "Replay", shown: Iterator[bytes]) -> Iterator[bytes]:
     for line in shown:
         replay.adopt(line)
         yield line

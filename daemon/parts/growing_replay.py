@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from runward.config.bundle import BundleRules
 from runward.daemon.parts.drafting import ToldActions
@@ -15,11 +15,13 @@ from runward.daemon.rundir.call_reading import CallReading
 from runward.daemon.store.tables.replays import NOTHING, LastTold, RunningReplay
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.parts import REPLAY, part_name
-from runward.handlers.bundle.replay import Replay
 from runward.handlers.calls import Returned, Told, as_shown
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.model.bundle import BundleOrder, Grown, Step, Stretch, Verdict
 from runward.handlers.model.files import Unreadable
+
+if TYPE_CHECKING:
+    from runward.handlers.bundle.replay import Replay
 
 MOST_STEPS: Final = 1000
 """Times that actions in the exchange are shown among a running session's calls; further ones are shown at its end."""
@@ -42,7 +44,7 @@ class GrowingReplay:
     `recorded` is what the store has of it. Until that is rendered and found to be the same, nothing is written.
     """
 
-    replay: Replay
+    replay: "Replay"
     calls: CallReading
     recorded: Grown | None
     is_verified: bool
@@ -94,7 +96,7 @@ class GrowingReplay:
     def restarted(self, files: Files) -> "GrowingReplay":
         """The same replay, to be written again from its first line."""
         calls = files.calls(self.order.layout, self.order.path)
-        return GrowingReplay(Replay(self.order), calls, self.recorded, is_verified=True)
+        return GrowingReplay(_replay(self.order), calls, self.recorded, is_verified=True)
 
     def _lines(self, actions: ToldActions, count: int, ends: Mapping[str, int] | None) -> Iterator[bytes]:
         """The next lines. The steps of an earlier daemon are repeated in one go."""
@@ -140,6 +142,12 @@ class GrowingReplay:
         return line[max(0, len(line) - (self.length - self.written)) :] if self.is_verified else b""
 
 
+def _replay(order: BundleOrder) -> "Replay":
+    from runward.handlers.bundle.replay import Replay  # with the first call of a run
+
+    return Replay(order)
+
+
 def begin_replay(
     files: Files, running: RunningReplay, stretch: Stretch, rules: BundleRules
 ) -> GrowingReplay | None:
@@ -161,13 +169,13 @@ def begin_replay(
     )
     calls = files.calls(running.layout, running.path)
     if grown is None:
-        return GrowingReplay(Replay(order), calls, None, is_verified=True)
+        return GrowingReplay(_replay(order), calls, None, is_verified=True)
     there = files.replay_standing(order.directory, part_name(REPLAY, running.attempt), grown.length)
     if isinstance(there, Unreadable):
         return None
     stands = (there.length, there.sha256) == (grown.length, grown.sha256)
     written = grown.length if stands else 0
-    return GrowingReplay(Replay(order), calls, grown, is_verified=False, is_lost=not stands, written=written)
+    return GrowingReplay(_replay(order), calls, grown, is_verified=False, is_lost=not stands, written=written)
 
 
 def _bare(step: Step) -> Step:

@@ -7,7 +7,7 @@ never be signed is settled with the reason; what the world refuses is retried, a
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -15,20 +15,19 @@ import anyio.to_thread
 from runward.config.bundle import Scheme
 from runward.config.json_value import stored_json
 from runward.daemon.configuration.extras import NO_SIGNING
-from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.engine.part import InPasses
 from runward.daemon.faults import point
 from runward.daemon.rundir.opening import Gone, unreadable
 from runward.daemon.store.tables.receipts import SIGNING_SETTLED, OwedSigning, owed_signings
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.world.files import Files
-from runward.handlers.bundle.canonical import FORMS, NotCanonical
 from runward.handlers.bundle.parts import RECEIPT, part_name
-from runward.handlers.bundle.receipt import receipt_hash, receipt_text
-from runward.handlers.bundle.signatures import NoLibrary, NotSignable, SecretKey, sign
 from runward.handlers.model.bundle import NoDraft, SignReceipt
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.part import Part as BundlePart
+
+if TYPE_CHECKING:
+    from runward.handlers.bundle.signatures import SecretKey
 
 BATCH: Final = 64
 """Receipts that are signed before they are marked."""
@@ -56,7 +55,7 @@ class Signings(InPasses):
     not_marked: ClassVar = "receipts.not_marked"
 
     files: Files
-    own_key: Callable[[Scheme], SecretKey]
+    own_key: "Callable[[Scheme], SecretKey]"
     """Our key of this kind, which is made on first use. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
     _waits: bool = False
     """Whether a receipt to sign is still being made."""
@@ -98,6 +97,9 @@ class Signings(InPasses):
 
     def _sign(self, owed: OwedSigning) -> Signed | str | Unreadable:
         """Sign it; returns why that can't be done, now or ever. Runs in a thread."""
+        from runward.daemon.disk.receipt_keys import KeyRefused  # few receipts are signed
+        from runward.handlers.bundle.signatures import NoLibrary, NotSignable
+
         self.files.check_epoch(self.store.epoch)
         if owed.receipt_hash is None:
             return f"there is no receipt of attempt {owed.attempt}"
@@ -111,6 +113,10 @@ class Signings(InPasses):
             return str(refused)
 
     def _signed(self, owed: OwedSigning, recorded: str) -> Signed | str | Unreadable:
+        from runward.handlers.bundle.canonical import FORMS, NotCanonical
+        from runward.handlers.bundle.receipt import receipt_hash, receipt_text
+        from runward.handlers.bundle.signatures import sign
+
         fields = self.files.receipt(owed.directory, owed.attempt)
         if isinstance(fields, Unreadable):
             return fields

@@ -10,7 +10,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.daemon.disk.durable import NEW, sync_directory, write_all
 from runward.daemon.faults import point
@@ -30,13 +30,13 @@ from runward.daemon.rundir.opening import (
 )
 from runward.daemon.rundir.parts_standing import is_part
 from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY
-from runward.handlers.bundle.receipt import sealed
-from runward.handlers.bundle.replay import Replay, receipt_body, summary_of
-from runward.handlers.bundle.summary import summary_text
 from runward.handlers.calls import Told, by_time
 from runward.handlers.model.bundle import BundleOrder, NoDraft
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.part import Part
+
+if TYPE_CHECKING:
+    from runward.handlers.bundle.replay import Replay
 
 
 class ReplayStanding(NamedTuple):
@@ -461,8 +461,10 @@ class CannotMake(Exception):
 
 def lines_on_demand(
     order: BundleOrder, actions: Iterable[Told], *, is_over: bool = True
-) -> tuple[Replay, Iterator[bytes]]:
+) -> tuple["Replay", Iterator[bytes]]:
     """The replay according to the session's current files and its `actions`, and its lines."""
+    from runward.handlers.bundle.replay import Replay  # only what makes bundles needs it
+
     replay = Replay(order)
     events = by_time(told_by(order.layout, order.path, _always), actions)
     return replay, replay.lines(events, is_over=is_over)
@@ -470,6 +472,10 @@ def lines_on_demand(
 
 def make_on_demand(order: BundleOrder, actions: Iterable[Told], directory: str) -> MadeBundle:
     """Write the three parts into a directory, under temporary names. Raises `CannotMake`."""
+    from runward.handlers.bundle.receipt import sealed
+    from runward.handlers.bundle.replay import receipt_body, summary_of
+    from runward.handlers.bundle.summary import summary_text
+
     clear_parts(directory, PARTS)
     replay, lines = lines_on_demand(order, actions)
     replayed = _part(write_part(directory, REPLAY, lines))

@@ -12,6 +12,7 @@ from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead, Gathere
 from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, Cursor, Made, PlacedLines, TooLong
 from runward.daemon.rundir.session_places import log_at, made_log
 from runward.handlers.calls import Place, Told, Unusable
+from runward.handlers.layouts import call_readers, native
 from runward.handlers.layouts.call_readers import LONGEST_LINE, CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.places import PACKED, named, unpacked_name
 from runward.handlers.model.sessions import Complaint
@@ -31,9 +32,7 @@ class CallReading:
 
     def __init__(self, layout: str, path: str, go_on: Callable[[int], bool] = lambda read: True) -> None:
         self._go_on = go_on
-        from runward.handlers.layouts.registry import CALLS
-
-        self._layout: CallLayout = CALLS[layout]
+        self._layout = _calls_of(layout)
         self._path = path
         self._name = unpacked_name(os.path.basename(path))
         self._made = made_log(layout, path)
@@ -176,3 +175,12 @@ def told_by(layout: str, path: str, go_on: Callable[[int], bool], *, waits: bool
         raise CannotReadNow(reading.may_pass)
     for each in reading.obstacles:
         yield Unusable(Place(each.file, 0, 0, 0), each.message)
+
+
+def _calls_of(layout: str) -> CallLayout:
+    """How the calls of a layout's sessions are read. All layouts are imported with the first that isn't native."""
+    if layout == native.LAYOUT:
+        return call_readers.CALLS
+    from runward.handlers.layouts.registry import CALLS
+
+    return CALLS[layout]

@@ -193,6 +193,8 @@ def found_in(database: Database, path: str) -> "Found":
 
 def made_log(layout: str, path: str) -> "Found | None":
     """The log of the session whose place is at `path`; None if sessions of this layout are not rows."""
+    if layout == native.LAYOUT:
+        return None
     from runward.handlers.layouts.registry import LAYOUTS
 
     database = next((each.database for each in LAYOUTS.logs if each.name == layout), None)

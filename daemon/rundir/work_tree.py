@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from runward.daemon.rundir.opening import REGULAR, opened
-from runward.handlers.bundle.edits import MOST_COMMITS, MOST_FILES_OF_GIT, changed, subjects
 from runward.handlers.model.bundle import FileEdit, WorkTree
 
 PATIENCE_S: Final = 5.0
@@ -82,6 +81,8 @@ def checked_out(worktree: str) -> CheckedOut | None:
 
 
 def _asked(cwd: str, since: float, deadline: float) -> WorkTree:
+    from runward.handlers.bundle import edits  # only bundles need it
+
     places = _run(("rev-parse", "--show-toplevel", "--absolute-git-dir", "HEAD"), cwd, {}, deadline)
     lines = places.split("\n")
     common = _run(("rev-parse", "--git-common-dir"), cwd, {}, deadline).rstrip("\n")
@@ -93,15 +94,21 @@ def _asked(cwd: str, since: float, deadline: float) -> WorkTree:
         _borrow(Path(ours), git_directory, commit)
         where = {"GIT_DIR": ours, "GIT_WORK_TREE": top, "GIT_OBJECT_DIRECTORY": objects}
         base, unsure = _base(top, where, since, deadline)
-        log = ("log", "-z", "--format=%H %s", f"-{MOST_COMMITS}", *([f"{base}..HEAD"] if base else ["HEAD"]))
-        commits = subjects(_run(log, top, where, deadline), unsure)
+        log = (
+            "log",
+            "-z",
+            "--format=%H %s",
+            f"-{edits.MOST_COMMITS}",
+            *([f"{base}..HEAD"] if base else ["HEAD"]),
+        )
+        commits = edits.subjects(_run(log, top, where, deadline), unsure)
         diff = (*_DIFF, "--ignore-submodules=all", base or _EMPTY_TREE, "--")
-        files = changed(_run(diff, top, where, deadline))
+        files = edits.changed(_run(diff, top, where, deadline))
         try:
             made = _untracked(top, where, since, deadline)
         except _NoAnswer:
             return WorkTree(top, commits, files, lacks_untracked=True)
-        return WorkTree(top, commits, (*files, *made)[:MOST_FILES_OF_GIT])
+        return WorkTree(top, commits, (*files, *made)[: edits.MOST_FILES_OF_GIT])
 
 
 def _base(top: str, where: dict[str, str], since: float, deadline: float) -> tuple[str, frozenset[str]]:
@@ -130,6 +137,8 @@ def _base(top: str, where: dict[str, str], since: float, deadline: float) -> tup
 
 def _untracked(top: str, where: dict[str, str], since: float, deadline: float) -> list[FileEdit]:
     """The files that git does not track or ignore, and that were made or changed since then."""
+    from runward.handlers.bundle.edits import MOST_FILES_OF_GIT
+
     untracked: list[FileEdit] = []
     for path in _run(("ls-files", "--others", "--exclude-standard", "-z"), top, where, deadline).split("\0"):
         if path and len(untracked) < MOST_FILES_OF_GIT and _changed_since(f"{top}/{path}", since):

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from subprocess import Popen
 from typing import IO, Final, Protocol
 
@@ -192,3 +192,15 @@ class KilledCount:
     def report(self) -> KilledWorkers | None:
         """The numbers so far; None if there were none."""
         return self._killed
+
+
+@dataclass(slots=True)
+class CodeTrouble:
+    """What `status` says about code: why it couldn't run at the last try, and which workers were killed."""
+
+    refused: str | None = None
+    killed: KilledCount = field(default_factory=KilledCount)
+
+    def degraded(self) -> list[str]:
+        """What is wrong, with the fix."""
+        return [] if self.refused is None else [f"{REFUSED}{self.refused}"]

@@ -106,8 +106,6 @@ def _load_what_runs_need() -> None:
     # Otherwise the first row or line that needs them loads them, in the event loop.
     import pydantic_core  # noqa: F401
 
-    import runward.handlers.layouts.registry  # noqa: F401
-
     secrets_with()
 
 

@@ -60,10 +60,7 @@ MOST_ATTEMPTS: Final = 3
 
 
 def carry_out(event: IntentMade | ActionRequested, given: Given) -> Deciding:
-    """An intent is carried out: it becomes an action, with exactly one result.
-
-    Raises `NotYet` while code runs.
-    """
+    """What carrying an intent out does. Raises `NotYet` while code runs."""
     accounts = accounts_of(event.key, given)
     try:
         # The action is first worked out here, where no code runs. Refusals, and everything that needs no code, cost no
@@ -346,7 +343,7 @@ MEMORY: Final = "_memory"
 
 
 def create_as_asked(event: PrincipalCreateRequested, given: Given) -> Deciding:
-    """A person creates a principal, with its artifact and its initial resources."""
+    """What creating a principal does, or why it is refused."""
     accounts = accounts_of(event.key, given)
     try:
         yield from _create(accounts, event)
@@ -393,7 +390,7 @@ def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]
 
 
 def mint_units(event: MintRequested, given: Given) -> Deciding:
-    """Only people mint: units of a resource are created, or taken away."""
+    """What minting does, or why it is refused."""
     accounts = accounts_of(event.key, given)
     reason = event.reason or f"minted by {event.said_by}"
     subject = of_principal(event.principal)

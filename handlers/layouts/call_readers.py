@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.receipt import is_hash
-from runward.handlers.bundle.verification_runs import MOST_COMMANDS
 from runward.handlers.calls import (
     Called,
     Place,
@@ -228,6 +226,8 @@ def _output(record: dict[str, JsonValue], exit_code: int | None) -> tuple[JsonVa
 
 def _plan(place: Place, at: float | None, record: dict[str, JsonValue]) -> PlanTold:
     """The whole plan; only its size if the run doesn't write it."""
+    from runward.handlers.bundle.receipt import is_hash  # few runs write plans
+
     plan = record.get("plan", record.get("steps"))
     count = _count(record.get("step_count"))
     if count is None:
@@ -241,6 +241,8 @@ def _plan(place: Place, at: float | None, record: dict[str, JsonValue]) -> PlanT
 
 def _verification(place: Place, record: dict[str, JsonValue]) -> Told:
     """The commands with their exit codes, as far as both are there."""
+    from runward.handlers.bundle.verification_runs import MOST_COMMANDS  # few runs write them
+
     commands, codes = record.get("commands"), record.get("exit_codes")
     if not isinstance(commands, list) or not isinstance(codes, list) or len(commands) != len(codes):
         return Unusable(place, "a Verification without as many exit_codes as commands: it is left out")

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -12,6 +12,8 @@ from runward.config.json_value import JsonValue
 from runward.config.path_rule import PathRuleError, relative_parts
 from runward.handlers.contracts.files import MAY_PASS, PROBLEMS, TRIES, hashed, outcome_kinds
 from runward.handlers.contracts.snapshots import stored_contract
+from runward.handlers.layouts import native
+from runward.handlers.layouts.layout import NO_FILES, AsOutcome
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
@@ -186,9 +188,15 @@ NO_OUTCOMES: Final = Recorded((), (), {})
 
 def outcomes_asked(layout: str, path: str, artifacts_path: str, named: tuple[str, ...]) -> OutcomesIn:
     """How the outcomes of a session are asked for. `named` are files of its contract that may hold some."""
-    from runward.handlers.layouts.registry import outcome_files
+    return OutcomesIn(path, artifacts_path, (*named, *_outcome_files(layout)))
 
-    return OutcomesIn(path, artifacts_path, (*named, *outcome_files(layout)))
+
+def _outcome_files(layout: str) -> Mapping[str, AsOutcome]:
+    if layout == native.LAYOUT:
+        return NO_FILES
+    from runward.handlers.layouts.registry import outcome_files  # other tools' layouts
+
+    return outcome_files(layout)
 
 
 def recorded(
@@ -208,9 +216,7 @@ def recorded(
     read: list[ReadOutcome] = []
     invalid: list[InvalidOutcome] = []
     if reads_files:
-        from runward.handlers.layouts.registry import outcome_files
-
-        in_other_words = outcome_files(session.layout)
+        in_other_words = _outcome_files(session.layout)
         question = outcomes_asked(session.layout, session.path, session.artifacts_path, named)
         files = yield from ask(question)
         if isinstance(files, Unreadable):
@@ -262,6 +268,8 @@ def recorded(
 
 def _said_last(agent: Session, source: str) -> Asking[ReadOutcome | InvalidOutcome | None]:
     """The outcome in the last message of a foreign session."""
+    if agent.layout == native.LAYOUT:
+        return None
     from runward.handlers.layouts.registry import FINAL_MESSAGES
 
     if agent.layout not in FINAL_MESSAGES:

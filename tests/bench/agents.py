@@ -158,9 +158,9 @@ def _to_read(place: Scratch, layout: str, turns: int) -> Callable[[], float]:
 
 
 def _idle(conditions: Conditions) -> list[Measured]:
-    count, seconds = conditions.size(1_000, 30), conditions.size(60, 4)
+    count, seconds = conditions.size(1_000, 30), conditions.size(40, 4)
     shares: dict[Sequence[str], list[float]] = {_TWO: [], _SEVEN: []}
-    for _ in range(conditions.repeats):
+    for _ in range(conditions.size(2, 1)):
         with ExitStack() as stack:
             running = {}
             for layouts in shares:

@@ -137,7 +137,7 @@ def _with_metrics(conditions: Conditions) -> list[Measured]:
     """The same burst by daemons that have a file of metrics written, and by others. Both say what needs a person."""
     with_file, without = _Samples(), _Samples()
     count = conditions.size(1_000, 100)
-    for _ in range(2 * conditions.repeats):
+    for _ in range(conditions.size(8, 1)):
         _known_sample(conditions.disk, count, without)
         _known_sample(conditions.disk, count, with_file, has_metrics=True)
     problems = [*with_file.problems, *without.problems]

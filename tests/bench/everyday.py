@@ -208,7 +208,7 @@ def _top(conditions: Conditions) -> list[Measured]:
             listed.append(_list_mb(environment))
         for _ in range(conditions.repeats):
             screen = Screen(("top",), environment)
-            screen.wait_for("so: completed")  # why the selected row is as it is comes after the first paint
+            screen.wait_for("so: ")  # why the selected row is as it is comes after the first paint
             before, begin = usage(screen.pid).cpu_s, time.monotonic()
             while time.monotonic() < begin + seconds:
                 screen.look(1.0)
@@ -223,7 +223,7 @@ def _top(conditions: Conditions) -> list[Measured]:
 
 def _waits(conditions: Conditions) -> list[Measured]:
     """From the moment that the store has for the question to the row that waits, over chain runs that are fired one by one."""
-    count = conditions.size(40, 4) * conditions.repeats
+    count = conditions.size(30, 4) * conditions.repeats
     took = []
     with _fifty(conditions, _WITH_GATE) as (place, environment):
         (place.directory / "gate.yaml").write_text(_GATE)

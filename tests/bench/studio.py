@@ -122,7 +122,7 @@ class Visitor:
             connection.request("GET", path, headers=self.headers)
             answer = connection.getresponse()
             body = answer.read()
-        assert answer.status == 200, f"{path}: {answer.status} {body[:500]!r}"
+        assert answer.status == 200, f"{path}: {answer.status} {body[-900:]!r}"
         return body
 
     def seconds(self, path: str) -> float:

@@ -136,7 +136,7 @@ def test_a_daemon_imports_only_what_it_needs_without_runs() -> None:
         "runward.handlers.layouts.codex",
         "runward.handlers.layouts.registry",
     }
-    assert sum(each.startswith("runward.") for each in imported) <= 319
+    assert sum(each.startswith("runward.") for each in imported) <= 299
 
 
 @pytest.mark.prove

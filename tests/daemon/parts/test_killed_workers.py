@@ -20,8 +20,8 @@ from tests.daemon.store.uncertain import Uncertain
 
 from runward.config.exchange import ExchangeRules, Executor
 from runward.config.json_value import JsonValue
-from runward.daemon.host.acting_with_code import Trouble, acting_with_code
-from runward.daemon.sandbox.isolated import NoSandbox
+from runward.daemon.host.acting_with_code import acting_with_code
+from runward.daemon.sandbox.isolated import CodeTrouble, NoSandbox
 from runward.daemon.sandbox.workers import Worker
 from runward.daemon.store.transaction import as_float, as_int
 
@@ -122,7 +122,7 @@ async def holds(running: Daemon, run: Path, count: int) -> Counter[object]:
 
 async def play(base: Path, workers: Workers, refusals: int = 0) -> Counter[object]:
     connections: list[Uncertain] = []
-    trouble = Trouble()
+    trouble = CodeTrouble()
     count = len(workers.turns)
 
     def wrap(connection: object) -> Uncertain:
