@@ -7,7 +7,11 @@ from runward.daemon.store.reading import STORE, uri_of
 
 
 class Changes:
-    """Watches the store of a state directory. SQLite counts the commits of others; a restore replaces the file."""
+    """Watches the store of a state directory. SQLite counts the commits of others; a restore replaces the file.
+
+    Any thread may use it, one at a time. The store's files are only ever opened by SQLite: if a process closes one of them,
+    the system takes away the locks that its connections have there, and what they read may be written over meanwhile.
+    """
 
     def __init__(self, state: str) -> None:
         self._path = os.path.join(state, STORE)
@@ -46,7 +50,11 @@ class Changes:
     def _open(self) -> None:
         try:
             self._connection = sqlite3.connect(
-                f"{uri_of(self._path)}?mode=ro", uri=True, isolation_level=None, timeout=0
+                f"{uri_of(self._path)}?mode=ro",
+                uri=True,
+                isolation_level=None,
+                timeout=0,
+                check_same_thread=False,
             )
         except sqlite3.Error:
             self._connection = None  # the next read of the store says why

@@ -1,8 +1,8 @@
 """Attention: what needs a person, and below it what runs."""
 
 import math
-import os
 import sqlite3
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.store.reading import STORE
+from runward.daemon.store.changes import Changes
 from runward.daemon.store.tables.events import event_recorded, newest_event
 from runward.daemon.store.tables.session_lists import Wanted, unseen_failures
 from runward.daemon.store.tables.sessions import SessionRow, session
@@ -50,7 +50,6 @@ _PLACES: Final[Mapping[Kind, str]] = {
     "degraded": "/daemon#health",
     "notice": "/daemon#notices",
 }
-_HEADER: Final = 48
 _MOST_AGE_S: Final = 1.0
 """Seconds for which a number of needs counts, because not all of them come from the store."""
 
@@ -74,16 +73,33 @@ class _Counted:
     """The number of needs, for the menu of every page. It is counted again once the store has changed."""
 
     def __init__(self) -> None:
-        self._last: tuple[tuple[str, int, bytes], float, int] | None = None
+        self._lock = threading.Lock()
+        self._state: str | None = None
+        self._changes: Changes | None = None
+        self._commits = 0
+        self._last: tuple[float, int] | None = None
 
     def __call__(self, connection: sqlite3.Connection, settings: Settings) -> int:
-        commit, now, last = _last_commit(settings.state_dir), time.monotonic(), self._last
-        if last is not None and last[0] == commit and now - last[1] < _MOST_AGE_S:
-            return last[2]
+        now = time.monotonic()
+        with self._lock:
+            if self._has_changed(settings.state_dir):
+                self._commits, self._last = self._commits + 1, None
+            commits, last = self._commits, self._last
+        if last is not None and now - last[0] < _MOST_AGE_S:
+            return last[1]
         status = status_in(connection, settings, time.time()).json
         number = _number(list(needs(status, settings.state_dir)))
-        self._last = None if commit is None else (commit, now, number)
+        with self._lock:
+            if commits == self._commits:
+                self._last = now, number
         return number
+
+    def _has_changed(self, state: str) -> bool:
+        if self._changes is None or state != self._state:
+            if self._changes is not None:
+                self._changes.close()
+            self._state, self._changes = state, Changes(state)
+        return self._changes.has_changed()
 
 
 class AttentionPages(Pages):
@@ -118,20 +134,6 @@ class AttentionPages(Pages):
             newest=newest,
             how_to_start=how_to_start(state),
         )
-
-
-def _last_commit(state: str) -> tuple[str, int, bytes] | None:
-    """What differs after each commit; None if that is not known.
-
-    A commit changes the header of SQLite's index of the write-ahead log. When the last writer closes the store, it copies
-    the log into the file and removes both log and index.
-    """
-    path = os.path.join(state, STORE)
-    try:
-        with open(f"{path}-shm", "rb") as file:
-            return path, os.stat(path).st_mtime_ns, file.read(_HEADER)
-    except OSError:
-        return None
 
 
 def _number(shown: Sequence[Need]) -> int:

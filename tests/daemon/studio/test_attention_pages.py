@@ -5,6 +5,8 @@ import html
 import json
 import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -16,6 +18,7 @@ from tests.daemon.cli.test_chain_approvals import furnished as chain
 from tests.daemon.studio.conftest import Studio
 from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, path_of, tags_of
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
+from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 from runward.config.studio import StudioSettings
@@ -228,6 +231,33 @@ async def test_the_number_in_the_menu_is_of_the_last_commit(furnished: Place, st
             furnished.call("session", "wait", f"bad-{number}")
             with reading.reading(str(studio.state)) as connection:
                 assert count(connection, settings) == number + 1
+
+
+_WHO_READS = """
+import fcntl, struct, sys
+with open(sys.argv[1], "rb+") as index:
+    marks = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 123, 5, 0)
+    print(struct.unpack("hhqqi4x", fcntl.fcntl(index, fcntl.F_GETLK, marks))[4])
+"""
+"""The bytes of SQLite's index (`-shm`) that readers lock, asked of the kernel by another process."""
+
+
+def reads(index: Path) -> bool:
+    """Whether this process has a reader's lock. The daemon may have one for a moment, and only one holder is named."""
+    asked = subprocess.run([sys.executable, "-c", _WHO_READS, index], capture_output=True, check=True)
+    return int(asked.stdout) == os.getpid()
+
+
+async def test_counting_takes_no_lock_from_others_who_read_the_store(
+    furnished: Place, studio: Studio
+) -> None:
+    """A file of SQLite's that the process itself opens and closes costs all its readers their locks."""
+    index = studio.state / f"{reading.STORE}-shm"
+    with furnished.daemon(), reading.reading(str(studio.state)) as connection:
+        reading.epoch(connection)
+        wait_for(lambda: reads(index), "a lock of this reader")
+        AttentionPages.entry.waiting(connection, studio.in_force())
+        wait_for(lambda: reads(index), "a lock of this reader")
 
 
 async def test_a_studio_that_only_shows_has_no_button_here(furnished: Place, studio: Studio) -> None:
