@@ -228,7 +228,7 @@ def _install_in(
     if hooked.is_trusted is not None and not dry_run and events:
         text = read_settings_file(path).text
         if text is not None and not hooked.is_trusted(path, text, program):
-            click.echo(f"{name_of(agent)} skips the hooks in {path} until you trust them: {hooked.trust}")
+            click.echo(f"{name_of(agent)} skips hooks in {safe(path)}: {hooked.trust}")
     return changes
 
 

@@ -12,6 +12,7 @@ from runward.daemon.hooks import (
     codex_hooks,
     codex_settings,
     copilot_settings,
+    droid_hooks,
     kimi_settings,
 )
 from runward.daemon.hooks.claude_code_settings import CLAUDE_CODE, DROID, QWEN, Form
@@ -33,7 +34,7 @@ class Hooked(NamedTuple):
 
     `known` are those of `all_events` that get a hook with the installed program. `install` gets a text, its name, the state
     directory, and these events. `events` are those that have a hook of Runward's in a text, `others` is all that else is in
-    it, as the agent reads it, in a form that can be compared. If the agent skips hooks that its person has not trusted,
+    it, as the agent reads it, in a form that can be compared. If the agent skips hooks until its person does something,
     `is_trusted` gets a path, the text there and the program, and `trust` says what the person has to do.
     """
 
@@ -135,7 +136,7 @@ AGENTS: Final[Mapping[str, tuple[Hooked, ...]]] = {
     copilot_settings.AGENT: (
         _in_own_form(copilot_settings, "hooks/runward.json", copilot_settings.AGENT, shell_command),
     ),
-    DROID.agent: (_in_form_of(DROID),),
+    DROID.agent: (_in_form_of(DROID)._replace(is_trusted=droid_hooks.is_called, trust=droid_hooks.TRUST),),
     kimi_settings.AGENT: (_in_own_form(kimi_settings, "config.toml", kimi_settings.AGENT, shell_command),),
     KILO.agent: (_module(KILO, "plugin/runward.js"),),
     OPENCODE.agent: (_module(OPENCODE, "plugin/runward.js"),),

@@ -20,6 +20,9 @@ from typing import Final, NamedTuple
 LONGEST_INSTALLATION: Final = 120.0
 """Seconds after which a registry that doesn't answer counts as one that can't be reached."""
 
+LONGEST_START: Final = 120.0
+"""Seconds after which a program that doesn't say its version counts as one that doesn't start: the first start reads 200 MB."""
+
 FAILURE_HOLDS: Final = 600.0
 """Seconds for which nobody asks a registry again that could not be reached: one run of the tests at least."""
 
@@ -140,9 +143,13 @@ def _start_of(pinned: Pinned, directory: Path, node: str) -> tuple[str, ...]:
         raise NotToBeHadError(f"{pinned.package} {pinned.version} has no program for this machine")
     start = (node, str(found[0])) if found[0].suffix in (".js", ".mjs") else (str(found[0]),)
     environment = {"PATH": os.environ["PATH"], "HOME": str(directory)}
-    said = subprocess.run(
-        [*start, "--version"], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [*start, "--version"]
+    try:
+        said = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=LONGEST_START, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise NotToBeHadError(f"{start[-1]} didn't say its version within {LONGEST_START:g} s") from None
     if said.returncode or pinned.version not in said.stdout:
         raise NotToBeHadError(f"{start[-1]} doesn't start here: {(said.stdout + said.stderr).strip()[-400:]}")
     return start

@@ -19,7 +19,8 @@ class Program(NamedTuple):
     has all the texts `call` as soon as a call is recorded. `settle` sends it to the model at an address, and `words` are those
     that start it with a prompt, in a new session or in one that is resumed, and `fork` those that fork one. `asked` is what is there as soon as the prompt is
     recorded, besides its text. `has_launcher`: the agent is a child of what
-    is started. `without` says why some situations can't be tried, by their names.
+    is started. `plugins` is a package that it fetches from npm when it first meets a plugin. `without` says why some situations
+    can't be tried, by their names.
     """
 
     pinned: Pinned
@@ -30,6 +31,7 @@ class Program(NamedTuple):
     words: Callable[[str, str | None], tuple[str, ...]]
     has_launcher: bool = False
     asked: tuple[bytes, ...] = ()
+    plugins: str = ""
     without: Mapping[str, str] = MappingProxyType({})
     fork: Callable[[str, str], tuple[str, ...]] = lambda prompt, session: ()
 
@@ -51,6 +53,8 @@ def _copilot(home: Home, model: str) -> None:
 
 def _qwen(home: Home, model: str) -> None:
     home.variables.update(OPENAI_API_KEY=KEY, OPENAI_BASE_URL=f"{model}/v1", OPENAI_MODEL=MODEL)
+    # Else it asks the model once more for what it should remember, if it still has the time. That is not the session's.
+    _write(home, ".qwen/settings.json", {"memory": {"enableManagedAutoMemory": False}})
 
 
 def _pi(home: Home, model: str) -> None:
@@ -224,6 +228,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         (b'"status":"running"',),
         _opencode("opencode"),
         lambda prompt, session: ("run", *_resumed("--session", session), prompt),
+        plugins="@opencode-ai/plugin",
         without={"delegates": _OTHER_TOOL},
         fork=lambda prompt, session: ("run", "--session", session, "--fork", prompt),
     ),
@@ -234,6 +239,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         (b'"status":"running"',),
         _opencode("kilo"),
         lambda prompt, session: ("run", *_resumed("--session", session), prompt),
+        plugins="@kilocode/plugin",
         without={"delegates": _OTHER_TOOL},
         fork=lambda prompt, session: ("run", "--session", session, "--fork", prompt),
     ),

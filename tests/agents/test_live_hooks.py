@@ -100,7 +100,7 @@ class WithHooks:
 def test_codex_runs_its_hooks_once_a_person_trusts_them(stage_for: StageFor, tmp_path: Path) -> None:
     hooks = WithHooks(stage_for(CODEX_NOW), tmp_path)
     events = ["notify", "SessionStart", "UserPromptSubmit", "SessionEnd"]
-    assert "until you trust them: start codex" in hooks.installed
+    assert "skips hooks in" in hooks.installed
     assert hooks.state() == ("untrusted", events, [])
     assert hooks.calls("answer") == {"agent-turn-complete": 1}
     hooks.trust()

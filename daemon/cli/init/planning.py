@@ -172,7 +172,9 @@ def _hook(agent: Agent, path: str, hooked: Hooked, state: str) -> Step:
     if text == file.text:
         return step._replace(file=file)
     added = f"{events[0]} calls Runward" if len(events) == 1 else f"{len(events)} hooks"
-    return step._replace(file=file, text=text, detail=f"{added}; {hooked.trust}" if hooked.trust else added)
+    if text is not None and hooked.is_trusted and not hooked.is_trusted(path, text, agent.program):
+        added = f"{added}; {hooked.trust}"
+    return step._replace(file=file, text=text, detail=added)
 
 
 def _service(settings: Settings, named: str | None, found: Found) -> Iterator[Step]:

@@ -652,6 +652,32 @@ def test_doctor_finds_hooks_that_the_installed_version_drops_its_settings_for(pl
     assert found({"PATH": "/usr/bin:/bin"})[0] == "warning"
 
 
+@pytest.mark.parametrize(
+    ("written", "is_skipped"),
+    [
+        ({}, False),
+        ({"Stop": []}, False),
+        ({"PreToolUse": [{"hooks": [{"type": "command", "command": "mine"}]}]}, False),
+        ({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "mine"}]}]}}, False),
+        ({"Stop": [{"hooks": [{"type": "command", "command": "mine"}]}]}, True),
+        ({"Stop": [{"hooks": [{"type": "command", "command": "mine"}, {"command": "OURS"}]}]}, False),
+        ({"Stop": "mine"}, True),
+    ],
+)
+def test_it_is_said_if_droid_calls_the_persons_hooks_of_another_file_instead(
+    place: Place, written: dict[str, Any], is_skipped: bool
+) -> None:
+    assert place.call("hook", "install", "droid").code == 0
+    (hook,) = json.loads(path_of(place, "droid").read_text())["hooks"]["Stop"][0]["hooks"]
+    file = path_of(place, "droid").with_name("hooks.json")
+    file.write_text(json.dumps(written).replace('"OURS"', json.dumps(hook["command"])))
+    shown = statuses(place, "droid")["droid"]
+    assert shown["state"] == ("untrusted" if is_skipped else "installed")
+    said = "Droid skips hooks in" in place.call("hook", "install", "droid").out
+    assert said == is_skipped
+    assert ("add the command there, too" in place.call("hook", "status", "droid").out) == is_skipped
+
+
 _CODEX = """\
 #!{python}
 import hashlib, json, os, sys
@@ -694,7 +720,7 @@ def test_codexs_hooks_are_for_events_that_it_knows_and_wait_for_trust(place: Pla
     done = place.call("hook", "install", "codex", **now)
     file, config = path_of(place, "codex").with_name("hooks.json"), path_of(place, "codex")
     assert (done.code, done.err) == (0, "")
-    assert f"Codex skips the hooks in {file} until you trust them: start codex" in done.out
+    assert f"Codex skips hooks in {file}: start codex and trust the hooks" in done.out
     written = json.loads(file.read_text())["hooks"]
     assert list(written) == ["SessionStart", "SessionEnd"]
     shown = statuses(place, **now)["codex"]
