@@ -155,23 +155,23 @@ def _approval(event: TimerRang) -> str | None:
 
 def _carry_out(event: IntentMade | ActionRequested, given: Given) -> Deciding:
     """An intent is carried out: it becomes an action, with exactly one result."""
-    from runward.handlers.exchange import act  # few daemons have an exchange
+    from runward.handlers.exchange.act import carry_out  # few daemons have an exchange
 
-    return act.carry_out(event, given)
+    return carry_out(event, given)
 
 
 def _create(event: PrincipalCreateRequested, given: Given) -> Deciding:
     """A person creates a principal, with its artifact and its initial resources."""
-    from runward.handlers.exchange import act
+    from runward.handlers.exchange.act import create_as_asked
 
-    return act.create_as_asked(event, given)
+    return create_as_asked(event, given)
 
 
 def _mint(event: MintRequested, given: Given) -> Deciding:
     """Only people mint: units of a resource are created, or taken away."""
-    from runward.handlers.exchange import act
+    from runward.handlers.exchange.act import mint_units
 
-    return act.mint_units(event, given)
+    return mint_units(event, given)
 
 
 def _run(event: TimerRang) -> str | None:

@@ -238,7 +238,7 @@ def _brought(tree: ast.Module) -> dict[str, tuple[str, str]]:
     """What a file imports from others of this package, with where it is from."""
     return {
         name.asname or name.name: (path, name.name)
-        for node in tree.body
+        for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("runward.handlers.")
         if (
             ROOT
