@@ -206,6 +206,8 @@ class SessionFiles:
                 continue
 
             def see(directory: int, last: str, name: str, pattern: str = pattern) -> None:
+                if name in there:
+                    return  # it was wanted by its own name, too
                 seen = self._document(directory, last, name, withhold=withhold)
                 if seen is not None:
                     there[name] = seen

@@ -52,10 +52,10 @@ from runward.handlers.layouts.places import (
     LOG,
     PACKED,
     DatabaseShape,
+    before_globs,
     beside,
     directory_shape,
     documents_beside,
-    is_glob,
     mixed_shape,
     named,
     shape_of,
@@ -378,8 +378,8 @@ def _directory(directory: int, name: str, layouts: Layouts) -> Identity | None:
     scanning = Scanning(layout.start(name))
     # So late that no file counts as just written: what is there must do, because nobody waits here.
     files = SessionFiles(directory, NOTHING_READ, math.inf, scanning, HEAD)
-    files.documents([each for each in named(layout.documents, name) if not is_glob(each)])
-    files.logs([each for each in named(layout.logs, name) if not is_glob(each)])
+    files.documents([each for each in named(layout.documents, name) if before_globs(each) == each])
+    files.logs([each for each in named(layout.logs, name) if before_globs(each) == each])
     return _identity(layout, scanning.scan, name, os.fstat(directory))
 
 

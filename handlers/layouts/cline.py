@@ -1,6 +1,7 @@
 """Cline's sessions: `~/.cline/data/sessions/<id>/`, with two documents that Cline writes anew with each change.
 
-`<id>.json` says how the session stands, `<id>.messages.json` has its messages, oldest first. Its `status`, and what becomes of it:
+`<id>.json` says how the session stands, `<id>.messages.json` has its messages, oldest first. Further `*.messages.json` are those of
+its sub-agents. Its `status`, and what becomes of it:
 
 - `running`, `pending`: an open turn.
 - `idle`: Cline waits for a person's next prompt: the turn is as the messages say.
@@ -36,6 +37,7 @@ from runward.handlers.layouts.conversation import (
     ConversationLog,
     ConversationScanner,
     Delegated,
+    Elsewhere,
     Ended,
     Layout,
     Notes,
@@ -76,9 +78,12 @@ from runward.handlers.model.sessions import Complaint, Document
 LAYOUT: Final = "cline"
 SESSION: Final = "{name}.json"
 MESSAGES: Final = "{name}.messages.json"
-DOCUMENTS: Final = (SESSION, MESSAGES)
+SUBAGENTS: Final = "*.messages.json"
+"""The messages of sub-agents and teammates, and the session's own among them."""
+
+MARKERS: Final = (SESSION, MESSAGES)
+DOCUMENTS: Final = (*MARKERS, SUBAGENTS)
 LOGS: Final = ()
-MARKERS: Final = DOCUMENTS
 SHOWN_BY: Final = "a `<its name>.json` or `<its name>.messages.json` with Cline's fields"
 
 _MESSAGES_END: Final = ".messages.json"
@@ -158,11 +163,14 @@ def _replied(message: _Message, parts: list[_Part] | str | None, text: str) -> I
     )
     # Parts that can't be read may contain a call.
     close = None if used or parts is None else closed("run.completed.ok", "the turn is complete")
-    model = whole_text_in(_object(message.get("modelInfo")).get("id"))
-    yield Replied(text, calls, close, model, _spent(message))
+    yield Replied(text, calls, close, _model(message), _spent(message))
     for each in used:
         if each.get("name") in _DELEGATES:
             yield Delegated()
+
+
+def _model(message: _Message) -> str | None:
+    return whole_text_in(_object(message.get("modelInfo")).get("id"))
 
 
 def _spent(message: _Message) -> Spent | None:
@@ -257,7 +265,8 @@ class State:
     """What is known of a session.
 
     `counted_until` is the time of the last reply whose tokens were counted, `is_over` what the last word about that was, and
-    `has_returned` says that the last message is the result of a call.
+    `has_returned` says that the last message is the result of a call. `subagents_until` is the time of the last reply of each
+    sub-agent that was counted, by its document.
     """
 
     version: Literal[1]
@@ -271,6 +280,7 @@ class State:
     counted_until: float | None = None
     in_session: Complaint | None = None
     in_messages: Complaint | None = None
+    subagents_until: dict[str, float] = field(default_factory=dict)
 
 
 def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
@@ -292,7 +302,11 @@ class ClineScanner(KeepsState[State]):
         for document in documents:
             if document.name.endswith(_MESSAGES_END):
                 found = _messages_in(document)
-                if isinstance(found, Complaint):
+                if document.name != f"{state.name}{_MESSAGES_END}":
+                    # What is malformed in it is not the session's.
+                    if not isinstance(found, Complaint):
+                        state = _seen_subagent(state, document.name, found.messages)
+                elif isinstance(found, Complaint):
                     state = replace(state, in_messages=found)
                 else:
                     state = _seen_messages(state, document.name, found.messages)
@@ -370,6 +384,24 @@ def _seen_messages(state: State, file: str, messages: Sequence[msgspec.Raw]) -> 
         counted_until=max([*counted, *([] if until is None else [until])], default=None),
         in_messages=None,
     )
+
+
+def _seen_subagent(state: State, file: str, messages: Sequence[msgspec.Raw]) -> State:
+    """Take in the messages of a sub-agent. What its replies used is the session's, and all else is its own."""
+    until = state.subagents_until.get(file)
+    said, session = state.said.copy(), state.session or Session()
+    for each in messages:
+        message = _message(LogLine(1, bytes(each)))
+        spent = None if message is None else _spent(message)
+        at = None if message is None else _at(message)
+        if message is None or spent is None or at is None or at <= (state.subagents_until.get(file) or 0.0):
+            continue
+        until = at if until is None else max(until, at)
+        if session.forked_at is None or at >= session.forked_at:
+            said.take(Elsewhere(_model(message), spent), at)
+    if until is None:
+        return state
+    return replace(state, said=said, subagents_until={**state.subagents_until, file: until})
 
 
 def _first_not_counted(lines: Sequence[LogLine], until: float | None) -> int:
@@ -527,4 +559,4 @@ class ClineCalls:
         return True
 
 
-CALLS: Final = CallLayout(lambda name: ClineCalls(), documents=DOCUMENTS)
+CALLS: Final = CallLayout(lambda name: ClineCalls(), documents=MARKERS)

@@ -9,6 +9,7 @@ A layout's records are decoded into a type with the fields that it needs, which 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -34,6 +35,7 @@ from runward.handlers.layouts.transcript import (
     Resumed,
     Said,
     Told,
+    Turn,
     Usage,
     clip_prompt,
     closed,
@@ -151,6 +153,14 @@ class Delegated(NamedTuple):
     """A sub-agent began to work for the session."""
 
 
+class Stands(NamedTuple):
+    """How the turn stands by a document beside the log that was written at `at`, whatever the last reply was. None: it goes on."""
+
+    close: Close | None
+    at: float | None
+    model: str | None = None
+
+
 class Notes(NamedTuple):
     """What the tool itself tells the model."""
 
@@ -170,7 +180,8 @@ class Conversation:
     `named` is the id in the file's name, `copied_until` that of `Begun`. `is_copied` says whether the last record was a copy,
     if that may be. `ids` are those of the last records.
     `totals` are those of a document that were counted, `unread` says why its last content could not be. `is_left`: the
-    program said that it ends. `prompts` are the ids of the last ones.
+    program said that it ends. `prompts` are the ids of the last ones. `subagents_models` are the models that sub-agents ask,
+    by their logs. `stands` is what a document says of the turn.
     """
 
     version: Literal[1] = 1
@@ -180,7 +191,7 @@ class Conversation:
     is_copied: bool | None = None
     model: str | None = None
     prompt: str | None = None
-    turn: Literal["none", "open", "closed"] = "none"
+    turn: Turn = "none"
     close: Close | None = None
     began_at: float | None = None
     moved_at: float | None = None
@@ -199,10 +210,18 @@ class Conversation:
     unread: Complaint | None = None
     is_left: bool = False
     prompts: list[str] = field(default_factory=list)
+    subagents_models: dict[str, str] = field(default_factory=dict)
+    stands: Stands | None = None
 
     def copy(self) -> "Conversation":
         """A copy that may be changed."""
-        return replace(self, ids=self.ids.copy(), counted=self.counted.copy(), prompts=self.prompts.copy())
+        return replace(
+            self,
+            ids=self.ids.copy(),
+            counted=self.counted.copy(),
+            prompts=self.prompts.copy(),
+            subagents_models=self.subagents_models.copy(),
+        )
 
     def is_repeated(self, record: str | None) -> bool:
         """Whether a record with this id was one of the last ones; it is from now on."""
@@ -227,6 +246,19 @@ class Conversation:
             self.is_copied = at < self.copied_until
         # A record without a time goes with the one before.
         return self.is_copied is True
+
+    def ending(self) -> tuple[Turn, Close | None]:
+        """Whether the turn is over, and how. A document has no say about records that are newer."""
+        stands = self.stands
+        if stands is None or self.turn == "none":
+            return self.turn, self.close
+        is_older = stands.at is None or (self.moved_at is not None and self.moved_at > stands.at)
+        close = None if is_older else stands.close
+        return "open" if close is None else "closed", close
+
+    def was_before_fork(self, at: float | None) -> bool:
+        """Whether something of this time is older than the fork, and was copied into it."""
+        return isinstance(self.copied_until, float) and at is not None and at < self.copied_until
 
     def take(self, word: Word, at: float | None) -> None:
         """Take in a word."""
@@ -315,10 +347,10 @@ class Conversation:
             at,
             model,
             STANDARD,
-            fresh_input=fresh,
-            cache_read=read,
-            cache_write_5m=write,
-            output=output,
+            fresh_input=spent.fresh_input,
+            cache_read=spent.cache_read,
+            cache_write_5m=spent.cache_write,
+            output=spent.output,
             reported_nanousd=spent.nanousd,
         )
         # Nobody knows how many replies totals are of, or how large each request was.
@@ -334,7 +366,8 @@ class Layout(NamedTuple, Generic[Record]):
 
     `id_in` takes the session's id from the name of its file or directory; `is_first` tells whether a record near the
     beginning of a log shows that it is one of this layout, and `shown_by` says the same to people (`SHOWN_BY`). `told_by`
-    takes from a document beside its log, if there is one, what the session used until now, or who it is.
+    takes from a document beside its log, if there is one, what the session used until now, who it is, or how its turn stands. `subagents` is a
+    glob for the logs of sub-agents in the session's directory.
     """
 
     name: str
@@ -345,7 +378,8 @@ class Layout(NamedTuple, Generic[Record]):
     id_of: Callable[[Record], str | None]
     id_in: Callable[[str], str | None]
     is_first: Callable[[Record], bool]
-    told_by: Callable[[dict[str, JsonValue]], Used | Begun | None] = lambda document: None
+    told_by: Callable[[dict[str, JsonValue]], Used | Begun | Stands | None] = lambda document: None
+    subagents: str | None = None
 
 
 class ConversationScanner(KeepsState[Conversation], Generic[Record]):
@@ -367,8 +401,11 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
         """Take in further lines."""
         # The caller may feed the same state again, in other portions. So it stays as it is.
         found = state.copy()
-        unreadable = Unreadable(state.unreadable, state.complaints)
         layout = self._layout
+        if layout.subagents is not None and fnmatchcase(file, layout.subagents):
+            self._feed_subagents(found, file, lines)
+            return found, ()
+        unreadable = Unreadable(state.unreadable, state.complaints)
         for line in lines:
             for record in read(layout, file, line, unreadable):
                 if record is None:
@@ -394,6 +431,24 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
         found.unreadable, found.complaints = unreadable.count, tuple(unreadable.complaints)
         return found, ()
 
+    def _feed_subagents(self, found: Conversation, file: str, lines: Sequence[LogLine]) -> None:
+        """Take in lines of a sub-agent's log. What its replies used is the session's, and all else is its own."""
+        layout = self._layout
+        for line in lines:
+            # What is malformed in it is not the session's.
+            for record in read(layout, file, line, Unreadable(0, ())):
+                if record is None:
+                    continue
+                at = layout.at(record)
+                if found.was_before_fork(at):
+                    continue
+                for word in layout.words(record):
+                    if isinstance(word, Uses) and word.model is not None:
+                        found.subagents_models[file] = word.model
+                    elif isinstance(word, Used):
+                        model = word.model or found.subagents_models.get(file)
+                        found.take(Elsewhere(model, word.spent), at)
+
     def see(self, state: Conversation, documents: Sequence[Document]) -> Conversation:
         """Take in a document beside the log, as it is now."""
         found = state.copy()
@@ -403,6 +458,8 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
             word = None if isinstance(content, Complaint) else self._layout.told_by(content)
             if isinstance(word, Used):
                 found.take_totals(word, seconds_in(document.modified_at))
+            elif isinstance(word, Stands):
+                found.stands, found.model = word, word.model or found.model
             elif word is not None:
                 found.take(word, None)
         return found
@@ -410,15 +467,16 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
     def tell(self, state: Conversation) -> Told:
         """What was taken in amounts to."""
         begun = state.begun
+        turn, close = state.ending()
         return Told(
             session_id=begun.id or state.named,
             parent_session_id=begun.parent,
             is_subagent=begun.is_subagent,
             works_for=begun.works_for,
             attempt=1 if state.events else 0,
-            turn=state.turn,
-            close=state.close,
-            declared=state.is_left and state.close is not None,
+            turn=turn,
+            close=close,
+            declared=state.is_left and close is not None,
             headless=None,
             started_at=state.began_at,
             moved_at=state.moved_at,
@@ -583,14 +641,15 @@ class ConversationDirectory(_Provided[Record]):
 
     def __init__(self, layout: Layout[Record], log: str, documents: tuple[str, ...] = ()) -> None:
         super().__init__(layout)
-        self.MARKERS = self.LOGS = (log,)
+        self.MARKERS = (log,)
+        self.LOGS = (log,) if layout.subagents is None else (log, layout.subagents)
         self.DOCUMENTS = documents
         self.CALLS = CallLayout(lambda name: ConversationCalls(layout), logs=(log,), documents=documents)
 
     def recognises_directory(self, names: frozenset[str], heads: Heads) -> bool:
         """Whether the log begins as one of this layout."""
         return names.issuperset(self.DOCUMENTS) and any(
-            _is_of(self._layout, each, heads.get(each, b"")) for each in self.LOGS
+            _is_of(self._layout, each, heads.get(each, b"")) for each in self.MARKERS
         )
 
 

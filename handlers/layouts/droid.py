@@ -4,8 +4,8 @@ An `agent_turn_outcome` ends each turn and says how; the replies don't. It names
 of a prompt that was queued before it. Its record has no time, and neither has the first one. SIGKILL, and a signal in a
 request, leave no outcome. Messages of the role `user` are also the results of tools, of hooks, and what Droid itself says, to
 the model or to the person. A fork begins with copies of its origin's records, and names the last message among them.
-`<session>.settings.json` beside the log has the session's tokens until now, without those of its sub-agents. The files name no
-process, and don't say who uses them.
+`<session>.settings.json` beside the log has the session's tokens until now, without those of its sub-agents. A sub-agent has files
+of its own, and names the session that called it. The files name no process, and don't say who uses them.
 """
 
 import re
@@ -90,11 +90,12 @@ _PARTS: Final = msgspec.json.Decoder(list[_Part])
 def _words(record: _Record) -> Iterator[Word]:
     kind = record.get("type")
     if kind == "session_start":
+        session, origin = whole_text_in(record.get("id")), whole_text_in(record.get("callingSessionId"))
         yield Begun(
-            whole_text_in(record.get("id")),
+            session,
             whole_text_in(record.get("cwd"), LONGEST_PATH),
             parent=whole_text_in(record.get("parent")),
-            is_subagent=whole_text_in(record.get("callingSessionId")) is not None,
+            works_for=None if origin == session else origin,
             copied_until=whole_text_in(record.get("forkedAtMessageId")),
         )
     elif kind == "message" and (message := record.get("message")):

@@ -36,6 +36,7 @@ from runward.handlers.layouts.transcript import closed
 
 LAYOUT: Final = "kimi"
 LOG: Final = "agents/main/wire.jsonl"
+SUBAGENTS: Final = "agents/agent-*/wire.jsonl"
 STATE: Final = "state.json"
 
 _NAME: Final = re.compile(rf"session_{UUID}", re.ASCII)
@@ -262,6 +263,7 @@ DIRECTORY: Final = ConversationDirectory(
         id_in=_session_in,
         is_first=_is_first,
         told_by=_origin,
+        subagents=SUBAGENTS,
     ),
     LOG,
     (STATE,),

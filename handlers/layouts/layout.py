@@ -84,7 +84,7 @@ class LogModule(LayoutModule, Protocol):
 class DirectoryModule(LayoutModule, Protocol):
     """What the module of a layout of run directories provides.
 
-    `DOCUMENTS` and `LOGS` are the files to read, relative to the directory; the last part may be a glob. `MARKERS` are
+    `DOCUMENTS` and `LOGS` are the files to read, relative to the directory; the last two parts may be globs. `MARKERS` are
     the files whose heads identify it. In all of them `{name}` stands for the directory's own name, and the heads of
     `recognises_directory` go by the markers as they are declared.
     """

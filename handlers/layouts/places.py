@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase, translate
 from functools import cache
+from itertools import takewhile
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.json_value import is_text
@@ -37,14 +38,16 @@ class LogShape(NamedTuple):
     """Sessions that are logs, anywhere under the root.
 
     `owned` are the names of the directories in a session's own directory that hold its further logs. Logs whose names
-    begin with one of `no_sessions` do not belong to any session.
+    begin with one of `no_sessions` do not belong to any session. `documents` are what the names of the documents beside a
+    log end in, after the log's own name.
     """
 
     owned: tuple[str, ...] = ()
     no_sessions: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
 
     def place_of(self, path: str) -> str | None:
-        """The place that a path belongs to: a log's own, that of a sub-agent's log, or none."""
+        """The place that a path belongs to: a log's own, that of a sub-agent's log or of a document beside a log, or none."""
         *parents, name = path.split("/")
         for level, each in enumerate(parents):
             if each in self.owned:
@@ -52,6 +55,10 @@ class LogShape(NamedTuple):
                 return self._stored("/".join(parents[:level]) + LOG) if is_of_session else None
         if name in self.owned and parents:
             return self._stored("/".join(parents) + LOG)
+        document = next((each for each in self.documents if name.endswith(each)), None)
+        if document is not None:
+            path = path.removesuffix(document) + LOG
+            name = name.removesuffix(document) + LOG
         return self._stored(unpacked_name(path)) if self.is_log(name) else None
 
     def is_log(self, name: str) -> bool:
@@ -70,8 +77,8 @@ class LogShape(NamedTuple):
 
 
 class DirectoryShape(NamedTuple):
-    """Sessions that are directories, this many levels below the root. `files` are those that show that there is one; the
-    last part of such a path may be a glob.
+    """Sessions that are directories, this many levels below the root. `files` are those that show that there is one; their
+    names, and those of the directories that they are in, may be globs.
     """
 
     files: tuple[str, ...] = ()
@@ -91,7 +98,7 @@ class DirectoryShape(NamedTuple):
 
     def beneath(self, name: str) -> tuple[str, ...]:
         """The files and directories in the session's directory of this name whose change is the session's. A glob
-        stands for its parent."""
+        stands for the directory that it is in."""
         return named(_beneath(self.files), name)
 
 
@@ -168,7 +175,8 @@ def mixed_shape(layouts: Layouts) -> MixedShape:
     shapes = [log_shape(each) for each in layouts.logs]
     owned = dict.fromkeys(name for shape in shapes for name in shape.owned)
     no_sessions = dict.fromkeys(name for shape in shapes for name in shape.no_sessions)
-    return MixedShape(layouts, LogShape(tuple(owned), tuple(no_sessions)))
+    documents = dict.fromkeys(name for shape in shapes for name in shape.documents)
+    return MixedShape(layouts, LogShape(tuple(owned), tuple(no_sessions), tuple(documents)))
 
 
 @cache
@@ -182,7 +190,8 @@ def shape_of(layout: LogLayout | DirectoryLayout) -> Shape:
 def log_shape(layout: LogLayout) -> LogShape:
     """Like `shape_of`, for a layout of logs."""
     owned = tuple(each.split("/")[1] for each in layout.beside if each.startswith(f"{NAME}/"))
-    return LogShape(tuple(dict.fromkeys(owned)), layout.no_sessions)
+    documents = tuple(each.removeprefix(NAME) for each in layout.documents)
+    return LogShape(tuple(dict.fromkeys(owned)), layout.no_sessions, documents)
 
 
 @cache
@@ -214,6 +223,12 @@ def is_glob(path: str) -> bool:
     return "*" in last or "?" in last or "[" in last
 
 
+def before_globs(path: str) -> str:
+    """The directory in which a wanted path stands for several files or directories; the path itself if it stands for one file."""
+    parts = path.split("/")
+    return "/".join(takewhile(lambda part: not is_glob(part), parts))
+
+
 @cache
 def _any_directory(layouts: Layouts) -> DirectoryShape:
     files = dict.fromkeys(file for each in layouts.directories for file in directory_shape(each).files)
@@ -228,19 +243,18 @@ def _telling_names(layouts: Layouts) -> tuple[str, ...]:
 
 @cache
 def _beneath(files: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each.rpartition("/")[0] if is_glob(each) else each for each in files))
+    return tuple(dict.fromkeys(map(before_globs, files)))
 
 
 @cache
 def _telling(files: tuple[str, ...]) -> re.Pattern[str]:
     """What matches these files, and the directories that they are in, after the name of the session's directory."""
-    patterns = []
+    patterns: list[str] = []
     for path in files:
-        parts = path.split("/")
-        patterns += [re.escape("/".join(parts[:count])) for count in range(1, len(parts))]
-        parent = "".join(re.escape(each) + "/" for each in parts[:-1])
-        patterns.append(
-            parent + translate(parts[-1]).replace(".*", "[^/]*") if is_glob(path) else re.escape(path)
-        )
+        parts = [
+            translate(part).removesuffix(r"\Z").replace(".*", "[^/]*") if is_glob(part) else re.escape(part)
+            for part in path.split("/")
+        ]
+        patterns += ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
     every = "|".join(f"(?:{each})" for each in patterns).replace(re.escape(NAME), r"\1")
     return re.compile(f"([^/]*)/(?:{every})")

@@ -2,10 +2,12 @@
 
 Records are chained as Claude Code's are, but their messages have Gemini's `parts`. A reply that calls no function ends the
 turn. What the model's API refused is only in the telemetry among the records; Qwen tries again, and a reply that follows
-counts instead. The telemetry has the requests of sub-agents, too, and those that Qwen makes for itself: they cost the session
-something, and no reply says it. Sub-agents' logs are `subagents/<session>/agent-*.jsonl` beside `chats`. A tool that was
-cancelled ends the turn, too. A fork begins with copies of its origin's records, and each says so. The files name no process, and
-don't say who uses them.
+counts instead. The telemetry has the requests of sub-agents, too, and those that Qwen makes for itself: these cost the session
+something, and no reply says it. A tool that was cancelled ends the turn, too. A fork begins with copies of its origin's records, and
+each says so. The files name no process, and don't say who uses them.
+
+The logs of sub-agents are `subagents/<session>/agent-*.jsonl` beside `chats`. Their replies are split: text and tokens first, then
+each call. So no reply there ends the turn. `agent-*.meta.json` beside the log says how the sub-agent stands, and its model.
 """
 
 import re
@@ -14,6 +16,7 @@ from typing import Final, TypedDict
 
 import msgspec
 
+from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.conversation import (
     Asked,
@@ -27,12 +30,13 @@ from runward.handlers.layouts.conversation import (
     Replied,
     Returned,
     Spent,
+    Stands,
     Word,
     api_failed,
     joined,
     parts_of,
 )
-from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, count_in, whole_text_in
+from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, count_in, text_in, whole_text_in
 from runward.handlers.layouts.transcript import closed
 
 LAYOUT: Final = "qwen"
@@ -46,6 +50,8 @@ _OF_PROMPT: Final = "########"
 _CANCELLED: Final = "cancelled"
 _DELEGATES: Final = ("agent", "task")
 """The tool that starts a sub-agent; the second is its earlier name."""
+
+_LONGEST_ERROR: Final = 200
 
 
 class _Message(TypedDict, total=False):
@@ -100,6 +106,7 @@ class _Record(TypedDict, total=False):
     systemPayload: _Payload
     toolCallResult: _Result
     isSidechain: object
+    agentId: object
     forkedFrom: _Origin
 
 
@@ -121,12 +128,13 @@ _PARTS: Final = msgspec.json.Decoder(list[_Part])
 
 
 def _words(record: _Record) -> Iterator[Word]:
+    session, is_subagent = whole_text_in(record.get("sessionId")), record.get("isSidechain") is True
     yield Begun(
-        whole_text_in(record.get("sessionId")),
+        _subagent(session, record.get("agentId")) if is_subagent else session,
         whole_text_in(record.get("cwd"), LONGEST_PATH),
         whole_text_in(record.get("version")),
         whole_text_in(record.get("forkedFrom", {}).get("sessionId")),
-        is_subagent=record.get("isSidechain") is True,
+        works_for=session if is_subagent else None,
     )
     if "forkedFrom" in record:
         return
@@ -135,7 +143,7 @@ def _words(record: _Record) -> Iterator[Word]:
             yield Asked(_text(record))
         case "assistant":
             reply = _replied(record)
-            yield reply
+            yield reply._replace(close=None) if is_subagent else reply
             yield from (Delegated() for each in reply.calls if each.tool in _DELEGATES)
         case "tool_result":
             yield from _returned(record)
@@ -152,6 +160,29 @@ def _words(record: _Record) -> Iterator[Word]:
                         event.get("output_token_count"),
                     ),
                 )
+
+
+def _subagent(session: str | None, agent: object) -> str | None:
+    """The id of a sub-agent's session. Its own is made of the call that started it, which another session may have, too."""
+    name = whole_text_in(agent)
+    return None if session is None or name is None else f"{session}-{name}"
+
+
+def _stands(about: dict[str, JsonValue]) -> Stands | None:
+    """How a sub-agent stands by the document beside its log. Qwen writes the status after the last record."""
+    if whole_text_in(about.get("agentId")) is None:
+        return None
+    close = None
+    match about.get("status"):
+        case "completed":
+            close = closed("run.completed.ok", "the sub-agent has completed its task")
+        case "failed":
+            error = text_in(about.get("lastError"), _LONGEST_ERROR)
+            close = closed("run.failed.exception", f"the sub-agent failed{': ' + error if error else ''}")
+        case "cancelled":
+            close = closed("run.aborted.user", "the sub-agent was cancelled")
+    at = parse_time(about.get("lastUpdatedAt"))
+    return Stands(None if close is None else close._replace(at=at), at, whole_text_in(about.get("model")))
 
 
 def _replied(record: _Record) -> Replied:
@@ -181,9 +212,9 @@ def _returned(record: _Record) -> Iterator[Word]:
 
 
 def _has_reply(request: _Event) -> bool:
-    """Whether a reply in the chat says the same."""
+    """Whether a reply in the chat, or in a sub-agent's own log, says the same."""
     prompt = request.get("prompt_id")
-    return request.get("subagent_id") is None and (not isinstance(prompt, str) or _OF_PROMPT in prompt)
+    return request.get("subagent_id") is not None or not isinstance(prompt, str) or _OF_PROMPT in prompt
 
 
 def _spent(usage: _Usage | None) -> Spent | None:
@@ -238,5 +269,6 @@ LOG: Final = ConversationLog(
         id_of=lambda record: whole_text_in(record.get("uuid")),
         id_in=_session_in,
         is_first=_is_first,
+        told_by=_stands,
     )
 )

@@ -55,9 +55,9 @@ LAYOUTS: Final = Layouts(
         ),
         LogLayout(
             module=qwen.LOG,
-            usual_place=re.compile(r"/chats/[0-9a-f-]{36}\.jsonl$"),
+            usual_place=re.compile(r"/chats/[0-9a-f-]{36}\.jsonl$|/subagents/[^/]+/agent-[^/]+\.jsonl$"),
             names_process=False,
-            no_sessions=("agent-",),
+            documents=("{name}.meta.json",),
         ),
         LogLayout(
             module=droid.LOG,

@@ -1,7 +1,7 @@
 """OpenAI's Chat Completions interface, which most agents speak to a model of the person's own."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -17,8 +17,17 @@ USAGE: Final[JsonObject] = {
 SHELLS: Final = ("bash", "Bash", "run_shell_command", "run_commands", "Execute")
 """What the agents call their shell."""
 
-SUBAGENTS: Final = ("task", "Task", "Agent", "agent", "spawn_agent")
-"""The tools that start a sub-agent."""
+SUBAGENTS: Final[Mapping[str, JsonObject]] = {
+    # Copilot's, and opencode's and Kilo's
+    "task": {"agent_type": "general-purpose", "name": "worker", "mode": "sync", "subagent_type": "general"},
+    "Task": {"subagent_type": "worker", "await": True},  # Droid's
+    "Agent": {},
+    "agent": {},
+}
+"""The tools that start a sub-agent with a prompt, and what they want besides."""
+
+SPAWNS: Final = "spawn_agent"
+"""Cline's tool that starts one."""
 
 
 class _Chat:
@@ -93,5 +102,10 @@ def _call(reply: Calls | Uses, tools: frozenset[str]) -> tuple[str, JsonObject]:
         name = next(each for each in SHELLS if each in tools)
         if name == "run_commands":
             return name, {"commands": [reply.argument]}
-        return name, {"command": reply.argument, "description": told}
-    return next(each for each in SUBAGENTS if each in tools), {"description": told, "prompt": reply.argument}
+        given: JsonObject = {"command": reply.argument, "description": told}
+        # A sub-agent of Droid must say it.
+        return name, given | ({"riskLevel": "low", "riskLevelReason": told} if name == "Execute" else {})
+    if SPAWNS in tools:
+        return SPAWNS, {"systemPrompt": told, "task": reply.argument}
+    starts = next(each for each in SUBAGENTS if each in tools)
+    return starts, {"description": told, "prompt": reply.argument, **SUBAGENTS[starts]}

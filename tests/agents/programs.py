@@ -133,7 +133,6 @@ def _opencode(name: str) -> Callable[[Home, str], None]:
 
 
 _NOT_BY_WORDS: Final = "its sessions are forked only in a terminal"
-_OTHER_TOOL: Final = "the scripted model doesn't know the parameters of its tool for sub-agents"
 
 
 def _resumed(option: str, session: str | None) -> tuple[str, ...]:
@@ -149,7 +148,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         _copilot,
         lambda prompt, session: ("-p", prompt, "--allow-all-tools", *_resumed("--resume", session)),
         asked=(b'"user.message"',),  # with a hook, the prompt is in a record before that
-        without={"delegates": _OTHER_TOOL, "forks": _NOT_BY_WORDS},
+        without={"forks": _NOT_BY_WORDS},
     ),
     "qwen": Program(
         QWEN,
@@ -214,7 +213,6 @@ PROGRAMS: Final[Mapping[str, Program]] = {
             prompt,
         ),
         without={
-            "delegates": _OTHER_TOOL,
             "resumed": "Droid asks Factory's service for a session that it resumes, which needs an account",
         },
         fork=lambda prompt, session: (
@@ -229,7 +227,6 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         _opencode("opencode"),
         lambda prompt, session: ("run", *_resumed("--session", session), prompt),
         plugins="@opencode-ai/plugin",
-        without={"delegates": _OTHER_TOOL},
         fork=lambda prompt, session: ("run", "--session", session, "--fork", prompt),
     ),
     "kilo": Program(
@@ -240,7 +237,6 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         _opencode("kilo"),
         lambda prompt, session: ("run", *_resumed("--session", session), prompt),
         plugins="@kilocode/plugin",
-        without={"delegates": _OTHER_TOOL},
         fork=lambda prompt, session: ("run", "--session", session, "--fork", prompt),
     ),
     "cline": Program(
@@ -251,7 +247,6 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         _cline,
         lambda prompt, session: (*_resumed("--id", session), prompt),
         without={
-            "delegates": _OTHER_TOOL,
             "resumed": "Cline resumes a session only in a terminal",
             "forks": _NOT_BY_WORDS,
             "term-in-request": "Cline goes on to wait for its model after SIGTERM",

@@ -49,6 +49,7 @@ class Told(NamedTuple):
     output_tokens: int
     subagents: int = 0
     is_fork: bool = False
+    linked: int = 0
 
 
 Situation: TypeAlias = "Callable[[Stage], None]"
@@ -191,6 +192,12 @@ def killed(calls: int, replies: int) -> Told:
     return ends(GONE, calls=calls, replies=replies)._replace(evidence="process_gone")
 
 
+def with_subagent(replies: int) -> tuple[Told, ...]:
+    """A session with the sub-agent that worked for it, each with what is its own."""
+    session = ends(OK, calls=2, replies=replies)._replace(subagents=1, linked=1)
+    return ends(OK, calls=1, replies=2)._replace(linked=1), session
+
+
 def stays_open(calls: int, replies: int) -> Told:
     """A session whose end nobody saw."""
     return ends(calls=calls, replies=replies)._replace(evidence=None)
@@ -230,8 +237,10 @@ DIFFERENT: Final[Mapping[str, tuple[Told, ...]]] = {
     ),
     "cline-int-in-request": (CANCELLED,),
     "cline-term-in-tool": EXPECTED["uses-a-tool"],
-    # The sub-agent works in the background, and the model is told when it has done so.
-    "qwen-delegates": (ends(OK, calls=2, replies=4)._replace(subagents=1),),
+    # Their sub-agents are sessions of their own.
+    **{f"{agent}-delegates": with_subagent(replies=3) for agent in ("droid", "opencode", "kilo")},
+    # It works in the background, and the model is told when it has done so.
+    "qwen-delegates": with_subagent(replies=4),
     # No row names the origin.
     "opencode-forks": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)),
     "kilo-forks": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)),
@@ -335,15 +344,34 @@ def told(place: Place) -> dict[str, tuple[Told, ...]]:
 
 def _told(shown: Mapping[str, JsonValue], counts: Mapping[str, JsonValue], *, is_fork: bool) -> Told:
     history, usage, evidence = shown["history"], shown["usage"], shown["ended_by"]
+    linked = shown["linked"]
     assert isinstance(history, list)
+    assert isinstance(linked, list)
     assert isinstance(usage, dict | None)
     reasons = tuple(str(each["reason_code"]) for each in history if isinstance(each, dict))
     assert shown["status"] == ("running" if evidence is None else reasons[-1].split(".")[1])
     spent = (0, 0) if usage is None else (usage["input_tokens"], usage["output_tokens"])
     calls, received, sent, subagents = map(whole, (counts["tool_calls"], *spent, counts["subagents"]))
     return Told(
-        reasons, None if evidence is None else str(evidence), calls, received, sent, subagents, is_fork
+        history=reasons,
+        evidence=None if evidence is None else str(evidence),
+        calls=calls,
+        input_tokens=received,
+        output_tokens=sent,
+        subagents=subagents,
+        is_fork=is_fork,
+        linked=len(linked),
     )
+
+
+def used(place: Place, stages: Sequence[Stage]) -> dict[str, tuple[int, int]]:
+    """What `runward usage` says that was used at each stage, by a session and its sub-agents."""
+    printed = Caller(place.directory).call("usage", "--by", "project", "--json").object()
+    rows = printed["rows"]
+    assert isinstance(rows, list)
+    by_project = {str(each["key"]): each for each in rows if isinstance(each, dict)}
+    found = {each.root: by_project[str(each.home.work)] for each in stages}
+    return {root: (whole(each["input_tokens"]), whole(each["output_tokens"])) for root, each in found.items()}
 
 
 def whole(value: JsonValue) -> int:
@@ -407,6 +435,11 @@ def judged(stages: Sequence[Stage]) -> None:
     since = time.monotonic()
     wait_for(lambda: time.monotonic() - since > GRACE + 1, "more than the grace")
     assert wrong() == []
+    delegating = [each for each in stages if each.situation == "delegates"]
+    assert used(place, delegating) == {
+        each.root: (each.model.given.total() * INPUT_TOKENS, each.model.given.total() * OUTPUT_TOKENS)
+        for each in delegating
+    }
     assert place.rows("select path, message from problems") == []
 
 

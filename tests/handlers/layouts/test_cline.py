@@ -150,6 +150,31 @@ def test_each_reply_counts_once_however_often_the_document_is_written() -> None:
     assert (sums.replies, sums.reported_nanousd) == (1, 250_000_000)
 
 
+def of_subagent(log: Log, agent: str = "agent_1") -> Document:
+    return log.messages()._replace(name=f"{agent}.messages.json")
+
+
+def test_each_reply_of_a_sub_agent_counts_once_for_the_session_and_is_none_of_it() -> None:
+    state, log, counted = seen(in_a_tool(Log()).documents()), Log(), 0
+    before = ends(SCANNER.tell(state))
+    state = SCANNER.taken(state)
+    for number in range(50):
+        log.prompt().call(f"c{number}").result(f"c{number}").say(cost=0.25)
+        for document_ in (of_subagent(log), of_subagent(log), of_subagent(log, "teammate")):
+            state = SCANNER.see(state, [document_])
+            counted += sum(each.replies for each in SCANNER.tell(state).counted)
+            state = SCANNER.load(SCANNER.dump(SCANNER.taken(state)))
+    found = SCANNER.tell(state)
+    assert (counted, found.usage, found.counts.tool_calls, ends(found)) == (200, Usage(100, 10), 1, before)
+
+
+def test_what_sub_agents_used_and_was_not_taken_yet_is_not_lost_when_the_session_goes_on() -> None:
+    found = told(
+        in_a_tool(Log()).documents(), [of_subagent(answered(Log()))], answered(in_a_tool(Log())).documents()
+    )
+    assert sum(each.replies for each in found.counted) == 3
+
+
 def test_what_was_not_taken_yet_is_not_lost_when_the_document_is_written_again() -> None:
     (sums,) = told(answered(Log()).documents(), answered(answered(Log())).documents()).counted
     assert sums.replies == 2

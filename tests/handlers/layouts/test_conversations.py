@@ -52,7 +52,7 @@ class Agent(NamedTuple):
     def recognises(self, name: str, head: bytes) -> bool:
         if isinstance(self.layout, ConversationLog):
             return self.layout.recognises_log(name, head)
-        (log,) = self.layout.LOGS
+        (log,) = self.layout.MARKERS
         return self.layout.recognises_directory(frozenset([log, *self.layout.DOCUMENTS]), {log: head})
 
     def calls(self, lines: Sequence[bytes], documents: Sequence[Document] = ()) -> list[Any]:

@@ -51,7 +51,7 @@ def test_what_a_sub_agent_does_is_its_own() -> None:
         record["agentId"] = "a1"
     found = COPILOT.told(log.result().say().lines())
     assert (found.counts.subagents, found.counts.tool_calls, found.usage) == (1, 1, (200, 20))
-    assert sum(each.replies for each in found.counted) == 4, "what the sub-agent used costs the session"
+    assert [(each.replies, each.fresh_input, each.output) for each in found.counted] == [(4, 240, 40)]
     assert [each.id for each in COPILOT.calls(log.lines())] == ["call_1", "call_1"]
 
 

@@ -77,9 +77,17 @@ def test_an_end_is_as_old_as_the_last_record_with_a_time() -> None:
     assert found.close.at == found.moved_at == BEGAN + 2
 
 
-def test_a_sub_agents_session_is_not_one_of_its_own() -> None:
-    assert not DROID.told(Log().prompt().lines()).is_subagent
-    assert DROID.told(Log(callingSessionId="other", callingToolUseId="call_1").prompt().lines()).is_subagent
+@pytest.mark.parametrize(
+    ("caller", "wanted"), [("other", "other"), (SESSION, None), (7, None), ("", None), (None, None)]
+)
+def test_a_sub_agents_session_is_one_of_its_own_that_works_for_the_one_that_called_it(
+    caller: JsonValue, wanted: str | None
+) -> None:
+    found = DROID.told(Log(callingSessionId=caller, callingToolUseId="call_1").prompt().lines())
+    assert (found.session_id, found.works_for, found.is_subagent) == (SESSION, wanted, False)
+
+
+def test_each_call_of_a_sub_agent_is_counted() -> None:
     assert DROID.told(Log().prompt().call(tool="Task").call("call_2").lines()).counts.subagents == 1
 
 

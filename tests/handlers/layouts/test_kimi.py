@@ -4,6 +4,7 @@ import json
 
 import pytest
 from hypothesis import given
+from tests.handlers.layouts.directories import numbered
 from tests.handlers.layouts.kimi_lines import NAME, PARENT, Log
 from tests.handlers.layouts.pi_lines import BEGAN
 from tests.handlers.layouts.test_conversations import AGENTS, OTHER
@@ -11,6 +12,7 @@ from tests.handlers.layouts.test_conversations import AGENTS, OTHER
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir.session_files import NOT_KNOWN
 from runward.handlers.calls import Called
+from runward.handlers.layouts.conversation import Conversation
 from runward.handlers.layouts.kimi import DIRECTORY, LOG, STATE
 from runward.handlers.model.sessions import Document
 
@@ -63,6 +65,43 @@ def test_a_resumed_session_has_a_further_turn() -> None:
 def test_a_delegated_task_is_counted() -> None:
     found = KIMI.told(Log().prompt().call(tool="Agent").result().say().lines())
     assert (found.counts.subagents, found.counts.tool_calls, found.usage) == (1, 1, (200, 20))
+
+
+def fed_with_subagents(*logs: Log, documents: list[Document] | None = None) -> Conversation:
+    """What is known of a session whose sub-agents wrote these logs."""
+    scanner = KIMI.layout.SCANNER
+    state = scanner.see(scanner.start(NAME), documents or [])
+    for number, log in enumerate(logs):
+        for line in numbered(log.lines()):
+            state, _ = scanner.feed(state, f"agents/agent-{number}/wire.jsonl", [line])
+            state = scanner.load(scanner.dump(state))
+    return state
+
+
+def test_what_sub_agents_used_is_part_of_what_the_session_cost_and_all_else_is_their_own() -> None:
+    other = Log().prompt().say()
+    for record in other.records:
+        if record["type"] == "llm.request":
+            record["model"] = "smaller-model"
+    state = fed_with_subagents(Log().prompt().call().result().fail(), other)
+    found = KIMI.layout.SCANNER.tell(state)
+    assert (found.turn, found.counts.events, found.usage, found.prompt) == ("none", 0, None, None)
+    used = {
+        each.model: (each.replies, each.fresh_input, each.cache_read, each.output) for each in found.counted
+    }
+    assert used == {"mock-model": (1, 60, 40, 10), "smaller-model": (1, 60, 40, 10)}
+    own = KIMI.layout.SCANNER.tell(KIMI.fed(Log().prompt().say().lines(), state))
+    assert (own.model, own.usage, sum(each.replies for each in own.counted)) == ("mock-model", (100, 10), 3)
+
+
+def test_what_a_fork_copied_of_its_sub_agents_counts_where_it_came_from() -> None:
+    copied = Log().prompt().say()
+    fork = Log().prompt().say().fork()
+    assert KIMI.layout.SCANNER.tell(fed_with_subagents(copied, documents=fork.documents)).counted == ()
+    for _ in range(9):
+        copied.put("filler")
+    after = fed_with_subagents(copied.say(), documents=fork.documents)
+    assert sum(each.replies for each in KIMI.layout.SCANNER.tell(after).counted) == 1
 
 
 @pytest.mark.parametrize(("items", "started"), [(["a", "b", "c"], 3), ([], 0), ("many", 0), (None, 0)])

@@ -3,8 +3,10 @@
 from typing import Final
 
 import pytest
-from tests.handlers.layouts.qwen_lines import Log
-from tests.handlers.layouts.test_conversations import AGENTS
+from hypothesis import given
+from tests.handlers.layouts.directories import document
+from tests.handlers.layouts.qwen_lines import SESSION, Log
+from tests.handlers.layouts.test_conversations import AGENTS, OTHER
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.places import LogShape, shape_of
@@ -63,12 +65,37 @@ def test_a_sub_agent_is_counted_and_its_error_is_not_the_session_s() -> None:
     assert QWEN.told(log.lines()).turn == "closed"
 
 
-def test_a_sub_agent_s_log_is_not_a_session() -> None:
-    log = Log().prompt().say()
-    assert not QWEN.told(log.lines()).is_subagent
-    log.records[0]["isSidechain"] = True
-    assert QWEN.told(log.lines()).is_subagent
+def of_subagent(log: Log) -> list[bytes]:
+    """The same, as a sub-agent writes it."""
+    for record in log.records:
+        record |= {"isSidechain": True, "agentId": "explore-call_1"}
+    return log.lines()
+
+
+def test_a_sub_agent_is_a_session_of_its_own_and_no_reply_ends_its_turn() -> None:
+    found = QWEN.told(of_subagent(Log().prompt().say()), "agent-explore-call_1.jsonl")
+    assert (found.session_id, found.works_for) == (f"{SESSION}-explore-call_1", SESSION)
+    assert (found.turn, found.usage, found.is_subagent) == ("open", (100, 10), False)
+    own = QWEN.told(Log().prompt().say().lines())
+    assert (own.session_id, own.works_for, own.turn) == (SESSION, None, "closed")
+
+
+@given(OTHER, OTHER, OTHER, OTHER)
+def test_what_is_said_about_a_sub_agent_of_any_type_raises_nothing_and_completes_nothing(
+    agent: JsonValue, status: JsonValue, at: JsonValue, error: JsonValue
+) -> None:
+    scanner = LOG.SCANNER
+    state = QWEN.fed(of_subagent(Log().prompt().say()))
+    for about in ({"agentId": agent}, {"agentId": "a", "model": error}):
+        said = {"status": status, "lastUpdatedAt": at, "lastError": error, **about}
+        state = scanner.see(state, [document("agent-a.meta.json", said)])
+        assert scanner.load(scanner.dump(state)) == state
+        assert scanner.tell(state).turn == "open"
+
+
+def test_the_document_of_a_sub_agent_is_its_logs_and_its_log_a_place() -> None:
     shape = shape_of(LAYOUTS.named("qwen"))
     assert isinstance(shape, LogShape)
-    assert shape.place_of("work/chats/5d0f8a52.jsonl") is not None
-    assert shape.place_of("work/subagents/5d0f8a52/agent-general-purpose-call_1.jsonl") is None
+    assert shape.place_of("work/chats/5d0f8a52.jsonl") == "work/chats/5d0f8a52.jsonl"
+    log = "work/subagents/5d0f8a52/agent-explore-call_1.jsonl"
+    assert shape.place_of(log) == shape.place_of(log.replace(".jsonl", ".meta.json")) == log

@@ -112,21 +112,14 @@ def pi_replies(contents: Iterable[bytes]) -> list[Reply]:
 
 
 def qwen_replies(contents: Iterable[bytes]) -> list[Reply]:
-    """The replies in one session of Qwen Code, and the requests of others, which only its telemetry has.
-
-    What came from the cache is in the prompt's count.
-    """
+    """The replies in one session of Qwen Code, or of its sub-agent. What came from the cache is in the prompt's count."""
     replies = []
     for record in map(json.loads, contents):
-        if usage := record.get("usageMetadata"):
-            kinds = ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount")
-            model = record["model"]
-        else:
-            usage = record.get("systemPayload", {}).get("uiEvent", {})
-            if usage.get("event.name") != "qwen-code.api_response" or "subagent_id" not in usage:
-                continue
-            kinds = ("input_token_count", "cached_content_token_count", "output_token_count")
-            model = usage["model"]
+        usage = record.get("usageMetadata")
+        if not usage:
+            continue
+        kinds = ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount")
+        model = record["model"]
         prompt, cached, output = (usage[kind] for kind in kinds)
         replies.append(
             Reply(
