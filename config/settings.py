@@ -15,14 +15,17 @@ from runward.config.json_value import JsonValue
 from runward.config.listening import Http, Webhooks
 from runward.config.notification import NOTIFY, Recipient
 from runward.config.prices import PRICES, ModelPrice
-from runward.config.problem import Problem, Severity
+from runward.config.problem import Complaint, Location, Problem, Severity, TextError, quoted
 from runward.config.root import NATIVE, ROOT, Root
 from runward.config.shape import (
+    Complain,
     DurationText,
     ListOf,
     Path,
     Share,
     SizeText,
+    Text,
+    TrueOrFalse,
     UnknownForm,
     WholeNumber,
     described,
@@ -59,6 +62,64 @@ class MetricsSettings(NamedTuple):
             " reads names that end in .prom."
         ),
     ] = None
+
+
+class _HostName(Text):
+    """A host's name."""
+
+    def meant(self, text: str, loc: Location, complain: Complain) -> str | None:
+        import re
+
+        from runward.config.fleet import HOST_NAME, HOST_NAME_FIX
+
+        if re.fullmatch(HOST_NAME, text) is None:
+            complain(Complaint(loc, f"{quoted(text)} is not the name of a host", HOST_NAME_FIX))
+            return None
+        return text
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        from runward.config.fleet import HOST_NAME
+
+        return {"type": "string", "pattern": f"^{HOST_NAME}$"}
+
+
+class _Address(Text):
+    """The address of a database."""
+
+    def meant(self, text: str, loc: Location, complain: Complain) -> str | None:
+        from runward.config.fleet import database_of
+
+        try:
+            database_of(text)
+        except TextError as error:
+            # Not quoted, since it may contain a secret.
+            complain(Complaint(loc, str(error), error.fix))
+            return None
+        return text
+
+
+class FleetSettings(NamedTuple):
+    """The fleet that this host reports to. `runward fleet join` writes this table. Without it, nothing is reported."""
+
+    host: Annotated[str, _HostName("This host's name in the fleet, as it was invited.", 32)]
+    database: Annotated[
+        str,
+        _Address(
+            "The database that the fleet shares, without a password. It is reached with TLS, whose certificate is checked,"
+            " or through a Unix socket.",
+            4096,
+        ),
+    ]
+    password_file: Annotated[
+        str, Path("A file with the login's password in its first line, which only its owner may read.")
+    ]
+    ca_file: Annotated[
+        str | None,
+        Path("A file with the certificates that the database's is checked by. Default: the system's."),
+    ] = None
+    titles: Annotated[
+        bool, TrueOrFalse("Whether prompts, directories and paths of sessions are reported, too.")
+    ] = False
 
 
 class Settings(NamedTuple):
@@ -135,6 +196,7 @@ class Settings(NamedTuple):
     exchange: Annotated[ExchangeRules, Table(ExchangeRules)] = ExchangeRules()
     studio: Annotated[StudioSettings | None, Table(StudioSettings)] = None
     metrics: Annotated[MetricsSettings, Table(MetricsSettings)] = MetricsSettings()
+    fleet: Annotated[FleetSettings | None, Table(FleetSettings, is_one_value=True)] = None
     origin: Mapping[str, str] = MappingProxyType({})
     files: tuple[tuple[str, int], ...] = ()
     absent: tuple[str, ...] = ()

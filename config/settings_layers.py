@@ -28,6 +28,7 @@ OTHER_VARIABLES: Final = (
     "RUNWARD_ARTIFACTS_DIR",
     "RUNWARD_FAULT",
     "RUNWARD_RUN_FAULT",
+    "RUNWARD_FLEET_FAULT",
     "RUNWARD_TEST_MATERIAL",
 )
 """Variables with our prefix that are not settings."""

@@ -2,7 +2,8 @@
 
 `RUNWARD_FAULT=kill@N` or `stop@N` sends the process SIGKILL or SIGSTOP at the N-th point it
 reaches, `kill@NAME` at the first of that name (and at no other), `list` prints the points to stderr as they pass.
-For `runward run` the variable is `RUNWARD_RUN_FAULT`, because a daemon passes its own on to what it starts.
+For `runward run` the variable is `RUNWARD_RUN_FAULT`, because a daemon passes its own on to what it starts, and for the
+program that reports to a fleet it is `RUNWARD_FLEET_FAULT`.
 """
 
 from __future__ import annotations

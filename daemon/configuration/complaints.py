@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,7 +23,14 @@ from runward.daemon.configuration.declared_files import (
     playbook_file,
     playbook_names,
 )
-from runward.daemon.configuration.extras import FIX, why_not_over_http, why_not_signed
+from runward.daemon.configuration.extras import (
+    FIX,
+    FLEET_FIX,
+    NO_FLEET,
+    has_fleet,
+    why_not_over_http,
+    why_not_signed,
+)
 from runward.daemon.configuration.secret_file import SecretUnusable, first_line, secret_of
 
 if TYPE_CHECKING:
@@ -95,6 +103,7 @@ def _about(settings: Settings, reading: Reading) -> Iterator[Wrong]:
     yield from _rules_without_playbook(settings, reading)
     yield from map(Wrong, _secret_of_webhooks(settings))
     yield from map(Wrong, _files_of_recipients(settings))
+    yield from map(Wrong, _files_of_fleet(settings))
     yield from _missing_libraries(settings)
 
 
@@ -173,11 +182,26 @@ def _files_of_recipients(settings: Settings) -> Iterator[Problem]:
             yield settings.problem("notify", f"notify[{number}]: {error}", _PRIVATE)
 
 
+def _files_of_fleet(settings: Settings) -> Iterator[Problem]:
+    """What is wrong with the files that the connection to the fleet's database needs."""
+    if settings.fleet is None:
+        return
+    try:
+        secret_of(settings.fleet.password_file)
+    except SecretUnusable as error:
+        yield settings.problem("fleet", f"fleet.password_file: {error}", _PRIVATE)
+    if settings.fleet.ca_file is not None and not os.path.isfile(settings.fleet.ca_file):
+        message = f"fleet.ca_file: there is no file {settings.fleet.ca_file}"
+        yield settings.problem("fleet", message, "put it back, or join the fleet again")
+
+
 def _missing_libraries(settings: Settings) -> Iterator[Wrong]:
     """What the settings ask for and what is not installed."""
     tools, signing = why_not_over_http(settings.http), why_not_signed(settings.bundle.rules.sign)
     if tools is not None:
         yield Wrong(settings.problem("http.mcp", tools, FIX))
+    if settings.fleet is not None and not has_fleet():
+        yield Wrong(settings.problem("fleet", NO_FLEET, FLEET_FIX), "until then nothing is reported")
     if signing is not None:
         fix = "install them, or leave bundle.sign out"
         yield Wrong(settings.problem("bundle.sign", signing, fix), "until then no bundle is complete")

@@ -37,3 +37,12 @@ def has_library() -> bool:
 def why_not_over_http(http: Http | None) -> str | None:
     """Why tools can't be served although `http.mcp` asks for it; None if nothing hinders that."""
     return f"http.mcp: {NO_LIBRARY}" if http is not None and http.mcp and not has_library() else None
+
+
+NO_FLEET: Final = f"a fleet's database needs one more library: {how_to_install('fleet')}"
+FLEET_FIX: Final = "install it, or leave [fleet] out"
+
+
+def has_fleet() -> bool:
+    """Whether the library for a fleet's database is installed. Asking this doesn't import it."""
+    return find_spec("psycopg") is not None

@@ -85,6 +85,8 @@ class World:
     directories: WatchedDirectories = field(default_factory=WatchedDirectories)
     """The directories that are watched in addition to the roots."""
     for_status: ForStatus = field(default_factory=ForStatus)
+    before_the_first_turn: Callable[[], Coroutine[Any, Any, None]] | None = None
+    """What must be there before anything is recorded."""
 
 
 class Assembly:
@@ -418,6 +420,8 @@ class Assembly:
         await self.worker.looks.begin()
         for part in self.parts:
             await part.begin()
+        if self._world.before_the_first_turn is not None:
+            await self._world.before_the_first_turn()
         return len(owed)
 
     def loops(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:

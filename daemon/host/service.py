@@ -55,6 +55,7 @@ from runward.handlers.exchange.reading import ActedWithCode, Unable, Worked
 from runward.handlers.schedules import PATIENCE
 
 if TYPE_CHECKING:
+    from runward.daemon.host.fleet_reports import FleetReports
     from runward.daemon.web.listener import Listener
 
 _THEN: Final = "the daemon takes them over by itself, and until then the old settings stay in force"
@@ -137,6 +138,7 @@ async def _serve(
         metrics_file = MetricsFile(state, lambda: declarer.settings, log)
         inotify = _inotify(settings, state)
         store = Store(await connect(state / STORE))
+        fleet = Fleet(state, lambda: declarer.settings, store, log)
         try:
             processes = stack.enter_context(closing(StartingProcesses(state)))
             elsewhere = stack.enter_context(closing(DraftingElsewhere(state)))
@@ -149,9 +151,11 @@ async def _serve(
                 listener=listener,
                 studio=studio,
                 metrics_file=metrics_file,
+                fleet=fleet,
             )
             supervisor = Supervisor(state, settings, world, store, log)
             supervisor.assembly.verdicts.tell = sinks.add
+            fleet.busy = supervisor.assembly.is_busy
             checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
             give_memory_back = giver_back()
             _collect_rarely()
@@ -164,6 +168,7 @@ async def _serve(
                     listener=listener,
                     studio=studio,
                     metrics_file=metrics_file,
+                    fleet=fleet,
                     inotify=inotify,
                     log=log,
                     settings_files=settings_files,
@@ -176,6 +181,7 @@ async def _serve(
                 if not once:
                     await tasks.start(studio.run)
                     tasks.start_soon(metrics_file.run)
+                    tasks.start_soon(fleet.run)
                 room = Room(state, lambda: supervisor.low_disk, supervisor.note_room, log)
                 # Before the first look at a run, so that a daemon on a full disk takes nothing in.
                 await room.look()
@@ -223,10 +229,17 @@ def _world(
     listener: "Listener | None",
     studio: StudioSocket,
     metrics_file: MetricsFile,
+    fleet: "Fleet",
 ) -> World:
     """The real world."""
     of_code = CodeTrouble()
-    degraded = [declarer.degraded, of_code.degraded, studio.degraded, metrics_file.degraded]
+    degraded = [
+        declarer.degraded,
+        of_code.degraded,
+        studio.degraded,
+        metrics_file.degraded,
+        fleet.degraded,
+    ]
     messenger = SettingsMessenger(
         declarer.notified,
         no_link if listener is None else listener.links.of_notice,
@@ -268,6 +281,7 @@ def _world(
             killed=of_code.killed.report,
             studio=studio.report,
         ),
+        before_the_first_turn=fleet.begin,
     )
 
 
@@ -340,6 +354,51 @@ def _listen(settings: Settings) -> tuple[str, ...]:
     return () if settings.http is None else settings.http.listen
 
 
+class Fleet:
+    """What this host reports to its fleet. Nothing of that is imported before the settings have one."""
+
+    def __init__(self, state: Path, settings: Callable[[], Settings], store: Store, log: Log) -> None:
+        self._state, self._settings, self._store, self._log = state, settings, store, log
+        self._reports: FleetReports | None = None
+        self._begun = anyio.Event()
+        self._wanted = anyio.Event()
+        self.busy: Callable[[], bool] = bool
+        """Whether verdicts are in progress."""
+
+    def degraded(self) -> list[str]:
+        """What is wrong, for `status`."""
+        return [] if self._reports is None else self._reports.degraded()
+
+    def use_settings(self) -> None:
+        """Other settings are in force."""
+        if self._reports is not None:
+            self._reports.use_settings()
+        elif self._settings().fleet is not None:
+            self._wanted.set()
+
+    async def begin(self) -> None:
+        """Before anything is recorded: from then on, note what is owed. Raises what the store raises."""
+        if self._settings().fleet is not None:
+            await self._made().begin()
+        self._begun.set()
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        await self._begun.wait()
+        if self._reports is None:
+            await self._wanted.wait()
+        await self._made().run()
+
+    def _made(self) -> "FleetReports":
+        from runward.daemon.host.fleet_reports import FleetReports
+
+        if self._reports is None:
+            self._reports = FleetReports(
+                self._state, self._settings, self._store, SystemClock(), self.busy, self._log
+            )
+        return self._reports
+
+
 @dataclass(slots=True)
 class Obedience:
     """How the daemon reacts to signals, and to changed settings files: it stops, or reads its settings again.
@@ -352,6 +411,7 @@ class Obedience:
     listener: "Listener | None"
     studio: StudioSocket
     metrics_file: MetricsFile
+    fleet: Fleet
     inotify: Inotify
     log: Log
     settings_files: SettingsFiles
@@ -439,6 +499,7 @@ class Obedience:
             await self.listener.use_settings()
         self.studio.use_settings()
         self.metrics_file.use_settings()
+        self.fleet.use_settings()
         return True
 
     def _refuse(self, problems: list[str], fix: str, is_asked: bool, store_fix: str | None = None) -> None:

@@ -71,6 +71,8 @@ class Store:
         """Whether the daemon before this one ended in order, and the machine has run since."""
         self.fences_refused = 0
         self.commits = 0
+        self.tell_commit: Callable[[], None] = _nobody
+        """Called after each commit."""
 
     async def take_over(self, boot_id: str = "", state_dir: str | None = None) -> int:
         """Begin the next epoch in this state directory: from its commit on, no older daemon can write.
@@ -110,7 +112,9 @@ class Store:
         The work may neither wait nor open a file: it holds up all who write or read here. Raises what the work raises,
         and the same as `run`.
         """
-        return await self._work(lambda database: self._transacted(database, work, name))
+        result = await self._work(lambda database: self._transacted(database, work, name))
+        self.tell_commit()
+        return result
 
     async def _work(self, work: Callable[[Database], T]) -> T:
         with anyio.CancelScope(shield=True), malformed_is_told():
@@ -184,6 +188,10 @@ class Store:
                 await self._connection.close()
 
 
+def _nobody() -> None:
+    """Nobody wants to know."""
+
+
 class Transaction:
     """An open transaction, for the work that is done in it."""
 
@@ -196,6 +204,10 @@ class Transaction:
             touched = self._database.executemany(statement.sql, statement.rows).rowcount
             if statement.exact and touched != len(statement.rows):
                 raise Fenced(f"{touched} of {len(statement.rows)} rows: {statement.sql}")
+
+    def define(self, sql: str) -> None:
+        """Make or drop something that belongs to this connection alone. Raises `sqlite3.Error`."""
+        self._database.execute(sql)
 
     async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
         """All rows of a query, with what was written before in this transaction. It never waits."""

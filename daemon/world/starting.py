@@ -46,6 +46,7 @@ OF_THE_DAEMON: Final = frozenset(
     {
         "RUNWARD_FAULT",
         "RUNWARD_RUN_FAULT",
+        "RUNWARD_FLEET_FAULT",
         "CACHE_DIRECTORY",
         "CONFIGURATION_DIRECTORY",
         "CREDENTIALS_DIRECTORY",

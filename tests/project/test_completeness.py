@@ -10,6 +10,8 @@ from typing import get_args
 
 import anyio
 import pytest
+from tests.daemon.fleet.test_joining import POINTS as POINTS_OF_JOIN
+from tests.daemon.fleet.test_reporting import POINTS as POINTS_OF_PROGRAM
 from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.daemon.launching import Launcher
 from tests.daemon.parts.test_announced_starts import Announcing
@@ -162,6 +164,8 @@ LAUNCHER = {ROOT / "daemon" / "launch" / name for name in ("launch.py", "detache
 """The files whose points are a launcher's and not the daemon's."""
 CHANNEL = ROOT / "daemon" / "world" / "starting.py"
 """Where the daemon hears launchers."""
+FLEET = set((ROOT / "daemon" / "fleet").iterdir())
+"""The files whose points are a fleet's: `tests/daemon/fleet` kills what passes them at each."""
 HEARD = {"launch.renamed", "launch.told", "launch.over"}
 """Points of a launcher that somebody listens to."""
 
@@ -200,8 +204,14 @@ def test_a_launcher_that_is_heard_passes_every_point_and_who_hears_it_those_of_t
     assert all(f"`{name}`" in REFERENCE for name in HEARD | named_points(CHANNEL))
 
 
+def test_what_passes_a_point_of_a_fleet_is_killed_there() -> None:
+    killed = {*POINTS_OF_PROGRAM, *POINTS_OF_JOIN}
+    assert named_points(*(path for path in FLEET if path.suffix == ".py")) == killed
+    assert all(f"`{name}`" in REFERENCE for name in killed)
+
+
 async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    points = named_points(*(path for path in sources("daemon") if path not in LAUNCHER | {CHANNEL}))
+    points = named_points(*(path for path in sources("daemon") if path not in LAUNCHER | FLEET | {CHANNEL}))
     passed: list[str] = []
     monkeypatch.setattr(faults, "_hook", passed.append)
     play = Play(Playbook("make", command=("make",)), root_name="runs", root_path=str(tmp_path / "runs"))

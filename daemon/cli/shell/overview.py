@@ -30,7 +30,7 @@ GROUPS: Final[dict[str, Sequence[tuple[str, str]]]] = {
     "Set up": (
         ("init", "find agents, install hooks and service; --undo"),
         ("daemon", "run it, install it as a service"),
-        ("hook notify root config completion", ""),
+        ("hook notify root config completion fleet", ""),
     ),
     "Keep": (("queue prune backup restore schema man help", ""),),
 }

@@ -15,9 +15,10 @@ from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.configuration.settings_files import Look, SettingsFiles
 from runward.daemon.host import service
 from runward.daemon.host.metrics_file import MetricsFile
-from runward.daemon.host.service import Obedience
+from runward.daemon.host.service import Fleet, Obedience
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.log import log_into
+from runward.daemon.store.store import Store
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.web.child_server import StudioSocket
 
@@ -103,8 +104,9 @@ async def _obey(daemon: Daemon, settings: Settings, files: Written, looks: int) 
     log = log_into(lines.append)
     studio = StudioSocket(Path("/nowhere"), lambda: settings, log)
     file = MetricsFile(Path("/nowhere"), lambda: settings, log)
+    fleet = Fleet(Path("/nowhere"), lambda: settings, cast("Store", None), log)
     obedience = Obedience(
-        cast("Supervisor", daemon), Declarer(settings), None, studio, file, inotify, log, files
+        cast("Supervisor", daemon), Declarer(settings), None, studio, file, fleet, inotify, log, files
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(obedience.run)

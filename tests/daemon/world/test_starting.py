@@ -388,7 +388,8 @@ def test_the_command_finds_its_directory_and_its_variables(starter: Starter) -> 
 
 def test_what_was_given_to_the_daemon_alone_reaches_no_command() -> None:
     ours = {"PATH": "/bin", "NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": "1", "RUNWARD_FAULT": "kill@1"}
-    ours |= {"RUNWARD_RUN_FAULT": "kill@1", "CREDENTIALS_DIRECTORY": "/run/credentials/runward.service"}
+    ours |= {"RUNWARD_RUN_FAULT": "kill@1", "RUNWARD_FLEET_FAULT": "kill@1"}
+    ours |= {"CREDENTIALS_DIRECTORY": "/run/credentials/runward.service"}
     ours["TRACEPARENT"] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
     assert environment(ours) == {"PATH": "/bin"}
 

@@ -1,0 +1,217 @@
+"""`runward fleet`: several hosts that report to one database."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Concatenate, Final, ParamSpec
+
+import click
+
+from runward.config.fleet import HOST_NAME, database_of
+from runward.config.problem import TextError
+from runward.config.settings import Settings
+from runward.daemon.cli.commands import Group
+from runward.daemon.cli.exits import NOT_SO, TRY_AGAIN, WRONG_USAGE
+from runward.daemon.cli.shell.context import own_settings, settings_in_force
+from runward.daemon.cli.terminal.options import NamedPath
+from runward.daemon.cli.terminal.output import fail, note
+from runward.daemon.configuration.extras import NO_FLEET, has_fleet
+from runward.daemon.configuration.settings import settings_file, settings_places, working_directory
+from runward.daemon.store.ownership import holder, prepare
+
+Given = ParamSpec("Given")
+
+LABEL: Final = r"[A-Za-z0-9][A-Za-z0-9._=-]{0,63}"
+
+
+@click.group(cls=Group)
+def fleet() -> None:
+    """Have several hosts report to one database, and list their sessions together.
+
+    \b
+    Example:
+      runward fleet init postgresql://admin@db.example/runward --ca ca.pem
+      runward fleet invite gpu-box --label gpu
+    """
+
+
+@contextmanager
+def told_troubles() -> Iterator[None]:
+    """Say what the database refuses, and exit: 75 if it can't be reached, else 1."""
+    if not has_fleet():
+        fail(NO_FLEET, NOT_SO)
+    import psycopg
+
+    from runward.daemon.fleet.connecting import DatabaseRefuses, DatabaseUnreachable, in_one_line
+
+    try:
+        yield
+    except DatabaseUnreachable as error:
+        fail(str(error), TRY_AGAIN)
+    except psycopg.OperationalError as error:
+        fail(f"the fleet's database does not answer: {in_one_line(error)}", TRY_AGAIN)
+    except (DatabaseRefuses, psycopg.Error) as error:
+        fail(in_one_line(error), NOT_SO)
+
+
+def pass_state(command: Callable[Concatenate[Settings, Path, Given], None]) -> Callable[Given, None]:
+    """Give a command the settings in force and the state directory, which is made if it isn't there."""
+    from functools import wraps
+
+    @wraps(command)
+    def with_state(*args: Given.args, **given: Given.kwargs) -> None:
+        settings = settings_in_force(click.get_current_context())
+        state = Path(settings.state_dir)
+        prepare(state)
+        command(settings, state, *args, **given)
+
+    return with_state
+
+
+@fleet.command()
+@click.argument("database")
+@click.option(
+    "--ca",
+    "ca_file",
+    metavar="FILE",
+    type=NamedPath(),
+    help="Certificates that the database's is checked by (default: the system's).",
+)
+@pass_state
+def init(settings: Settings, state: Path, database: str, ca_file: str | None) -> None:
+    """Make the schema of a fleet in a PostgreSQL database, once.
+
+    DATABASE is an address without a password: PGPASSWORD or ~/.pgpass has it. The login must own the database, and have
+    CREATEROLE. `runward fleet invite` uses the same login. If the database has a fleet already, `init` only remembers that.
+
+    Exit code 1: the database refuses. 75: it can't be reached.
+
+    \b
+    Example:
+      runward fleet init postgresql://admin@db.example/runward --ca ca.pem
+    """
+    try:
+        meant = database_of(database)
+    except TextError as error:
+        fail(f"the database {error}: {error.fix}", WRONG_USAGE)
+    certificates = None
+    if ca_file is not None:
+        try:
+            certificates = Path(ca_file).read_bytes()
+        except OSError as error:
+            fail(f"{ca_file} can't be read: {error.strerror}", WRONG_USAGE)
+        if b"BEGIN CERTIFICATE" not in certificates:
+            fail(f"{ca_file} has no certificates in PEM form", WRONG_USAGE)
+    with told_troubles():
+        from runward.daemon.fleet.administration import keep, make_schema
+        from runward.daemon.fleet.connecting import connect
+
+        with connect(meant, None, ca_file) as connection:
+            is_new = make_schema(connection, meant)
+        keep(state, meant, certificates)
+    click.echo(f"{meant.place} {'has' if is_new else 'already had'} a fleet")
+    click.echo("next: `runward fleet invite HOST` prints the command with which a host joins")
+
+
+@fleet.command()
+@click.argument("host")
+@click.option(
+    "--label", "labels", multiple=True, metavar="LABEL", help="A label of the host; may be repeated."
+)
+@pass_state
+def invite(settings: Settings, state: Path, host: str, labels: tuple[str, ...]) -> None:
+    """Print the command with which a host joins the fleet. It has a secret, and works once.
+
+    If nobody used an earlier invitation of this host, it is void.
+
+    Exit code 1: the name is taken, or the database refuses. 75: it can't be reached.
+
+    \b
+    Example:
+      runward fleet invite gpu-box --label gpu
+    """
+    import re
+
+    if re.fullmatch(HOST_NAME, host) is None:
+        from runward.config.fleet import HOST_NAME_FIX
+
+        fail(f"{host!r} is not the name of a host: {HOST_NAME_FIX}", WRONG_USAGE)
+    for label in labels:
+        if re.fullmatch(LABEL, label) is None:
+            fail(
+                f"{label!r} is not a label: write letters, digits and . _ = -, at most 64 of them",
+                WRONG_USAGE,
+            )
+    with told_troubles():
+        from runward.daemon.fleet.administration import administration
+        from runward.daemon.fleet.administration import invite as invited
+
+        known = administration(state)
+        if known is None:
+            fail("this machine knows no fleet: `runward fleet init DATABASE` here first", NOT_SO)
+        with known.connect() as connection:
+            invitation = invited(connection, known, host, tuple(sorted(set(labels))))
+    note(f"run this on {host}; it has a secret, and works once")
+    click.echo(f"runward fleet join '{invitation.text}'")
+
+
+@fleet.command()
+@click.argument("invitation")
+@click.pass_context
+def join(context: click.Context, invitation: str) -> None:
+    """Have this host report to a fleet, by an invitation.
+
+    The secret of the invitation is replaced by a new one. The settings are written to fleet.toml in the directory
+    runward.toml.d, next to the settings file, together with the secret and the certificates.
+
+    Exit code 1: the invitation was used, or the database refuses. 75: it can't be reached.
+
+    \b
+    Example:
+      runward fleet join 'runward://gpu-box:SECRET@db.example:5432/runward'
+    """
+    settings = own_settings(context)
+    with told_troubles():
+        from runward.daemon.fleet.invitation import invitation_of
+        from runward.daemon.fleet.joining import SETTINGS
+        from runward.daemon.fleet.joining import join as joined
+
+        try:
+            meant = invitation_of(invitation)
+        except TextError as error:
+            fail(f"{error}: {error.fix}", WRONG_USAGE)
+        if settings.fleet is not None:
+            where = settings.origin.get("fleet", "the settings")
+            fail(
+                f"this host is {settings.fleet.host} of a fleet already, by {where}: remove that first",
+                NOT_SO,
+            )
+        try:
+            directory = _directory(context.find_root().obj["config"])
+            joined(meant, directory)
+        except OSError as error:
+            fail(f"{error.filename or directory} can't be written: {error.strerror}", NOT_SO)
+    click.echo(f"this host is {meant.name}, by {directory / SETTINGS}")
+    if holder(Path(settings.state_dir)) is None:
+        click.echo("next: start the daemon, which reports to the fleet")
+    else:
+        click.echo("the daemon takes the settings over within a few seconds; `runward daemon reload` at once")
+    sys.stdout.flush()
+
+
+def _directory(config: str | None) -> Path:
+    """The directory of drop-ins next to the settings file, which are both made if they are not there. Raises `OSError`."""
+    cwd = working_directory()
+    file = settings_file(config, os.environ, cwd)
+    if file is None:
+        # The user's own, not one of the directory that this command happens to run in.
+        file = settings_places(config, os.environ, cwd)[1]
+    path = Path(file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.touch(mode=0o600)  # without it, nobody reads what is next to it
+    directory = Path(f"{file}.d")
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory

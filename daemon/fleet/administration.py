@@ -1,0 +1,155 @@
+"""What an administrator of a fleet does: make its schema, and invite hosts."""
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from runward.config.fleet import Database, database_of
+from runward.daemon.disk.durable import make_durably, write_durably
+from runward.daemon.fleet.connecting import (
+    FORMAT,
+    Connection,
+    DatabaseRefuses,
+    connect,
+    format_of,
+    in_time,
+)
+from runward.daemon.fleet.invitation import Invitation, login_of
+
+_PLACE: Final = "fleet"
+_NAME: Final = "administration.json"
+_CA: Final = "ca.pem"
+
+MIGRATION_S: Final = 60.0
+"""Seconds that the schema may take."""
+
+
+class Administration(NamedTuple):
+    """The fleet that was initialised last on this machine: its database, and a file of certificates to check it by."""
+
+    database: Database
+    ca_file: str | None
+
+    def connect(self) -> Connection:
+        """Raises `DatabaseUnreachable` and `DatabaseRefuses`."""
+        return connect(self.database, None, self.ca_file)
+
+
+def administration(state: Path) -> Administration | None:
+    """What `keep` kept; None if it never did. Raises `OSError`."""
+    try:
+        kept = json.loads((state / _PLACE / _NAME).read_bytes())
+    except FileNotFoundError:
+        return None
+    ca_file = state / _PLACE / _CA
+    return Administration(database_of(kept["database"]), str(ca_file) if ca_file.exists() else None)
+
+
+def keep(state: Path, database: Database, certificates: bytes | None) -> None:
+    """Remember which fleet `invite` is about: no secret is among it. Raises `OSError`."""
+    make_durably(state, _PLACE)
+    if certificates is None:
+        (state / _PLACE / _CA).unlink(missing_ok=True)
+    else:
+        write_durably(state / _PLACE, _CA, certificates)
+    write_durably(state / _PLACE, _NAME, json.dumps({"database": database.address()}).encode())
+
+
+def make_schema(connection: Connection, database: Database) -> bool:
+    """Make the fleet's schema; returns whether there was none.
+
+    Raises `DatabaseRefuses` and `psycopg.OperationalError`.
+    """
+    with in_time(connection):
+        found = format_of(connection, database)
+    if found is not None:
+        version, _ = found
+        if version > FORMAT:
+            raise DatabaseRefuses(
+                f"the fleet has format {version}, and this Runward knows {FORMAT}: install a newer one"
+            )
+        return False
+    text = Path(__file__).with_name("schema.sql").read_text()
+    try:
+        with in_time(connection, MIGRATION_S), connection.transaction():
+            connection.execute(text.encode())
+    except psycopg.errors.DuplicateSchema as error:
+        raise DatabaseRefuses(
+            f"{database.place} has a schema runward that is none of a fleet: use another database"
+        ) from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise DatabaseRefuses(_without_rights(database, "create a schema")) from error
+    return True
+
+
+def _without_rights(database: Database, what: str) -> str:
+    return (
+        f"the login {database.user} may not {what} in {database.place}: log in as its owner, with CREATEROLE"
+    )
+
+
+_GRANTS: Final = (
+    "grant usage on schema runward to {}",
+    "grant select on runward.format, runward.hosts, runward.sessions to {}",
+    "grant execute on all functions in schema runward to {}",
+)
+"""What the login of each host may do. None of these lets it write to a table."""
+
+
+def invite(connection: Connection, known: Administration, name: str, labels: tuple[str, ...]) -> Invitation:
+    """A login for a new host, and the invitation with its secret. An earlier invitation that nobody used is void.
+
+    Raises `DatabaseRefuses`, `OSError` and `psycopg.OperationalError`.
+    """
+    login, secret = login_of(name), secrets.token_urlsafe(24)
+    hashed = hashed_for(connection, login, secret)
+    try:
+        with in_time(connection), connection.transaction():
+            _admit(connection, name, login, labels, hashed)
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
+        raise DatabaseRefuses(
+            f"{known.database.place} has no fleet: `runward fleet init` makes one"
+        ) from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise DatabaseRefuses(_without_rights(known.database, "make a login for a host")) from error
+    ca = None if known.ca_file is None else Path(known.ca_file).read_text()
+    return Invitation(name, known.database._replace(user=login), secret, ca)
+
+
+def _admit(connection: Connection, name: str, login: str, labels: tuple[str, ...], hashed: str) -> None:
+    row = connection.execute(
+        "select joined_at from runward.hosts where name = %s for update", (name,)
+    ).fetchone()
+    if row is not None and row[0] is not None:
+        raise DatabaseRefuses(f"the name {name} is taken, since {row[0]:%Y-%m-%d %H:%M} UTC: choose another")
+    if row is not None:
+        connection.execute(_of_login("alter role {} password {}", login, hashed))
+        connection.execute(
+            "update runward.hosts set labels = %s, invited_at = clock_timestamp() where name = %s",
+            (list(labels), name),
+        )
+        return
+    if connection.execute("select 1 from pg_roles where rolname = %s", (login,)).fetchone() is not None:
+        raise DatabaseRefuses(
+            f"the database's server has a login {login} that is none of this fleet: choose another name"
+        )
+    connection.execute(_of_login("create role {} login noinherit password {}", login, hashed))
+    for grant in _GRANTS:
+        connection.execute(sql.SQL(grant).format(sql.Identifier(login)))
+    connection.execute(
+        "insert into runward.hosts (name, login, labels) values (%s, %s, %s)", (name, login, list(labels))
+    )
+
+
+def _of_login(statement: str, login: str, hashed: str) -> sql.Composed:
+    return sql.SQL(statement).format(sql.Identifier(login), sql.Literal(hashed))
+
+
+def hashed_for(connection: Connection, login: str, secret: str) -> str:
+    """The hash of a login's password. The password itself would be in the server's log."""
+    return os.fsdecode(connection.pgconn.encrypt_password(secret.encode(), login.encode(), b"scram-sha-256"))

@@ -1,0 +1,89 @@
+"""What the fleet is told of a session: what `session list --json` says of it, within limits."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from runward.config.json_value import JsonValue, objects
+from runward.config.settings import Settings
+from runward.daemon.store.tables.sessions import session_rows, verification_of
+from runward.daemon.views.sessions import sessions_as_json
+
+MOST_BODY: Final = 1 << 19
+"""Bytes. The database takes twice as much, with its own blanks."""
+
+_TITLES: Final = ("cwd", "prompt", "path")
+"""What is told only if the settings say so."""
+
+_LONG: Final[tuple[tuple[str, JsonValue], ...]] = (
+    ("files", []),
+    ("linked", []),
+    ("prompt", None),
+    ("contract_problem", None),
+    ("path", None),
+    ("cwd", None),
+)
+"""What is left out of a body that is too long, in this order, and what stands there instead."""
+
+_MOST_REASON: Final = 4096
+
+
+class Body:
+    """A session as it is reported."""
+
+    def __init__(self, started_at: float, value: dict[str, JsonValue]) -> None:
+        self.started_at = started_at
+        self.value = value
+
+
+def bodies(
+    connection: sqlite3.Connection, settings: Settings, titles: bool, keys: Sequence[str]
+) -> dict[str, Body]:
+    """By key. A session that is no longer recorded has none."""
+    rows = session_rows(connection, keys)
+    told = objects(sessions_as_json(connection, settings, rows))
+    return {
+        row.key: Body(row.started_at, _within(_body(value, row.root, verification_of(row), titles)))
+        for row, value in zip(rows, told, strict=True)
+    }
+
+
+def _body(
+    value: dict[str, JsonValue], root: str, verification: JsonValue, titles: bool
+) -> dict[str, JsonValue]:
+    verified = verification["status"] if isinstance(verification, dict) else None
+    hidden = {} if titles else dict.fromkeys(_TITLES, None)
+    cleaned = _storable({**value, "root": root, "verified": verified, **hidden})
+    assert isinstance(cleaned, dict)
+    return cleaned
+
+
+def _storable(value: JsonValue) -> JsonValue:
+    """Without the characters that PostgreSQL's JSON can't hold: one of them would be refused for ever."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_storable(each) for each in value]
+    if isinstance(value, dict):
+        return {str(_storable(key)): _storable(each) for key, each in value.items()}
+    return value
+
+
+def _within(body: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The body, shortened if it is too long."""
+    if _size(body) <= MOST_BODY:
+        return body
+    reason = body["reason"]
+    assert isinstance(reason, dict)
+    summary = str(reason["summary"])[:_MOST_REASON]
+    shorter = {**body, "reason": {**reason, "summary": summary, "evidence_refs": []}}
+    for name, instead in _LONG:
+        if _size(shorter) <= MOST_BODY:
+            break
+        shorter[name] = instead
+    return shorter
+
+
+def _size(body: dict[str, JsonValue]) -> int:
+    return len(json.dumps(body))

@@ -1,0 +1,142 @@
+"""Connections to a fleet's database: whom it talks to is checked, and nothing waits longer than five seconds for it."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeAlias
+
+import psycopg
+
+from runward.config.fleet import Database, database_of
+from runward.config.settings import FleetSettings
+from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
+
+PATIENCE_S: Final = 5.0
+"""Seconds that the database may take for what it is asked at once. It is measured here: a silent network reports nothing."""
+
+FORMAT: Final = 1
+"""The version of the schema that this program knows."""
+
+OLDEST_SERVER: Final = 15
+"""The oldest version of PostgreSQL."""
+
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+
+
+class DatabaseUnreachable(Exception):
+    """The database did not answer; the message says why. Later it may."""
+
+
+class DatabaseRefuses(Exception):
+    """The database, or what is in it, does not allow this; the message says why, and what to do."""
+
+
+_OF_LOGIN: Final = ("authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
+_OF_CERTIFICATE: Final = ("certificate", "does not support SSL")
+
+
+def connect(database: Database, secret: str | None, ca_file: str | None) -> Connection:
+    """A connection where each statement commits. Raises `DatabaseUnreachable` and `DatabaseRefuses`.
+
+    Without a secret, libpq looks for one (PGPASSWORD, ~/.pgpass). Without a file, the system's certificates count.
+    """
+    try:
+        connection = psycopg.connect(
+            user=database.user,
+            host=database.host,
+            port=database.port,
+            dbname=database.name,
+            password=secret,
+            connect_timeout=int(PATIENCE_S),
+            application_name="runward",
+            gssencmode="disable",
+            autocommit=True,
+            sslmode="disable" if database.is_socket else "verify-full",
+            sslrootcert=None if database.is_socket else ca_file or "system",
+        )
+    except psycopg.OperationalError as error:
+        why = in_one_line(error)
+        if any(words in why for words in _OF_LOGIN):
+            raise DatabaseRefuses(f"{database.place} refuses the login {database.user}: {why}") from error
+        if any(words in why for words in _OF_CERTIFICATE):
+            raise DatabaseRefuses(f"{database.place} can't be trusted: {why}") from error
+        raise DatabaseUnreachable(f"{database.place} can't be reached: {why}") from error
+    if connection.info.server_version < OLDEST_SERVER * 10_000:
+        connection.close()
+        raise DatabaseRefuses(f"{database.place} is older than PostgreSQL {OLDEST_SERVER}: upgrade it")
+    return connection
+
+
+def in_one_line(error: Exception) -> str:
+    """What an exception says, on one line."""
+    return " ".join(str(error).split())
+
+
+@contextmanager
+def in_time(connection: Connection, seconds: float = PATIENCE_S) -> Iterator[None]:
+    """Shut the connection if what is done with it here takes longer: then that fails, as if the server had gone."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as end:
+
+        def shut() -> None:
+            with suppress(OSError):  # closed meanwhile
+                end.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(seconds, shut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def as_host(settings: FleetSettings) -> Connection:
+    """A connection with the login of this host to a fleet whose format it knows.
+
+    Raises `DatabaseUnreachable` and `DatabaseRefuses`.
+    """
+    try:
+        secret = secret_of(settings.password_file).decode()
+    except SecretUnusable as error:
+        raise DatabaseRefuses(f"fleet.password_file: {error}") from error
+    database = database_of(settings.database)
+    if settings.ca_file is not None and not os.path.isfile(settings.ca_file):
+        raise DatabaseRefuses(f"fleet.ca_file: there is no file {settings.ca_file}")
+    connection = connect(database, secret, settings.ca_file)
+    try:
+        with in_time(connection):
+            check_format(connection, database)
+    except psycopg.OperationalError as error:
+        connection.close()
+        raise DatabaseUnreachable(f"{database.place} does not answer: {in_one_line(error)}") from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def check_format(connection: Connection, database: Database) -> None:
+    """Raises `DatabaseRefuses` unless the fleet has a format that this program may write; `psycopg.OperationalError`."""
+    found = format_of(connection, database)
+    if found is None:
+        raise DatabaseRefuses(f"{database.place} has no fleet: `runward fleet init` makes one")
+    version, oldest_writer = found
+    if oldest_writer > FORMAT:
+        raise DatabaseRefuses(
+            f"the fleet has format {version}, and this Runward knows {FORMAT}: install a newer one"
+        )
+
+
+def format_of(connection: Connection, database: Database) -> tuple[int, int] | None:
+    """The fleet's format, and the oldest one whose programs may write. None if there is no fleet."""
+    try:
+        row = connection.execute("select version, oldest_writer from runward.format").fetchone()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        return None
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise DatabaseRefuses(
+            f"the login {database.user} is none of the fleet's in {database.place}: it needs an invitation"
+        ) from error
+    return None if row is None else (int(row[0]), int(row[1]))

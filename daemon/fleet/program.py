@@ -1,0 +1,205 @@
+"""The program that reports to the fleet, which the daemon starts: `program STATE`.
+
+Its first line on stdin has the settings and the daemon's epoch, and each further one is a hint that there may be more to
+report. On stdout it says, as lines of JSON, which versions of the outbox the database has, and what is wrong. It ends with the
+daemon. It writes nothing but the database: killed at any point, it loses nothing.
+"""
+
+import json
+import os
+import select
+import sqlite3
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import FleetSettings, Settings, settings_from_json
+from runward.daemon import __version__
+from runward.daemon.faults import from_environment, point
+from runward.daemon.fleet.bodies import bodies
+from runward.daemon.fleet.connecting import (
+    Connection,
+    DatabaseRefuses,
+    DatabaseUnreachable,
+    as_host,
+    in_one_line,
+    in_time,
+)
+from runward.daemon.processes.client_gone import end_with_client
+from runward.daemon.processes.giving_way import give_way
+from runward.daemon.store import reading
+from runward.daemon.store.ownership import holder
+from runward.daemon.store.tables.fleet_outbox import Owed, how_many_owed, owed
+from runward.daemon.views.daemon_report import report_of
+
+MOST_AT_ONCE: Final = 100
+"""Rows that are delivered in one transaction."""
+
+PERIOD_S: Final = 30.0
+"""Seconds between two signs of life, and two looks without a hint."""
+
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 30.0
+"""Seconds until the next connection after a failure, and at most: the pause doubles."""
+
+VERSION_BITS: Final = 40
+"""Bits of a row's version that count within an epoch. An epoch never comes again, even if the store is restored."""
+
+_MOST_PROBLEMS: Final = 20
+_MOST_PROBLEM: Final = 1000
+
+
+def main(state: Path) -> None:
+    """Report until the daemon has ended."""
+    from_environment(os.environ.get("RUNWARD_FAULT"))
+    told = json.loads(_first_line())
+    end_with_client()
+    give_way()
+    settings = settings_from_json(told["settings"])
+    assert settings is not None, "the daemon is of the same version"
+    assert settings.fleet is not None, "without a fleet the daemon starts no program"
+    Reports(state, settings, settings.fleet, int(told["epoch"])).run()
+
+
+def _first_line() -> bytes:
+    content = b""
+    while b"\n" not in content:
+        piece = os.read(0, 1 << 16)
+        if not piece:
+            sys.exit(0)
+        content += piece
+    # What is behind it are hints, which the first look doesn't need.
+    return content.partition(b"\n")[0]
+
+
+class Reports:
+    """One connection at a time, over which everything that is owed goes, the longest owed first."""
+
+    def __init__(self, state: Path, settings: Settings, fleet: FleetSettings, epoch: int) -> None:
+        self._state = state
+        self._settings = settings
+        self._fleet = fleet
+        self._epoch = epoch
+        self._pause = FIRST_PAUSE_S
+        self._number = 0
+        """Of this connection, as the database counts them."""
+        self._reached = 0
+        """The last version of the outbox that this connection dealt with. Further ones are higher."""
+        self._most = MOST_AT_ONCE
+        self._refused: str | None = None
+        """What the database refused for what is in it, over this connection."""
+
+    def run(self) -> None:
+        """For ever."""
+        while True:
+            try:
+                connection = as_host(self._fleet)
+                try:
+                    self._serve(connection)
+                finally:
+                    connection.close()
+            except (DatabaseUnreachable, DatabaseRefuses, reading.StoreUnreadable) as error:
+                why = str(error)
+            except psycopg.Error as error:
+                why = in_one_line(error)
+            _say({"trouble": f"{why}; {self._in_words()}"})
+            time.sleep(self._pause)
+            self._pause = min(LONGEST_PAUSE_S, 2 * self._pause)
+
+    def _in_words(self) -> str:
+        """How much is owed."""
+        try:
+            with reading.reading(str(self._state)) as store:
+                count = how_many_owed(store)
+        except reading.StoreUnreadable as error:
+            return str(error)
+        return f"{count} {'session is' if count == 1 else 'sessions are'} owed to the fleet"
+
+    def _serve(self, connection: Connection) -> None:
+        """Report over this connection until it fails."""
+        with in_time(connection):
+            row = connection.execute("select runward.greet(%s, %s)", (self._epoch, __version__)).fetchone()
+        assert row is not None, "a function returns a row"
+        self._number, self._reached, self._refused = int(row[0]), 0, None
+        while True:
+            while self._deliver(connection):
+                pass
+            _say({"trouble": self._refused})
+            self._most, self._pause = MOST_AT_ONCE, FIRST_PAUSE_S
+            self._wait()
+
+    def _deliver(self, connection: Connection) -> bool:
+        """Deliver the next rows, with a sign of life; returns whether there were any."""
+        with reading.reading(str(self._state)) as store:
+            rows = owed(store, self._reached, self._most)
+            left = how_many_owed(store, self._reached) - len(rows)
+            # In the same snapshot: each body is that of its version.
+            reports = self._reports(store, rows)
+        point("fleet.read")
+        heard = ("select runward.heard(%s, %s, %s)", (self._number, left, self._problems()))
+        try:
+            with in_time(connection):
+                if not rows:
+                    connection.execute(*heard)
+                    return False
+                with connection.pipeline(), connection.transaction():
+                    connection.execute(*heard)
+                    connection.execute("select runward.report_sessions(%s)", (Jsonb(reports),))
+                    point("fleet.sent")
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            # For what is in a row. The others must not wait for it, so each goes by itself from here on.
+            if len(rows) == 1:
+                self._refused = (
+                    f"the database refuses {rows[0].subject}, which stays owed: {in_one_line(error)}"
+                )
+                self._reached = rows[0].version
+            self._most = 1
+            return True
+        point("fleet.committed")
+        self._reached = rows[-1].version
+        _say({"delivered": [each.version for each in rows]})
+        point("fleet.told")
+        return True
+
+    def _reports(self, store: sqlite3.Connection, rows: list[Owed]) -> list[JsonValue]:
+        made = bodies(store, self._settings, self._fleet.titles, [each.subject for each in rows])
+        reports: list[JsonValue] = []
+        for each in rows:
+            body = made.get(each.subject)
+            reports.append(
+                {
+                    "key": each.subject,
+                    "version": (self._epoch << VERSION_BITS) + each.version,
+                    "started_at": None if body is None else body.started_at,
+                    "body": None if body is None else body.value,
+                }
+            )
+        return reports
+
+    def _problems(self) -> list[str]:
+        """What keeps the daemon from its work, as it says itself."""
+        from runward.handlers.secrets import json_without_secrets
+
+        degraded = report_of(str(self._state), holder(self._state)).get("degraded")
+        said = json_without_secrets(degraded, self._settings.bundle.rules.redact)
+        if not isinstance(said, list):
+            return []
+        return [str(each)[:_MOST_PROBLEM].replace("\0", "\ufffd") for each in said[:_MOST_PROBLEMS]]
+
+    def _wait(self) -> None:
+        """For a hint, or the next sign of life."""
+        if select.select([0], [], [], PERIOD_S)[0]:
+            os.read(0, 1 << 16)
+
+
+def _say(said: JsonValue) -> None:
+    os.write(1, json.dumps(said).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

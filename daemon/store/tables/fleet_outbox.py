@@ -1,0 +1,132 @@
+"""What this host owes to its fleet: the rows of the record that changed and that the fleet's database doesn't have yet.
+
+Temporary triggers on the daemon's one writing connection note them, so in the transaction of the change, whatever statement
+makes it. Without a fleet there are no triggers, no rows and no cost.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from runward.config.root import NATIVE
+from runward.daemon.store.rows import rows_of, select, value_of
+from runward.daemon.store.store import Store, Transaction
+from runward.daemon.store.transaction import Statement, as_int, listed
+
+SESSION: Final = "session"
+
+_OF_SESSION: Final = "root, path, status, attempt, reason_code, delivery, artifact_contract_json, contract_problem, invocation_id"
+"""The columns of a session whose changes are reported. Packing, which changes others, is not."""
+
+_OWED: Final = (
+    "delete from fleet_outbox where kind = '{kind}' and subject = {subject};"
+    " insert into fleet_outbox (kind, subject) values ('{kind}', {subject});"
+)
+"""Not `insert or replace`: inside a trigger, the clause of the statement that fired it would replace that."""
+
+
+def _trigger(name: str, event: str, subject: str) -> str:
+    owed = _OWED.format(kind=SESSION, subject=subject)
+    return f"create temp trigger {name} {event} begin {owed} end"
+
+
+_DOES_SOMETHING_ELSE: Final = (
+    f"old.activity is not new.activity or (new.session_key glob '{NATIVE}:*' and old.state is not new.state)"
+)
+
+TRIGGERS: Final = {
+    "fleet_session_opened": ("after insert on main.sessions", "new.key"),
+    "fleet_session_changed": (f"after update of {_OF_SESSION} on main.sessions", "new.key"),
+    "fleet_session_gone": ("after delete on main.sessions", "old.key"),
+    # What a session does is in its cursor. What is read of an agent's log changes with each reply: that waits for the next
+    # change of what it does.
+    "fleet_activity_changed": (
+        f"after update of activity, state on main.cursors when {_DOES_SOMETHING_ELSE}",
+        "new.session_key",
+    ),
+}
+"""By name: what fires each, and the session that is owed then."""
+
+_ON: Final = (
+    "insert into fleet_reporting (id, epoch, reported_as, walked) values (1, ?1, ?2, '')"
+    " on conflict (id) do update set epoch = excluded.epoch, reported_as = excluded.reported_as, walked ="
+    # Only the daemon right before this one, or this one, leaves no gap.
+    "  iif(reported_as = excluded.reported_as and epoch >= excluded.epoch - 1, walked, '')"
+)
+
+_WALK: Final = (
+    "insert or ignore into fleet_outbox (kind, subject) select ?1, key from sessions"
+    " where key > (select walked from fleet_reporting) order by key limit ?2"
+)
+_WALKED: Final = (
+    "update fleet_reporting set walked = (select max(key) from"
+    " (select key from sessions s where s.key > walked order by key limit ?1)) where walked is not null"
+)
+_DELIVERED: Final = "delete from fleet_outbox where version in (select value from json_each(?))"
+
+
+async def switch_on(store: Store, reported_as: str) -> None:
+    """From now on, note what changes. What may have changed unnoticed is owed by `walk`.
+
+    `reported_as` says what is reported where: if it differs from the last one, everything is owed again. Raises what
+    `Store.transact` raises.
+    """
+
+    def work(transaction: Transaction) -> None:
+        for name, (event, subject) in TRIGGERS.items():
+            transaction.define(f"drop trigger if exists temp.{name}")
+            transaction.define(_trigger(name, event, subject))
+        transaction.write([Statement(_ON, [(store.epoch, reported_as)])])
+
+    await store.transact(work, "fleet")
+
+
+async def switch_off(store: Store) -> None:
+    """Note nothing more. Raises what `Store.transact` raises."""
+
+    def work(transaction: Transaction) -> None:
+        for name in TRIGGERS:
+            transaction.define(f"drop trigger if exists temp.{name}")
+        transaction.write([Statement("delete from fleet_reporting where id = ?", [(1,)])])
+
+    await store.transact(work, "fleet")
+
+
+async def walk(store: Store, most: int) -> bool:
+    """Owe the next sessions that may have changed unnoticed; returns whether there are more."""
+    await store.run([Statement(_WALK, [(SESSION, most)]), Statement(_WALKED, [(most,)])], "fleet")
+    rows = await store.read("select 1 from fleet_reporting where walked is not null")
+    return bool(rows)
+
+
+async def delivered(store: Store, versions: Sequence[int]) -> None:
+    """The fleet has these. A subject that changed since has another version, and stays owed."""
+    await store.run([Statement(_DELIVERED, [(listed(versions),)])], "fleet")
+
+
+async def newest(store: Store) -> int:
+    """The highest version that is owed; 0 if none is."""
+    ((version,),) = await store.read("select coalesce(max(version), 0) from fleet_outbox")
+    return as_int(version)
+
+
+class Owed(NamedTuple):
+    """A row that the fleet lacks. `version` is that of its last change."""
+
+    version: int
+    kind: str
+    subject: str
+
+
+def owed(connection: sqlite3.Connection, after: int, most: int) -> list[Owed]:
+    """The next ones, the longest owed first."""
+    rows = connection.execute(
+        select(Owed, "from fleet_outbox where version > ? order by version limit ?"), (after, most)
+    )
+    return rows_of(Owed, rows)
+
+
+def how_many_owed(connection: sqlite3.Connection, after: int = 0) -> int:
+    """How many there are."""
+    row = connection.execute("select count(*) from fleet_outbox where version > ?", (after,)).fetchone()
+    return value_of(int, row) or 0

@@ -1,0 +1,231 @@
+"""A PostgreSQL server for the tests of one process, as an unprivileged user, with TLS and a certificate of its own."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from glob import glob
+from ipaddress import ip_address
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from psycopg import sql
+from tests.unprivileged import AS_USER, USER
+from tests.waiting import wait_for
+
+ADMIN = "admin"
+_PASSWORD = "of the administrator"
+_NUMBERS = count(1)
+
+
+def programs() -> Path:
+    """The directory of PostgreSQL's server programs; skips where there is none."""
+    on_path = shutil.which("initdb")
+    if on_path is not None:
+        return Path(on_path).resolve().parent
+    found = sorted(glob("/usr/lib/postgresql/*/bin/initdb"), key=lambda path: int(path.split("/")[4]))
+    if not found:
+        pytest.skip("PostgreSQL's server is not installed (Debian's package postgresql)")
+    return Path(found[-1]).parent
+
+
+@dataclass(slots=True)
+class Server:
+    """A server in a directory of its own. It listens on a Unix socket there, and with TLS on 127.0.0.1."""
+
+    directory: Path
+    port: int
+    programs: Path
+    _process: "subprocess.Popen[bytes] | None" = field(default=None)
+
+    @property
+    def ca(self) -> Path:
+        """The certificate that the server's is checked by."""
+        return self.directory / "ca.pem"
+
+    @property
+    def foreign_ca(self) -> Path:
+        """A certificate of somebody else."""
+        return self.directory / "foreign.pem"
+
+    def set_up(self) -> None:
+        """Make the cluster and its certificates."""
+        write_certificates(self.directory)
+        data, secret = self.directory / "data", self.directory / "secret"
+        secret.write_text(_PASSWORD)
+        own(self.directory)
+        self._run(
+            "initdb",
+            *("-D", str(data), "-U", ADMIN, "--pwfile", str(secret), "-A", "scram-sha-256"),
+            *("--no-sync", "--locale=C", "-E", "UTF8", "--no-instructions"),
+        )
+        with (data / "postgresql.conf").open("a") as file:
+            file.write(
+                f"listen_addresses = '127.0.0.1'\nport = {self.port}\nunix_socket_directories = '{self.directory}'\n"
+                f"ssl = on\nssl_cert_file = '{self.directory}/server.pem'\nssl_key_file = '{self.directory}/server.key'\n"
+                "fsync = off\nfull_page_writes = off\nshared_buffers = 16MB\nmax_connections = 40\n"
+                "autovacuum = off\nlog_min_messages = fatal\n"
+            )
+        (data / "pg_hba.conf").write_text(
+            "local all all scram-sha-256\nhostssl all all 127.0.0.1/32 scram-sha-256\n"
+        )
+
+    def start(self) -> None:
+        """Start it, and wait until it takes connections."""
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*_as_user(), str(self.programs / "postgres"), "-D", str(self.directory / "data")],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
+        wait_for(self._answers, f"PostgreSQL; it said: {(self.directory / 'log').read_text()[-2000:]}")
+
+    def stop(self) -> None:
+        """Stop it at once, as a crash would, and wait until nothing of it runs."""
+        if self._process is not None:
+            self._run("pg_ctl", "stop", "-m", "immediate", "-D", str(self.directory / "data"))
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            self.admin("postgres").close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [*_as_user(), str(self.programs / program), *arguments],
+            cwd=self.directory,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+
+    def admin(self, database: str) -> "psycopg.Connection[tuple[object, ...]]":
+        """A connection of the administrator."""
+        return psycopg.connect(
+            user=ADMIN,
+            password=_PASSWORD,
+            host=str(self.directory),
+            port=self.port,
+            dbname=database,
+            autocommit=True,
+        )
+
+    def address(self, database: str) -> str:
+        """The address of a database, as `fleet init` takes it."""
+        return f"postgresql://{ADMIN}@127.0.0.1:{self.port}/{database}"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The administrator's password, as libpq reads it."""
+        return {"PGPASSWORD": _PASSWORD}
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """A new database. At the end it goes, with the logins of its hosts."""
+        name = f"fleet_{next(_NUMBERS)}"
+        with self.admin("postgres") as admin:
+            admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+            before = _logins(admin)
+        try:
+            yield name
+        finally:
+            if self._process is None:
+                self.start()
+            with self.admin("postgres") as admin:
+                admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+                for login in _logins(admin) - before:
+                    admin.execute(sql.SQL("drop role {}").format(sql.Identifier(login)))
+
+
+def _logins(admin: "psycopg.Connection[tuple[object, ...]]") -> set[str]:
+    return {str(name) for (name,) in admin.execute("select rolname from pg_roles")}
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """A server that runs. Skips where PostgreSQL is not installed."""
+    found = programs()
+    # Short, since a socket is in it.
+    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as directory:
+        made = Server(Path(directory), free_port(), found)
+        made.set_up()
+        made.start()
+        try:
+            yield made
+        finally:
+            made.stop()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def _as_user() -> tuple[str, ...]:
+    return AS_USER if os.geteuid() == 0 else ()
+
+
+def own(directory: Path) -> None:
+    """Give the directory to the user that the server runs as."""
+    if os.geteuid() == 0:
+        for path in (directory, *directory.iterdir()):
+            os.chown(path, USER, USER)
+
+
+def write_certificates(directory: Path) -> None:
+    """`ca.pem`, the server's certificate by it with its key, and `foreign.pem`, an authority that has nothing to do with it."""
+    key, authority = _authority("of the tests")
+    _, foreign = _authority("of somebody else")
+    own_key = ec.generate_private_key(ec.SECP256R1())
+    address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    of_server = _builder("127.0.0.1", authority.subject, own_key).add_extension(address, critical=False)
+    for name, certificate in {
+        "ca.pem": authority,
+        "foreign.pem": foreign,
+        "server.pem": of_server.sign(key, hashes.SHA256()),
+    }.items():
+        (directory / name).write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    secret = own_key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (directory / "server.key").touch(mode=0o600)
+    (directory / "server.key").write_bytes(secret)
+
+
+def _authority(name: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = _builder(name, subject, key)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    return key, builder.sign(key, hashes.SHA256())
+
+
+def _builder(name: str, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+    )

@@ -1,0 +1,78 @@
+"""Connections: nothing waits longer than it may, and none is made without knowing whom it leads to."""
+
+import time
+
+import psycopg
+import pytest
+from tests.daemon.fleet.database import ADMIN, Server, free_port
+
+from runward.config.fleet import Database
+from runward.daemon.fleet import connecting
+from runward.daemon.fleet.connecting import DatabaseRefuses, DatabaseUnreachable, connect, in_time
+
+
+def _database(server: Server, host: str = "127.0.0.1") -> Database:
+    return Database(ADMIN, host, server.port, "postgres")
+
+
+def _secret(server: Server) -> str:
+    return server.environment["PGPASSWORD"]
+
+
+def test_a_statement_that_takes_too_long_fails(postgresql: Server) -> None:
+    with connect(_database(postgresql), _secret(postgresql), str(postgresql.ca)) as connection:
+        began = time.monotonic()
+        with pytest.raises(psycopg.OperationalError), in_time(connection, 0.2):
+            connection.execute("select pg_sleep(60)")
+        assert time.monotonic() - began < 30
+        assert connection.closed
+
+
+def test_a_statement_in_time_leaves_the_connection_as_it_is(postgresql: Server) -> None:
+    with connect(_database(postgresql), _secret(postgresql), str(postgresql.ca)) as connection:
+        with in_time(connection, 30):
+            connection.execute("select 1")
+        assert connection.execute("select 2").fetchone() == (2,)
+
+
+def test_a_connection_over_the_network_is_encrypted(postgresql: Server) -> None:
+    with connect(_database(postgresql), _secret(postgresql), str(postgresql.ca)) as connection:
+        assert connection.execute("select ssl from pg_stat_ssl where pid = pg_backend_pid()").fetchone() == (
+            True,
+        )
+
+
+def test_a_unix_socket_needs_no_certificates(postgresql: Server) -> None:
+    connect(_database(postgresql, str(postgresql.directory)), _secret(postgresql), None).close()
+
+
+def test_a_server_whose_certificate_another_authority_signed_is_refused(postgresql: Server) -> None:
+    with pytest.raises(DatabaseRefuses, match="can't be trusted"):
+        connect(_database(postgresql), _secret(postgresql), str(postgresql.foreign_ca))
+
+
+def test_the_systems_certificates_count_if_no_others_are_named(postgresql: Server) -> None:
+    with pytest.raises(DatabaseRefuses, match="can't be trusted"):
+        connect(_database(postgresql), _secret(postgresql), None)
+
+
+def test_a_certificate_for_another_name_is_refused(postgresql: Server) -> None:
+    # It is for 127.0.0.1 alone.
+    with pytest.raises(DatabaseRefuses, match="can't be trusted"):
+        connect(_database(postgresql, "localhost"), _secret(postgresql), str(postgresql.ca))
+
+
+def test_a_wrong_password_is_no_reason_to_try_again(postgresql: Server) -> None:
+    with pytest.raises(DatabaseRefuses, match="refuses the login admin"):
+        connect(_database(postgresql), "wrong", str(postgresql.ca))
+
+
+def test_a_port_where_nobody_listens_is_one(postgresql: Server) -> None:
+    with pytest.raises(DatabaseUnreachable):
+        connect(_database(postgresql)._replace(port=free_port()), "x", str(postgresql.ca))
+
+
+def test_a_server_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch, postgresql: Server) -> None:
+    monkeypatch.setattr(connecting, "OLDEST_SERVER", 99)
+    with pytest.raises(DatabaseRefuses, match="is older than PostgreSQL 99"):
+        connect(_database(postgresql), _secret(postgresql), str(postgresql.ca))

@@ -1,0 +1,233 @@
+"""What is owed to a fleet: every change, in its own transaction, once, and nothing while there is no fleet."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from runward.daemon.store.connection import connect
+from runward.daemon.store.schema import migrate
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.fleet_outbox import (
+    Owed,
+    delivered,
+    how_many_owed,
+    owed,
+    switch_off,
+    switch_on,
+    walk,
+)
+from runward.daemon.store.transaction import Row, Statement
+
+INSERT = (
+    "insert into sessions (key, session_id, layout, root, path, kind, status, attempt, origin, started_at, reason_code,"
+    " reason_summary, evidence_refs, artifacts_path)"
+    " values (?1, ?1, 'native', 'runs', '/r', 'run', 'running', 1, 'live', 1.0, 'c', 's', '[]', '/a')"
+)
+CURSOR = (
+    "insert into cursors (key, root, directory, session_key, phase, state, activity)"
+    " values (?1, 'r', 'd', ?2, 'open', ?3, ?4) on conflict (key) do update set state = excluded.state,"
+    " activity = excluded.activity"
+)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    migrate(tmp_path / "runward.db")
+    opened = await _opened(tmp_path)
+    yield opened
+    await opened.close()
+
+
+async def _opened(directory: Path) -> Store:
+    opened = Store(await connect(directory / "runward.db"))
+    await opened.take_over()
+    return opened
+
+
+async def _owed(store: Store) -> list[Row]:
+    return await store.read("select kind, subject from fleet_outbox order by version")
+
+
+async def _do(store: Store, sql: str, *rows: Row) -> None:
+    await store.run([Statement(sql, rows or ((),))], "t")
+
+
+async def _walked(store: Store, most: int = 100) -> int:
+    steps = 1
+    while await walk(store, most):
+        steps += 1
+    return steps
+
+
+async def test_without_a_fleet_nothing_is_owed(store: Store) -> None:
+    await _do(store, INSERT, ("a",))
+    assert await _owed(store) == []
+
+
+async def test_each_change_of_a_session_is_owed_once_and_anew(store: Store) -> None:
+    await switch_on(store, "here")
+    await _do(store, INSERT, ("a",), ("b",))
+    assert await _owed(store) == [("session", "a"), ("session", "b")]
+    ((first,),) = await store.read("select max(version) from fleet_outbox")
+    await _do(store, "update sessions set status = 'failed' where key = 'a'")
+    assert await store.read("select subject, version > ? from fleet_outbox order by version", (first,)) == [
+        ("b", 0),
+        ("a", 1),
+    ]
+
+
+async def test_a_session_that_is_deleted_is_owed(store: Store) -> None:
+    await _do(store, INSERT, ("a",))
+    await switch_on(store, "here")
+    await _do(store, "delete from sessions where key = 'a'")
+    assert await _owed(store) == [("session", "a")]
+
+
+async def test_a_statement_with_a_conflict_clause_of_its_own_owes_no_less(store: Store) -> None:
+    await switch_on(store, "here")
+    await _do(store, INSERT, ("a",))
+    await delivered(store, [1])
+    await _do(store, INSERT.replace("insert into", "insert or ignore into"), ("b",))
+    await _do(store, "update or ignore sessions set status = 'failed'")
+    await _do(store, "update or ignore sessions set status = 'completed'")
+    assert await store.read("select subject, version from fleet_outbox order by version") == [
+        ("a", 5),
+        ("b", 6),
+    ]
+
+
+async def test_packing_owes_nothing(store: Store) -> None:
+    await _do(store, INSERT, ("a",))
+    await switch_on(store, "here")
+    await _do(
+        store, "update sessions set packed = 1, evidence_refs = '[]', artifact_verification_json = null"
+    )
+    assert await _owed(store) == []
+
+
+async def test_what_an_agent_does_is_owed_but_not_each_of_its_replies(store: Store) -> None:
+    await switch_on(store, "here")
+    await _do(store, CURSOR, ("codex:1", "codex:1", "first", "active"))
+    await _do(store, CURSOR, ("codex:1", "codex:1", "second", "active"))
+    assert await _owed(store) == []
+    await _do(store, CURSOR, ("codex:1", "codex:1", "third", "idle"))
+    assert await _owed(store) == [("session", "codex:1")]
+
+
+async def test_whether_a_launched_run_has_a_process_is_owed(store: Store) -> None:
+    await switch_on(store, "here")
+    await _do(store, CURSOR, ("runs/1", "native:runs/1", "first", None))
+    await _do(store, CURSOR, ("runs/1", "native:runs/1", "second", None))
+    assert await _owed(store) == [("session", "native:runs/1")]
+
+
+async def test_an_undone_transaction_owes_nothing(store: Store) -> None:
+    await switch_on(store, "here")
+    with pytest.raises(sqlite3.IntegrityError):
+        await store.run([Statement(INSERT, [("a",)]), Statement(INSERT, [("a",)])], "t")
+    assert await _owed(store) == []
+
+
+async def test_what_changed_since_it_was_delivered_stays_owed(store: Store, tmp_path: Path) -> None:
+    await switch_on(store, "here")
+    await _do(store, INSERT, ("a",), ("b",))
+    with closing(sqlite3.connect(tmp_path / "runward.db")) as reader:
+        sent = owed(reader, 0, 10)
+    await _do(store, "update sessions set status = 'failed' where key = 'a'")
+    await delivered(store, [each.version for each in sent])
+    with closing(sqlite3.connect(tmp_path / "runward.db")) as reader:
+        assert owed(reader, 0, 10) == [Owed(3, "session", "a")]
+        assert owed(reader, 3, 10) == []
+        assert (how_many_owed(reader), how_many_owed(reader, 3)) == (1, 0)
+
+
+async def test_versions_grow_even_if_all_was_delivered(store: Store) -> None:
+    await switch_on(store, "here")
+    await _do(store, INSERT, ("a",))
+    await delivered(store, [1])
+    await _do(store, "update sessions set status = 'failed'")
+    assert await store.read("select version from fleet_outbox") == [(2,)]
+
+
+async def test_what_was_recorded_before_is_owed_in_slices(store: Store) -> None:
+    keys = [f"{number:02}" for number in range(10)]
+    await _do(store, INSERT, *((key,) for key in keys))
+    await switch_on(store, "here")
+    assert await _owed(store) == []
+    assert await _walked(store, 4) == 4
+    assert await _owed(store) == [("session", key) for key in keys]
+
+
+async def test_a_session_that_is_owed_already_is_not_owed_anew_by_the_walk(store: Store) -> None:
+    await _do(store, INSERT, ("a",))
+    await switch_on(store, "here")
+    await _do(store, "update sessions set status = 'failed'")
+    await _walked(store)
+    assert await store.read("select version from fleet_outbox") == [(1,)]
+
+
+async def _successor(store: Store, directory: Path, reported_as: str | None) -> Store:
+    """The next daemon; with None, it has no fleet."""
+    await store.close()
+    opened = await _opened(directory)
+    if reported_as is not None:
+        await switch_on(opened, reported_as)
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("daemons", "is_all_owed"),
+    [
+        (("here",), False),
+        (("here", "here"), False),
+        ((None, "here"), True),
+        (("elsewhere",), True),
+        (("elsewhere", "here"), True),
+    ],
+)
+async def test_all_is_owed_again_after_a_daemon_that_noted_nothing_or_reported_elsewhere(
+    store: Store, tmp_path: Path, daemons: tuple[str | None, ...], is_all_owed: bool
+) -> None:
+    await _do(store, INSERT, ("a",))
+    await switch_on(store, "here")
+    await _walked(store)
+    await delivered(store, [1])
+    for reported_as in daemons:
+        store = await _successor(store, tmp_path, reported_as)
+    await _walked(store)
+    found = await _owed(store)
+    await store.close()
+    assert found == ([("session", "a")] if is_all_owed else [])
+
+
+async def test_a_walk_that_was_interrupted_goes_on(store: Store, tmp_path: Path) -> None:
+    await _do(store, INSERT, *((key,) for key in "abcd"))
+    await switch_on(store, "here")
+    await walk(store, 2)
+    store = await _successor(store, tmp_path, "here")
+    assert await walk(store, 10)
+    assert not await walk(store, 10)
+    found = await _owed(store)
+    await store.close()
+    assert found == [("session", key) for key in "abcd"]
+
+
+async def test_without_a_fleet_from_now_on_nothing_more_is_owed_and_later_everything(store: Store) -> None:
+    await switch_on(store, "here")
+    await _walked(store)
+    await switch_off(store)
+    await _do(store, INSERT, ("a",))
+    assert await _owed(store) == []
+    await switch_on(store, "here")
+    await _walked(store)
+    assert await _owed(store) == [("session", "a")]
+
+
+async def test_the_triggers_are_no_part_of_the_store(store: Store, tmp_path: Path) -> None:
+    await switch_on(store, "here")
+    with closing(sqlite3.connect(tmp_path / "runward.db", isolation_level=None)) as other:
+        other.execute(INSERT, ("a",))
+    assert await _owed(store) == []
