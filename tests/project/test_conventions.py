@@ -15,6 +15,8 @@ VAGUE = frozenset(
 )
 UPWARDS = re.compile(r"(?<![\w./])(?:\.\./)+[\w.-]+(?:/[\w.-]+)*")
 MAY_IMPORT = re.compile(rf"^\s*(?:from|import)\s.*(?<![\w.])(?:{'|'.join(PACKAGES)})\b", re.MULTILINE)
+BEGINS = re.compile(r'(?:#[^\n]*\n|\s)*"""\S')
+"""How a module with a docstring begins: to parse it whole would take a hundred times as long."""
 PROSE = frozenset({".md", ".toml", ".cfg", ".ini", ".yaml", ".yml", ".sh", ".service", ".sql", ""})
 
 
@@ -91,9 +93,7 @@ def test_an_innocent_path_is_let_through(innocent: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_module_says_what_it_is_for(package: str) -> None:
-    silent = [
-        str(path.relative_to(ROOT)) for path in sources(package) if ast.get_docstring(parsed(path)) is None
-    ]
+    silent = [str(path.relative_to(ROOT)) for path in sources(package) if not BEGINS.match(path.read_text())]
     assert silent == []
 
 

@@ -211,6 +211,7 @@ def test_a_daemon_frozen_inside_a_transaction_keeps_its_successor_out_and_finish
 
 
 @pytest.mark.prove
+@pytest.mark.longest  # it waits for the database again and again
 @pytest.mark.timeout(900)
 def test_a_daemon_frozen_inside_any_transaction_keeps_its_successor_out(
     undisturbed: tuple[Account, list[str]], in_memory: Path, forks: Forks

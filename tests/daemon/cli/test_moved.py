@@ -246,9 +246,10 @@ def test_a_wrong_pair_is_wrong_usage(kept: Lived) -> None:
 
 KILLED: Final = """
 import os, signal, sqlite3, sys
+from runward.daemon.cli import backup
 from runward.daemon.cli.entry import call
 
-left = int(sys.argv[1])
+left = 0
 
 def strike():
     global left
@@ -268,32 +269,56 @@ def renamed(*words, **more):
     rename(*words, **more)
     strike()
 os.rename = renamed
-sys.exit(call(sys.argv[2:]))
+for line in sys.stdin:
+    left = int(line)
+    pid = os.fork()
+    if pid == 0:
+        code = call(sys.argv[1:])
+        sys.stdout.flush()
+        os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    print("ended", os.waitstatus_to_exitcode(status), flush=True)
 """
+"""For each line it plays the command in a fork of its own, which is killed at so many points: it starts only once."""
+
+
+def killed_at(playing: subprocess.Popen[str], at: int) -> tuple[int, str]:
+    """How the command ended that was to be killed at this point, and what it said."""
+    assert playing.stdin is not None
+    assert playing.stdout is not None
+    playing.stdin.write(f"{at}\n")
+    playing.stdin.flush()
+    said: list[str] = []
+    for line in playing.stdout:
+        if line.startswith("ended "):
+            return int(line.split()[1]), "".join(said)
+        said.append(line)
+    raise AssertionError("".join(said))
 
 
 def test_a_move_that_is_killed_leaves_the_old_store_or_the_whole_new_one(moved: Lived) -> None:
     words = ["restore", str(moved.directory.with_name("copy.db")), "--moved", of(moved)]
     before = moved.rows("select path from roots order by name")
     points = 0
-    for at in (1, *range(20, 2000, 23)):
-        ended = subprocess.run(
-            [sys.executable, "-c", KILLED, str(at), *words],
-            env=moved.environment,
-            cwd=moved.directory,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        if ended.returncode == 0:
-            break
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
-        points += 1
-        assert moved.rows("pragma integrity_check") == [("ok",)]
-        after = moved.rows("select path from roots order by name")
-        assert after == before or moved.rows("select 1 from events where type = 'RecordMoved'")
-    assert points > 3
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, *words],
+        env=moved.environment,
+        cwd=moved.directory,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as playing:
+        for at in (1, *range(20, 2000, 23)):
+            code, said = killed_at(playing, at)
+            if code == 0:
+                break
+            assert code == -signal.SIGKILL, said
+            points += 1
+            assert moved.rows("pragma integrity_check") == [("ok",)]
+            after = moved.rows("select path from roots order by name")
+            assert after == before or moved.rows("select 1 from events where type = 'RecordMoved'")
+    assert (playing.returncode, points > 3) == (0, True)
     assert restore(moved, "--moved", of(moved))[0] == 0
     assert remaining(moved, str(moved.directory.with_name("ann"))) == {}
     assert not [name for name in os.listdir(moved.state) if "restoring" in name]

@@ -149,6 +149,7 @@ def journals(machine: Machine) -> tuple[Journals, Journals]:
     return found, [place.journals for _, place in standing + moved]
 
 
+@pytest.mark.prove
 @given(programs)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_after_any_program_the_record_is_the_models(program: list[Step]) -> None:
