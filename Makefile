@@ -30,7 +30,7 @@ demo: setup ## run real commands, judge them, show the verdicts (DEMO=all: each 
 screenshots: setup ## take a picture of every page of the Studio, in build/screenshots
 	@$(BIN)/python -m tests.demo.screenshots
 
-test: setup ## run the tests a person runs (about four and a half minutes on two cores; the goal is four)
+test: setup ## run the tests a person runs (six minutes on two cores when last measured; the goal is four)
 	@$(PYTEST) -m "not prove"
 
 prove: check ## every test but the sweeps, with more of Hypothesis's examples, and the checkers
