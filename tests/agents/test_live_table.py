@@ -397,8 +397,12 @@ def as_judged(stage: Stage, found: tuple[Told, ...]) -> tuple[Told, ...]:
 
 
 def miscounted(stage: Stage, found: tuple[Told, ...]) -> str | None:
-    """What was counted wrongly, held against the replies that the model gave; those of sub-agents are not the session's."""
-    given = {name: count for name, count in stage.model.given.items() if name != "worker"}
+    """What was counted wrongly, held against the replies that the model gave; those of sub-agents are not the session's.
+
+    They are found with a sub-agent that is a session of its own.
+    """
+    are_found = any(each.linked for each in found)
+    given = {name: count for name, count in stage.model.given.items() if are_found or name != "worker"}
     served = sum(count for name, count in given.items() if not isinstance(SCRIPTS[name][0], Refuses | Stalls))
     calls = sum(isinstance(each, Calls) for name, count in given.items() for each in SCRIPTS[name][:count])
     counted = tuple(map(sum, zip(*(each[2:5] for each in found), strict=True)))
