@@ -47,6 +47,9 @@ _API_RESPONSE: Final = "qwen-code.api_response"
 _OF_PROMPT: Final = "########"
 """What the id of a request that answers a person's prompt has in it."""
 
+_QWENS_OWN: Final = re.compile(r"-[0-9a-f]{8}\Z", re.ASCII)
+"""What the id of a sub-agent ends in that Qwen starts for itself, for its memory, and that has no log. Others end in a call's id."""
+
 _CANCELLED: Final = "cancelled"
 _DELEGATES: Final = ("agent", "task")
 """The tool that starts a sub-agent; the second is its earlier name."""
@@ -214,7 +217,10 @@ def _returned(record: _Record) -> Iterator[Word]:
 def _has_reply(request: _Event) -> bool:
     """Whether a reply in the chat, or in a sub-agent's own log, says the same."""
     prompt = request.get("prompt_id")
-    return request.get("subagent_id") is not None or not isinstance(prompt, str) or _OF_PROMPT in prompt
+    subagent = request.get("subagent_id")
+    if subagent is not None:
+        return not isinstance(subagent, str) or _QWENS_OWN.search(subagent) is None
+    return not isinstance(prompt, str) or _OF_PROMPT in prompt
 
 
 def _spent(usage: _Usage | None) -> Spent | None:

@@ -65,6 +65,27 @@ def test_a_sub_agent_is_counted_and_its_error_is_not_the_session_s() -> None:
     assert QWEN.told(log.lines()).turn == "closed"
 
 
+@pytest.mark.parametrize(
+    ("subagent", "is_counted"),
+    [("explore-call_c2c53d89555c4b889025", False), ("managed-auto-memory-extractor-1f2e3d4c", True)],
+)
+def test_what_only_the_telemetry_has_is_part_of_what_the_session_cost(
+    subagent: str, is_counted: bool
+) -> None:
+    event: JsonValue = {
+        "event.name": "qwen-code.api_response",
+        "model": "mock-model",
+        "input_token_count": 100,
+        "cached_content_token_count": 40,
+        "output_token_count": 10,
+        "prompt_id": f"{SESSION}#{subagent}#0",
+        "subagent_id": subagent,
+    }
+    log = Log().prompt().say().put("system", "system", systemPayload={"uiEvent": event})
+    found = QWEN.told(log.lines())
+    assert (found.usage, sum(each.replies for each in found.counted)) == ((100, 10), 1 + is_counted)
+
+
 def of_subagent(log: Log) -> list[bytes]:
     """The same, as a sub-agent writes it."""
     for record in log.records:
