@@ -29,7 +29,7 @@ _UNTOLD_S: Final = {True: 10.0, False: 2.0}
 class Seen(NamedTuple):
     """What there was at a moment. `since` is when the daemon started, None if none runs; `trouble` why nothing could be read.
 
-    `used_today` is what the replies of today cost, as it is shown; None if there were none.
+    `used_today` says what the replies of today cost, and at which prices; None if there were none.
     """
 
     at: float

@@ -104,10 +104,10 @@ def test_what_waits_stays_in_sight_however_far_down_the_selection_is(
 
 
 def test_the_cost_of_today_is_at_the_right_and_gives_way() -> None:
-    seen = Seen(0.0, [_row("one")], is_up=True, since=40.0, used_today="$0.0053")
+    seen = Seen(0.0, [_row("one")], is_up=True, since=40.0, used_today="~$0.0053 today at list prices")
     (line,) = [click.unstyle(headline(seen, _terminal(80, 24)))]
     assert line.startswith("Runward  up 1m   1 working ")
-    assert line.endswith(" $0.0053 today")
+    assert line.endswith(" ~$0.0053 today at list prices")
     assert width(line) == 80
     assert click.unstyle(headline(seen, _terminal(30, 24))) == "Runward  up 1m   1 working"
 
