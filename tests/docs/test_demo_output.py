@@ -5,13 +5,23 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
+from tests.daemon.cli.drawn import draw, widest
+from tests.daemon.cli.everyday import Everyday
 from tests.docs.pages import ROOT, Block, page
 
 SHOWN = [block for block in page("README.md").blocks() if "demo" in block.notes]
 MOST_LINES, MOST_COLUMNS = 60, 80
 FIRST_SCREEN = 24
+_SCREENS = (
+    (), ("status",), ("session", "list"), ("session", "list", "--failed"), ("usage",), ("usage", "--by", "model"),
+    ("usage", "--by", "project"), ("chain", "runs"), ("chain", "list"), ("chain", "approvals"), ("root", "list"),
+    ("why", "chain:pr-review"), ("--help",),
+)  # fmt: skip
+"""Those that need no id."""
 
 
 def _plain(text: str) -> list[str]:
@@ -37,7 +47,9 @@ def test_the_demo_is_short_and_the_first_page_shows_what_it_prints() -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    shutil.rmtree(re.findall(r"^Kept in (\S+)", ended.stdout, re.MULTILINE)[0])
+    kept = Path(re.findall(r"^Kept in (\S+)", ended.stdout, re.MULTILINE)[0])
+    _expect_short_screens(kept)
+    shutil.rmtree(kept)
     lines = ended.stdout.splitlines()
     assert len(lines) <= MOST_LINES
     assert max(map(len, lines)) <= MOST_COLUMNS
@@ -48,6 +60,24 @@ def test_the_demo_is_short_and_the_first_page_shows_what_it_prints() -> None:
         assert prompt == f"$ {block.notes['demo']}"
         rest = iter(_plain(_printed(ended.stdout, block)))
         assert [line for line in lines if line not in rest] == [], block.place
+
+
+def _expect_short_screens(kept: Path) -> None:
+    """Each screen of what the demo leaves behind fits a terminal of 80 columns and 24 rows."""
+    place = Everyday(kept)
+    place.environment |= {"RUNWARD_CONFIG": str(kept / "runward.toml"), "RUNWARD_PAGER": ""}
+    place.now = time.time()
+    sessions = [str(each["key"]) for each in place.call("session", "list", "--json").objects()]
+    runs = [str(each["chain_run_id"]) for each in place.call("chain", "runs", "--json").objects()]
+    assert (len(sessions), len(runs)) >= (11, 3)
+    screens = [
+        *_SCREENS,
+        *((*command, key) for key in sessions for command in (("why",), ("session", "show"))),
+        *(("why", f"chain:{run}") for run in runs),
+    ]
+    drawn = {" ".join(command): draw(place, (80, 24), *command) for command in screens}
+    assert {command: len(each.lines) for command, each in drawn.items() if len(each.lines) > 24} == {}
+    assert {command: widest(each) for command, each in drawn.items() if widest(each) > 80} == {}
 
 
 def _printed(output: str, block: Block) -> str:
