@@ -79,7 +79,7 @@ def simulated(universe: Universe) -> Iterator[None]:
         "anyio.to_thread.run_sync": _thread(universe),
         "anyio.from_thread.check_cancelled": lambda: None,
         "runward.handlers.route.decide": _buggy(universe.bugs),
-        "runward.daemon.host.assembly.own_key_on_first_use": lambda state, scheme, environment: OWN_KEY,
+        "runward.daemon.disk.receipt_keys.own_key_on_first_use": lambda state, scheme, environment: OWN_KEY,
     }
     standing_in |= trees.standing_in(universe)
     if universe.packs:  # what takes an hour and a day
