@@ -606,6 +606,8 @@ CREATE TABLE "usage" (
     model text not null,
     speed text not null,
     size integer not null,
+    -- Before the columns that are not of the key: SQLite 3.40 takes the others for NULL when it checks the table.
+    is_reported integer not null check (is_reported = (reported_nanousd is not null)),
     replies integer not null,
     fresh_input integer not null,
     cache_read integer not null,
@@ -613,7 +615,6 @@ CREATE TABLE "usage" (
     cache_write_1h integer not null,
     output integer not null,
     reported_nanousd integer,
-    is_reported integer not null check (is_reported = (reported_nanousd is not null)),
     primary key (hour, session_key, model, speed, size, is_reported)
 ) strict, without rowid;
 CREATE TABLE usage_read (

@@ -5,6 +5,8 @@ create table usage_apart (
     model text not null,
     speed text not null,
     size integer not null,
+    -- Before the columns that are not of the key: SQLite 3.40 takes the others for NULL when it checks the table.
+    is_reported integer not null check (is_reported = (reported_nanousd is not null)),
     replies integer not null,
     fresh_input integer not null,
     cache_read integer not null,
@@ -12,10 +14,13 @@ create table usage_apart (
     cache_write_1h integer not null,
     output integer not null,
     reported_nanousd integer,
-    is_reported integer not null check (is_reported = (reported_nanousd is not null)),
     primary key (hour, session_key, model, speed, size, is_reported)
 ) strict, without rowid;
-insert into usage_apart select *, reported_nanousd is not null from usage;
+insert into usage_apart
+select
+    hour, session_key, model, speed, size, reported_nanousd is not null, replies, fresh_input, cache_read, cache_write_5m,
+    cache_write_1h, output, reported_nanousd
+from usage;
 drop table usage;
 alter table usage_apart rename to usage;
 create index usage_of_session on usage (session_key);

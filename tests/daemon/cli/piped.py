@@ -315,6 +315,7 @@ _VOLATILE: Final = (
     (re.compile(r"\b1[0-9]{9}\.[0-9]+"), "MOMENT"),
     (re.compile(r'(?<=_ms": )[0-9.]+|(?<=_seconds": )[0-9.]+'), "SECONDS"),
     (re.compile(r"\b\d+(\.\d+)? ?(ms|us|s|m|h|d|min)\b( \d+(\.\d+)?(ms|s|m|h)\b)*"), "DURATION"),
+    (re.compile(r"(?<=  )now(?=  |$)", re.MULTILINE), "DURATION ago"),
     (re.compile(r"\b(pid|epoch|number|job|after|since|process|daemon) \d+"), r"\1 N"),
     (re.compile(r"(?<=prices of )\d{4}-\d\d \(genai-prices [0-9.]+\)"), "PRICES"),
     (re.compile(r"\b\d+(\.\d+)? (bytes|B|KB|KiB|MB|MiB)\b"), "SIZE"),

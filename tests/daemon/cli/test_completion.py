@@ -130,7 +130,7 @@ _FREE = {
     ),
     "--jq",
     "--moved",
-    *("--access-contract", "--resource", "--disk", "--cpu", "--user", "--method", "--context"),
+    *("--label", "--access-contract", "--resource", "--disk", "--cpu", "--user", "--method", "--context"),
 }
 """Options whose value is whatever somebody has to say."""
 

@@ -123,7 +123,7 @@ def test_chosen_columns_come_in_their_order_and_an_unknown_one_names_all(everyda
 def test_a_wide_list_cuts_nothing_and_leaves_out_no_column(everyday: Everyday) -> None:
     shown = everyday.call("session", "list", "--wide").out
     assert "Look at what changed since the last release, and write down what you find." in shown
-    heads = ["STATE", "AGE", "TOOK", "SESSION", "FOR", "DIRECTORY", "TOKENS", "COST", "WHAT"]
+    heads = ["STATE", "AGE", "TOOK", "SESSION", "FOR", "DIRECTORY", "MODEL", "TOKENS", "COST", "WHAT"]
     assert shown.split("\n")[0].split() == heads
 
 

@@ -59,3 +59,19 @@ def test_what_sqlite_itself_keeps_of_an_analysis_is_nobodys_change(tmp_path: Pat
     migrate(tmp_path / "runward.db")
     change(tmp_path / "runward.db", "analyze")
     examine(tmp_path / "runward.db")
+
+
+def test_a_key_comes_before_the_other_columns_of_its_table(tmp_path: Path) -> None:
+    """SQLite 3.40 takes others for NULL otherwise, when it checks a table without a rowid: a backup would be refused."""
+    migrate(tmp_path / "runward.db")
+    with closing(sqlite3.connect(tmp_path / "runward.db")) as connection:
+        tables = connection.execute("select name, sql from sqlite_schema where type = 'table'").fetchall()
+        columns = {
+            name: [
+                is_key > 0 for (is_key,) in connection.execute(f"select pk from pragma_table_info('{name}')")
+            ]
+            for name, sql in tables
+            if "without rowid" in sql.lower()
+        }
+    assert len(columns) > 10
+    assert [name for name, keys in columns.items() if keys != sorted(keys, reverse=True)] == []
