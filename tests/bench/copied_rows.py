@@ -98,7 +98,7 @@ def _signature(path: str) -> list[int]:
 def add_usage(database: Path, recent: int, older: int) -> None:
     """Add what so many sessions used in one hour each: `recent` ones in the last days, `older` ones before the last 30."""
     now = int(time.time() // HOUR)
-    values = "'claude-opus-4-8', 'standard', 0, 1, 800, 0, 0, 0, 160, null, 0"
+    values = "'claude-opus-4-8', 'standard', 0, 0, 1, 800, 0, 0, 0, 160, null"
     with _opened(database) as connection:
         for name, count, end, hours in (
             ("recent", recent, now, 100),

@@ -10,7 +10,13 @@ from tests.bench.product import daemon, further_root
 from tests.bench.scratch import scratch
 
 _OF: Final = "home of 3,000 transcripts, 0.66 GB"
-_FIRST_SIGHT: Final = Figure("home-first", f"{_OF}, first sight", "s", Goal("at most", 18.0))
+_FIRST_SIGHT: Final = Figure(
+    "home-first",
+    f"{_OF}, first sight",
+    "s",
+    Goal("at most", 18.0),
+    "the goal is in seconds, and was set on a faster machine",
+)
 _MEMORY: Final = Figure("home-memory", f"{_OF}, memory at most", "MB", Goal("at most", 150.0))
 _RESTART: Final = Figure("home-restart", f"{_OF}, restart", "s", Goal("at most", 1.5))
 _SIZE: Final = 200_000

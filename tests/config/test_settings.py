@@ -392,6 +392,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
         "actions": {},
         "notify": [],
         "prices": {},
+        "fleet": None,
         "bundle": {
             "canonical_form": "seed",
             "policy_bundle_id": "local-dev",

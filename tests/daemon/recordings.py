@@ -47,7 +47,7 @@ class Recording(NamedTuple):
     @property
     def documents(self) -> tuple[Path, Path]:
         """Cline's: how the session stands, and its messages."""
-        about, messages = named(cline.DOCUMENTS, self.path.name)
+        about, messages = named(cline.DOCUMENTS[:2], self.path.name)
         return self.path / about, self.path / messages
 
     def writes(self) -> Iterator[tuple[Path, bytes]]:

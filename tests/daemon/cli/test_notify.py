@@ -153,6 +153,6 @@ def test_the_notice_of_an_agents_end_says_what_it_cost(place: Place) -> None:
     place.daemon_once()
     usage = place.call("session", "show", SESSION, "--json").object()["usage"]
     assert isinstance(usage, dict)
-    cost = f"~${usage['cost_usd']:.4f}"
-    assert cost != "~$0.0000"
+    cost = f"~${usage['cost_usd']:.4f} at list prices"
+    assert cost != "~$0.0000 at list prices"
     assert told.read_text().strip().endswith(f"runward why {SESSION} cost: {cost} | {cost}")

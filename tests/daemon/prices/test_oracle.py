@@ -212,7 +212,10 @@ def qwen_session(used: Sequence[Used]) -> Session:
             "prompt_id": f"{qwen_lines.SESSION}########0",
         }
         if each.is_elsewhere:
-            event |= {"prompt_id": f"{qwen_lines.SESSION}#extractor-1#0", "subagent_id": "extractor-1"}
+            event |= {
+                "prompt_id": f"{qwen_lines.SESSION}#extractor-0a1b2c3d#0",
+                "subagent_id": "extractor-0a1b2c3d",
+            }
         log.put("system", "system", subtype="ui_telemetry", systemPayload={"uiEvent": event})
         log.records[-1]["timestamp"] = iso_time(at)
         if not each.is_elsewhere:

@@ -236,6 +236,7 @@ def test_a_directory_that_names_another_runs_launcher_cannot_have_it_told(
 
 
 HIDDEN = """
+import encodings.ascii  # Python may be in a home that the other user can't read
 import os, select, signal, sys
 from runward.daemon.processes.cancelling import CANCEL
 from runward.daemon.processes.ending_runs import EndOrdered, RunPlace, tell_to_end

@@ -569,18 +569,20 @@ def test_a_document_with_the_name_of_its_directory_is_found_and_its_rewriting_no
     directory.mkdir()
     for document in log.documents():
         (directory / document.name).write_bytes(document.content)
-    (directory / "agent_1.messages.json").write_bytes(log.messages().content)
+    sub_agent = "agent_1.messages.json"
+    (directory / sub_agent).write_bytes(log.messages().content)
     listed = list_places(str(tmp_path), shape)
     assert isinstance(listed, Listing)
     before = listed.directories[place]
     assert before == place_signature(str(tmp_path), place, shape)
     assert shape.place_of(f"{place}/{place}.messages.json") == place
-    assert shape.place_of(f"{place}/agent_1.messages.json") is None
+    assert shape.place_of(f"{place}/{sub_agent}") == place
     identity = identify(str(tmp_path), place, LAYOUTS)
     assert isinstance(identity, Identity)
     assert (identity.layout, identity.session_id) == (layout, place)
     onlooker = Onlooker(tmp_path, place, layout)
-    assert [each.name for each in onlooker.look().documents] == [f"{place}.json", f"{place}.messages.json"]
+    looked = [each.name for each in onlooker.look().documents]
+    assert looked == [f"{place}.json", f"{place}.messages.json", sub_agent]
     (directory / f"{place}.messages.json").write_bytes(log.say().messages().content)
     assert place_signature(str(tmp_path), place, shape) != before
     assert [each.name for each in onlooker.look().documents] == [f"{place}.messages.json"]

@@ -148,7 +148,7 @@ def test_models_that_are_too_many_are_counted_together_and_keep_their_names(
     first = of_models(used)
     for number in range(3):
         used.change_store(
-            "insert into usage values (9999999, 's', ?, 'standard', 0, 1, 1000, 0, 0, 0, 0, null, 0)",
+            "insert into usage values (9999999, 's', ?, 'standard', 0, 0, 1, 1000, 0, 0, 0, 0, null)",
             f"m{number}",
         )
     others: dict[tuple[str, ...], float] = {

@@ -338,7 +338,7 @@ RECORDED = {
 @pytest.mark.parametrize("name", RECORDED)
 def test_recordings_of_the_real_program_are_told_rightly(material: Path, name: str) -> None:
     (directory,) = (material / "samples/cline-cli" / name / ".cline/data/sessions").iterdir()
-    names = [each.replace("{name}", directory.name) for each in cline.DOCUMENTS]
+    names = [each.replace("{name}", directory.name) for each in cline.DOCUMENTS[:2]]
     documents = recorded(directory, names)
     found: Any = SCANNER.tell(SCANNER.see(SCANNER.start(directory.name), documents))
     reason, count, usage = RECORDED[name]
@@ -348,5 +348,7 @@ def test_recordings_of_the_real_program_are_told_rightly(material: Path, name: s
     used = json.loads(documents[0].content)["metadata"]["usage"]
     read = sum(each.cache_read for each in found.counted)
     assert (used["inputTokens"], used["cacheReadTokens"]) == ((usage or (0, 0))[0], read)
-    heads = {head: (directory / each).read_bytes() for head, each in zip(cline.DOCUMENTS, names, strict=True)}
+    heads = {
+        head: (directory / each).read_bytes() for head, each in zip(cline.DOCUMENTS[:2], names, strict=True)
+    }
     assert cline.recognises_directory(frozenset(names), heads)

@@ -112,14 +112,23 @@ def pi_replies(contents: Iterable[bytes]) -> list[Reply]:
 
 
 def qwen_replies(contents: Iterable[bytes]) -> list[Reply]:
-    """The replies in one session of Qwen Code, or of its sub-agent. What came from the cache is in the prompt's count."""
+    """The replies in one session of Qwen Code, or of its sub-agent, and its own requests, which only its telemetry has.
+
+    What came from the cache is in the prompt's count. The id of a sub-agent that a session asked for has that of its call.
+    """
     replies = []
     for record in map(json.loads, contents):
-        usage = record.get("usageMetadata")
-        if not usage:
-            continue
-        kinds = ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount")
-        model = record["model"]
+        if usage := record.get("usageMetadata"):
+            kinds = ("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount")
+            model = record["model"]
+        else:
+            usage = record.get("systemPayload", {}).get("uiEvent", {})
+            if usage.get("event.name") != "qwen-code.api_response" or "call_" in usage.get(
+                "subagent_id", "call_"
+            ):
+                continue
+            kinds = ("input_token_count", "cached_content_token_count", "output_token_count")
+            model = usage["model"]
         prompt, cached, output = (usage[kind] for kind in kinds)
         replies.append(
             Reply(
