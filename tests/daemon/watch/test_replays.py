@@ -52,7 +52,8 @@ async def _replay(material: Path, base: Path, portions: Random | None) -> None:
             root,
             " ".join(filter(None, ("run.started.ok", reason_of(*ROOTS[root])))),
             1,
-            None if each.usage is None else each.usage.input_tokens,
+            # What the agent asks a model for itself is counted as well.
+            sum(one.fresh_input + one.cache_read + one.cache_write_5m for one in each.counted) or None,
         )
         for root, each in sorted(told.items())
     ]
