@@ -20,12 +20,12 @@ FAULT: Final = 0.5
 
 
 class _Set(NamedTuple):
-    """A timer for `seconds` that was set after `since` on the timeline, in that boot of the machine."""
+    """A timer for `seconds` that was set after `since` on the timeline, in that boot; None if that is not known."""
 
     hash: str
     since: float
     seconds: float
-    boot: int
+    boot: int | None
 
 
 class Timers:
@@ -34,6 +34,8 @@ class Timers:
     def __init__(self, universe: "Universe") -> None:
         self._universe = universe
         self._looked_at = 0.0
+        self._boot = universe.table.boot
+        """That of the last look."""
         self._set: dict[str, _Set] = {}
         self._rang: set[str] = set()
 
@@ -41,11 +43,13 @@ class Timers:
         """No timer rings before its time. Schedules go by the wall clock; after a reboot nothing else can be known."""
         universe = self._universe
         now, boot = universe.timeline.time, universe.table.boot
+        # What is new was set since the last look: perhaps before a power cut, and then the next daemon can't know of a step.
+        set_in = boot if boot == self._boot else None
         found = {str(row[0]): row for row in universe.peek(_TIMERS)}
         for key, (_, kind, seconds, digest, at) in found.items():
             known = self._set.get(key)
             if kind == "TimerSet" and (known is None or known.hash != digest):
-                self._set[key] = _Set(str(digest), self._decided_at(float(at)), float(seconds), boot)
+                self._set[key] = _Set(str(digest), self._decided_at(float(at)), float(seconds), set_in)
         for key, (_, kind, _, digest, _) in found.items():
             if kind != "TimerRang" or str(digest) in self._rang:
                 continue
@@ -70,3 +74,4 @@ class Timers:
     def looked(self) -> None:
         """Nothing is there that was not there before."""
         self._looked_at = self._universe.timeline.time
+        self._boot = self._universe.table.boot
