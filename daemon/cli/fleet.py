@@ -28,7 +28,7 @@ LABEL: Final = r"[A-Za-z0-9][A-Za-z0-9._=-]{0,63}"
 
 @click.group(cls=Group)
 def fleet() -> None:
-    """Have several hosts report to one database, and list their sessions together.
+    """Have several hosts report to one database.
 
     \b
     Example:

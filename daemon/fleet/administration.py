@@ -80,7 +80,7 @@ def make_schema(connection: Connection, database: Database) -> bool:
             connection.execute(text.encode())
     except psycopg.errors.DuplicateSchema as error:
         raise DatabaseRefuses(
-            f"{database.place} has a schema runward that is none of a fleet: use another database"
+            f"{database.place} has a schema runward that does not belong to a fleet: use another database"
         ) from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise DatabaseRefuses(_without_rights(database, "create a schema")) from error
@@ -136,7 +136,7 @@ def _admit(connection: Connection, name: str, login: str, labels: tuple[str, ...
         return
     if connection.execute("select 1 from pg_roles where rolname = %s", (login,)).fetchone() is not None:
         raise DatabaseRefuses(
-            f"the database's server has a login {login} that is none of this fleet: choose another name"
+            f"the database's server has a login {login} that does not belong to this fleet: choose another name"
         )
     connection.execute(_of_login("create role {} login noinherit password {}", login, hashed))
     for grant in _GRANTS:

@@ -137,6 +137,6 @@ def format_of(connection: Connection, database: Database) -> tuple[int, int] | N
         return None
     except psycopg.errors.InsufficientPrivilege as error:
         raise DatabaseRefuses(
-            f"the login {database.user} is none of the fleet's in {database.place}: it needs an invitation"
+            f"the login {database.user} does not belong to the fleet in {database.place}: it needs an invitation"
         ) from error
     return None if row is None else (int(row[0]), int(row[1]))

@@ -52,6 +52,8 @@ VERSION_BITS: Final = 40
 
 _MOST_PROBLEMS: Final = 20
 _MOST_PROBLEM: Final = 1000
+_MOST_TROUBLE: Final = 2000
+"""Characters. What a database says may be longer."""
 
 
 def main(state: Path) -> None:
@@ -107,7 +109,7 @@ class Reports:
                 why = str(error)
             except psycopg.Error as error:
                 why = in_one_line(error)
-            _say({"trouble": f"{why}; {self._in_words()}"})
+            _say({"trouble": f"{why[:_MOST_TROUBLE]}; {self._in_words()}"})
             time.sleep(self._pause)
             self._pause = min(LONGEST_PAUSE_S, 2 * self._pause)
 
@@ -154,9 +156,8 @@ class Reports:
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             # For what is in a row. The others must not wait for it, so each goes by itself from here on.
             if len(rows) == 1:
-                self._refused = (
-                    f"the database refuses {rows[0].subject}, which stays owed: {in_one_line(error)}"
-                )
+                why = in_one_line(error)[:_MOST_TROUBLE]
+                self._refused = f"the database refuses {rows[0].subject}, which stays owed: {why}"
                 self._reached = rows[0].version
             self._most = 1
             return True

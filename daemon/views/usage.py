@@ -68,7 +68,7 @@ class Sum(NamedTuple):
         return f"{ESTIMATE if self.is_estimate else ''}{dollars(self.cost)}{' + ?' if self.unpriced else ''}"
 
     def at_prices(self) -> str:
-        """Words to put after the dollars: at which prices they are. None if the agent reported all of them."""
+        """Words to put after the dollars: at which prices they are; "" if the agent reported all of them."""
         if not self.is_estimate:
             return ""
         return f" at {LIST_PRICES if self.is_at_list else SETTINGS_PRICES}"

@@ -1,7 +1,4 @@
-"""A server in a process of its own, on a socket that the daemon holds: the Studio, and MCP over HTTP.
-
-What agents wrote is never rendered in the process that judges.
-"""
+"""Programs of the daemon's own, each in a process: how one is started, and servers on a socket that the daemon holds."""
 
 import asyncio
 import math
@@ -10,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -35,6 +32,51 @@ MOST_LOG: Final = 1 << 20
 """Bytes of its log: one that is larger is emptied."""
 
 
+async def start_program(
+    state: Path,
+    name: str,
+    module: str,
+    *arguments: str,
+    stdout: int = subprocess.DEVNULL,
+    longest_line: int = 1 << 16,
+    pass_fds: Sequence[int] = (),
+    further: dict[str, str] | None = None,
+) -> asyncio.subprocess.Process:
+    """Start `python -m MODULE STATE ARGUMENTS`. Raises `OSError`.
+
+    `name` is that of its log, next to the daemon's own: what it writes to stderr. `further` are variables of its environment.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    log = os.open(_log_path(state, name), flags, 0o600)
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", module, str(state), *arguments),
+            # It ends when this pipe ends, so also with a daemon that is killed.
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=log,
+            limit=longest_line,
+            cwd="/",
+            env=environment(os.environ) | (further or {}),
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+
+
+def trim_log(state: Path, name: str) -> None:
+    """Empty a program's log if that is large. The program continues with the same file, because it only appends."""
+    path = _log_path(state, name)
+    with suppress(FileNotFoundError):
+        if path.stat().st_size > MOST_LOG:
+            os.truncate(path, 0)
+
+
+def _log_path(state: Path, name: str) -> Path:
+    return state / "log" / f"{name}.log"
+
+
 class NoServer(Exception):
     """There is no server now; the message says why."""
 
@@ -42,7 +84,7 @@ class NoServer(Exception):
 class ChildServer:
     """Starts `python -m MODULE STATE DESCRIPTOR`, at most one at a time. `name` is that of its log and its events.
 
-    Its log is next to the daemon's own: what it writes to stderr.
+    What agents wrote is never rendered in the process that judges.
     """
 
     def __init__(self, state: Path, name: str, module: str, log: Log) -> None:
@@ -66,27 +108,11 @@ class ChildServer:
                 f"the server ended at once; log/{self._name}.log in the state directory may say why"
             )
         self._started_at = time.monotonic()
-        log = os.open(
-            self._log_path(),
-            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC,
-            0o600,
+        # The daemon keeps the socket, so the address stays while the program is not there.
+        descriptor = listening.fileno()
+        self._process = await start_program(
+            self._state, self._name, self._module, str(descriptor), pass_fds=(descriptor,)
         )
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *("-P", "-m", self._module, str(self._state), str(listening.fileno())),
-                # It ends when this pipe ends, so also with a daemon that is killed.
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                cwd="/",
-                env=environment(os.environ),
-                # The daemon keeps the socket, so the address stays while the program is not there.
-                pass_fds=[listening.fileno()],
-                start_new_session=True,
-            )
-        finally:
-            os.close(log)
         self._log.info(f"{self._name}.started", pid=self._process.pid)
 
     async def wait(self) -> int:
@@ -110,13 +136,8 @@ class ChildServer:
         return code
 
     def trim_log(self) -> None:
-        """Empty its log if that is large. The server continues with the same file, because it only appends."""
-        with suppress(FileNotFoundError):
-            if self._log_path().stat().st_size > MOST_LOG:
-                os.truncate(self._log_path(), 0)
-
-    def _log_path(self) -> Path:
-        return self._state / "log" / f"{self._name}.log"
+        """Empty its log if that is large."""
+        trim_log(self._state, self._name)
 
 
 PROGRAM: Final = "runward.daemon.studio.program"

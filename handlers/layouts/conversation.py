@@ -297,7 +297,7 @@ class Conversation:
                 self.model = word.model or self.model
                 self._spend(word.spent, at)
             case Elsewhere():
-                self._count(word.spent, word.model, at)
+                self._count(_believable(word.spent), word.model, at)
             case Left():
                 self.is_left = True
             case Delegated():
@@ -334,14 +334,13 @@ class Conversation:
 
     def _spend(self, spent: Spent, at: float | None, *, are_totals: bool = False) -> None:
         """Count what is the session's own, and tell it."""
-        fresh, read, write, output = _believable(spent)
-        self.input_tokens = min(self.input_tokens + fresh + read + write, MOST_TOKENS)
-        self.output_tokens = min(self.output_tokens + output, MOST_TOKENS)
+        spent = _believable(spent)
+        self.input_tokens = min(self.input_tokens + sum(spent[:3]), MOST_TOKENS)
+        self.output_tokens = min(self.output_tokens + spent.output, MOST_TOKENS)
         self._count(spent, self.model, at, are_totals=are_totals)
 
     def _count(self, spent: Spent, model: str | None, at: float | None, *, are_totals: bool = False) -> None:
-        fresh, read, write, output = _believable(spent)
-        if not (fresh or read or write or output):
+        if not any(spent[:4]):
             return
         one = counted(
             at,
@@ -357,8 +356,9 @@ class Conversation:
         add(self.counted, one._replace(replies=0, size=SIZES[0]) if are_totals else one)
 
 
-def _believable(spent: Spent) -> tuple[int, ...]:
-    return tuple(min(max(0, each), MOST_TOKENS) for each in spent[:4])
+def _believable(spent: Spent) -> Spent:
+    fresh, read, write, output = (min(max(0, each), MOST_TOKENS) for each in spent[:4])
+    return Spent(fresh, read, write, output, spent.nanousd)
 
 
 class Layout(NamedTuple, Generic[Record]):

@@ -15,7 +15,7 @@ _ANSWERS: Final = {"returns": 2, "fails": 3}
 
 @contextmanager
 def session_bus(path: Path, does: str = "returns") -> Iterator[dict[str, str]]:
-    """A bus at this path, and the variables that name it. Whoever asks for the service finds that it `returns`, `fails` or is
+    """A bus at this path, and the variables that name it. Anyone who asks for the service finds that it `returns`, `fails` or is
     `silent`; or the bus `refuses` everybody, or says `nonsense`.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:

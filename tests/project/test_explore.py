@@ -31,7 +31,7 @@ def test_seeds_are_played_one_after_the_other_and_what_fails_is_told(
 
 @pytest.mark.prove
 def test_the_sweeps_of_kills_and_freezes_are_played_too() -> None:
-    """Which it finds by their mark: a sample that CI takes is none of them."""
+    """Which it finds by their mark: a sample that CI takes is not among them."""
     found = sweeps_of_proofs()
     every = "tests/proof/test_kill_sweep.py::test_a_daemon_killed_at_every_single_point_leaves_what_an_undisturbed_one_leaves"
     assert f"{every}[chain runs-0-5]" in found

@@ -1,6 +1,6 @@
 """Daemons that serve and launchers that are used again, killed where the one speaks to the other.
 
-Whoever is killed: each run has one verdict, its command ran at most once, and nothing is left alive in the end.
+Whichever process is killed: each run has one verdict, its command ran at most once, and nothing is left alive in the end.
 """
 
 import json

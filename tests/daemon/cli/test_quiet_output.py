@@ -1,4 +1,4 @@
-"""Whoever reads a command's output slowly keeps nobody from the store: nothing is printed in a transaction."""
+"""A slow reader of a command's output keeps nobody from the store: nothing is printed in a transaction."""
 
 import array
 import contextlib

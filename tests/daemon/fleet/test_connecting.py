@@ -43,7 +43,10 @@ def test_a_connection_over_the_network_is_encrypted(postgresql: Server) -> None:
 
 
 def test_a_unix_socket_needs_no_certificates(postgresql: Server) -> None:
-    connect(_database(postgresql, str(postgresql.directory)), _secret(postgresql), None).close()
+    with connect(_database(postgresql, str(postgresql.directory)), _secret(postgresql), None) as connection:
+        assert connection.execute("select ssl from pg_stat_ssl where pid = pg_backend_pid()").fetchone() == (
+            False,
+        )
 
 
 def test_a_server_whose_certificate_another_authority_signed_is_refused(postgresql: Server) -> None:

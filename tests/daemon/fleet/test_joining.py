@@ -96,7 +96,10 @@ def test_a_login_that_is_none_of_the_fleets_is_left_alone(
 ) -> None:
     with postgresql.admin(database) as admin:
         admin.execute("create role host_gpu_box")
-    _refused(office.call("fleet", "invite", "gpu-box"), "has a login host_gpu_box that is none of this fleet")
+    _refused(
+        office.call("fleet", "invite", "gpu-box"),
+        "has a login host_gpu_box that does not belong to this fleet",
+    )
 
 
 def test_a_host_of_a_fleet_does_not_join_another(office: Place, laptop: Place) -> None:
@@ -156,7 +159,7 @@ def test_an_invitation_of_another_fleet_does_not_open_this_one(
         _refused(laptop.call("fleet", "join", elsewhere.text), "has no fleet")
         with postgresql.admin(other) as admin:
             admin.execute(Path("daemon/fleet/schema.sql").read_text().encode())
-        _refused(laptop.call("fleet", "join", elsewhere.text), "is none of the fleet's")
+        _refused(laptop.call("fleet", "join", elsewhere.text), "does not belong to the fleet")
 
 
 def test_a_newer_fleet_is_left_alone(postgresql: Server, database: str, office: Place, laptop: Place) -> None:

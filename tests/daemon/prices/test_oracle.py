@@ -233,7 +233,7 @@ def qwen_session(used: Sequence[Used]) -> Session:
 
 
 def copilot_session(used: Sequence[Used]) -> Session:
-    """`cost` is no money: it multiplies requests."""
+    """`cost` is not money: it multiplies requests."""
     log = copilot_lines.Log().prompt()
     for each, at in stamped(used):
         before = len(log.records)

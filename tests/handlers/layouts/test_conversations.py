@@ -20,7 +20,15 @@ from tests.handlers.layouts.placed import told as calls_told
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Paid, Returned
 from runward.handlers.layouts import copilot, droid, kimi, pi, qwen
-from runward.handlers.layouts.conversation import Conversation, ConversationDirectory, ConversationLog
+from runward.handlers.layouts.conversation import (
+    Conversation,
+    ConversationDirectory,
+    ConversationLog,
+    Elsewhere,
+    Spent,
+    Used,
+)
+from runward.handlers.layouts.foreign_values import MOST_TOKENS
 from runward.handlers.layouts.transcript import LogLine, Said, Told
 from runward.handlers.model.sessions import Document
 
@@ -353,3 +361,16 @@ def test_recordings_of_the_real_program_are_told_rightly(agent: Agent, material:
     assert found.session_id is not None
     assert found.session_id in place
     assert agent.recognises(path.name, path.read_bytes()[:4096])
+
+
+@pytest.mark.parametrize("word", [Used, Elsewhere])
+def test_no_request_counts_more_tokens_than_anybody_could_use(word: type[Used | Elsewhere]) -> None:
+    conversation = Conversation()
+    conversation.take(word("m", Spent(1 << 60, 1 << 60, -1, 1 << 60)), BEGAN)
+    (counted,) = conversation.counted
+    assert (counted.fresh_input, counted.cache_read, counted.cache_write_5m, counted.output) == (
+        MOST_TOKENS,
+        MOST_TOKENS,
+        0,
+        MOST_TOKENS,
+    )
