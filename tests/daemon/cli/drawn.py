@@ -28,7 +28,10 @@ _TO_A_ROW: Final = re.compile(r"\x1b\[[0-9]+;1H")
 
 
 class Drawn(NamedTuple):
-    """What is on the terminal at the end, without blanks at the ends of lines, the lines as written, and the exit code."""
+    """What is on the terminal at the end, without blanks at the ends of lines, the lines as written, and the exit code.
+
+    A line that begins anew after a carriage return, as one does in which somebody types, is written twice.
+    """
 
     lines: list[str]
     written: list[str]
@@ -59,7 +62,7 @@ def draw(
     while lines and not lines[-1]:
         lines.pop()
     text = _TO_A_ROW.sub("\n", content.decode(errors="replace"))
-    written = click.unstyle(text).replace("\r", "").split("\n")
+    written = re.split(r"\r*\n|\r", click.unstyle(text))
     return Drawn(lines, written, content, code)
 
 

@@ -141,7 +141,7 @@ def test_what_it_tells_programs_only_ever_grows(home: Home) -> None:
 def test_it_says_what_the_daemon_has_read_once_that_runs(home: Home) -> None:
     with home.place.daemon():
         done = home.init("--yes")
-        assert (done.code, UNIT in home.files()) == (0, False)
+        assert (done.code, (home.directory / UNIT).exists()) == (0, False)
         assert "a daemon is running, pid " in done.out
         daemon = home.init("--yes", "--json").object()["daemon"]
         assert isinstance(daemon, dict)

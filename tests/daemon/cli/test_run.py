@@ -250,9 +250,8 @@ def test_a_run_that_was_ended_before_its_time_says_so(
     declared: Launcher, options: list[str], script: str, code: int, said: str
 ) -> None:
     result = declared.run("--name", "ended", *options, "--", "sh", "-c", script)
-    first, second = result.stderr.decode().splitlines()
-    assert (result.returncode, second) == (code, "  runward session show ended")
-    assert re.fullmatch(said + " Inspect with:", first), first
+    assert result.returncode == code
+    assert re.fullmatch(said + " Inspect with:\n  runward session show ended\n", result.stderr.decode())
 
 
 def test_an_empty_file_is_not_called_missing(declared: Launcher) -> None:

@@ -3,10 +3,12 @@
 import html
 import json
 import re
+import time
 from html.parser import HTMLParser
 from urllib.parse import quote, unquote
 
 import pytest
+import time_machine
 from tests.daemon.cli.calling import Place
 from tests.daemon.studio.conftest import Studio
 
@@ -125,15 +127,16 @@ async def test_sessions_since_then_and_of_a_directory(filled: Studio) -> None:
     assert "No session matches." in (await filled.get("/sessions?cwd=/nowhere")).text
 
 
-async def test_a_page_as_json_is_what_the_command_prints(filled: Studio) -> None:
-    listed = json.loads((await filled.get("/sessions?format=json")).text)
-    assert listed == filled.place.call("session", "list", "--json").json()
-    for each in listed:
-        shown = json.loads((await filled.get(f"{path_of(each['key'])}?format=json")).text)
-        assert shown["session"] == filled.place.call("session", "show", each["key"], "--json").json()
-        assert shown["why"] == filled.place.call("why", each["key"], "--json").json()
-        verified = filled.place.call("receipt", "verify", each["key"], "--json")
-        assert shown["receipt"] == (None if verified.code == 3 else verified.json())
+async def test_a_page_as_json_is_what_the_command_prints_at_that_moment(filled: Studio) -> None:
+    with time_machine.travel(time.time(), tick=False):
+        listed = json.loads((await filled.get("/sessions?format=json")).text)
+        assert listed == filled.place.call("session", "list", "--json").json()
+        for each in listed:
+            shown = json.loads((await filled.get(f"{path_of(each['key'])}?format=json")).text)
+            assert shown["session"] == filled.place.call("session", "show", each["key"], "--json").json()
+            assert shown["why"] == filled.place.call("why", each["key"], "--json").json()
+            verified = filled.place.call("receipt", "verify", each["key"], "--json")
+            assert shown["receipt"] == (None if verified.code == 3 else verified.json())
 
 
 async def test_a_run_that_exited_with_0_and_failed_shows_what_is_missing(filled: Studio) -> None:
