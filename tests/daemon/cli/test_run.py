@@ -241,7 +241,7 @@ def test_another_failure_keeps_its_own_code_and_says_nothing_of_artifacts(declar
 @pytest.mark.parametrize(
     ("options", "script", "code", "said"),
     [
-        (["--timeout", "200ms"], "sleep 100", 124, r"Run timed out after \d+\.\d s\."),
+        (["--timeout", "200ms"], "exec sleep 100", 124, r"Run timed out after \d+\.\d s\."),
         ([], "kill -KILL $$", 137, r"Run failed: SIGKILL ended it after \d+\.\d s\."),
         ([], "kill -SEGV $$", 139, r"Run failed: SIGSEGV ended it after \d+\.\d s\."),
     ],
