@@ -15,7 +15,7 @@ from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_SETTING
 from runward.daemon.cli.shell.context import own_settings, pass_settings
 from runward.daemon.cli.terminal.live import InPlace
 from runward.daemon.cli.terminal.options import NamedPath, json_option
-from runward.daemon.cli.terminal.output import fail, note, print_json, safe
+from runward.daemon.cli.terminal.output import fail, note, print_json, print_text, safe
 from runward.daemon.store.ownership import StateDirectoryHeld, hold, prepare
 from runward.daemon.store.reading import STORE, StoreRefused, exists
 from runward.daemon.views.text import local, size
@@ -91,7 +91,7 @@ def backup(settings: Settings, file: Path, force: bool, as_json: bool) -> None:
     if as_json:
         print_json(value)
         return
-    click.echo(
+    print_text(
         f"{target}: {counted(copy.sessions, 'session', 'sessions')}, {counted(copy.head.seq, 'event', 'events')} up to {local(copy.last_at)},"
         f" {size(copy.size)}; checked"
     )
@@ -204,32 +204,32 @@ def _value(plan: "Plan", dry_run: bool) -> JsonValue:
 
 def _tell(plan: "Plan", dry_run: bool) -> None:
     will, affected = "would be " if dry_run else "", plan.examined
-    click.echo(
+    print_text(
         f"{will}restored: {counted(affected.sessions, 'session', 'sessions')}, {counted(affected.head.seq, 'event', 'events')} up to {local(affected.last_at)},"
         f" from {safe(str(plan.backup))}"
     )
     if plan.kept is not None:
-        click.echo(f"{will}kept: the previous store, as {safe(str(plan.kept))}")
+        print_text(f"{will}kept: the previous store, as {safe(str(plan.kept))}")
     if plan.current is not None:
-        click.echo(_newer(plan.current.newer))
+        print_text(_newer(plan.current.newer))
     for old, new in plan.moves.pairs:
-        click.echo(f"{will}moved: what was below {safe(old)} is below {safe(new)}")
+        print_text(f"{will}moved: what was below {safe(old)} is below {safe(new)}")
     for name in plan.starts:
-        click.echo(
+        print_text(
             f"{will}given up: the start of {safe(name)}, which may have begun; request it again if you need it"
         )
     for job in plan.jobs:
-        click.echo(
+        print_text(
             f"{will}held: job {job.id} ({safe(job.handler)} of {safe(job.lane)}), which may have been done since;"
             f" `runward queue show {job.id}` shows more"
         )
     for each in plan.approvals:
-        click.echo(
+        print_text(
             f"waits for a person: step {safe(each.step_id())} of {safe(each.run)} ({safe(each.chain)});"
             " `runward chain approvals` shows it"
         )
     if not dry_run:
-        click.echo("next: start the daemon; it looks at every run again, and writes no line twice")
+        print_text("next: start the daemon; it looks at every run again, and writes no line twice")
 
 
 def _newer(newer: int | None) -> str:

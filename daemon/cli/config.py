@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 
 import click
@@ -14,7 +15,7 @@ from runward.config.table import DEFAULT, dotted_key, parts
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.terminal.options import json_option
-from runward.daemon.cli.terminal.output import align, print_json, safe
+from runward.daemon.cli.terminal.output import align, at_home, columns_there, print_json, print_text, safe
 from runward.daemon.configuration.settings import settings_files, working_directory
 
 
@@ -51,10 +52,16 @@ def show(context: click.Context, origin: bool, as_json: bool) -> None:
         for key, value in _lines(settings)
     ]
     if origin:
-        click.echo(
-            "".join(f"# read: {safe(file)}\n" for file in files) or "# there is no settings file\n", nl=False
+        for line in [f"# read: {safe(file)}" for file in files] or ["# there is no settings file"]:
+            print_text(line)
+    if origin and sys.stdout.isatty():
+        from runward.daemon.cli.terminal.tables import flowed_rows  # programs do without it
+
+        print_text(
+            "\n".join(flowed_rows([(value, at_home(where)) for value, where in rows], columns_there()))
         )
-    click.echo("\n".join(align(rows) if origin else [row[0] for row in rows]))
+    else:
+        click.echo("\n".join(align(rows) if origin else [row[0] for row in rows]))
 
 
 def _as_json(settings: Settings, files: list[str] | None) -> JsonValue:

@@ -11,7 +11,7 @@ from runward.config.problem import counted
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.terminal.options import NamedPath, json_option
-from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
+from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_text, safe
 from runward.handlers.ctcp.documents import Documents
 from runward.handlers.ctcp.rules import LETTERS, Finding, Report
 
@@ -77,8 +77,8 @@ def check(directory: str, only: str | None, allow_missing: bool, tree: str | Non
         print_json({"result": result, "findings": [each._asdict() for each in findings]})
     else:
         for each in findings:
-            click.echo(_line(directory, each))
-        click.echo(f"{coloured('failed' if failed else 'passed', result)}: {_counted(findings)}")
+            print_text(_line(directory, each))
+        print_text(f"{coloured('failed' if failed else 'passed', result)}: {_counted(findings)}")
     sys.exit(NOT_SO if failed else GOOD)
 
 

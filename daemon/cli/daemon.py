@@ -32,7 +32,7 @@ from runward.daemon.cli.exits import (
 from runward.daemon.cli.shell.asking import ask_daemon, new_request
 from runward.daemon.cli.shell.context import own_settings, pass_settings, read_settings_of
 from runward.daemon.cli.terminal.options import json_option, timeout_option
-from runward.daemon.cli.terminal.output import complain, fail, print_json, safe, to_stderr
+from runward.daemon.cli.terminal.output import complain, fail, print_json, print_text, safe, tell
 from runward.daemon.configuration.complaints import complaints_about
 from runward.daemon.configuration.settings import (
     load_settings,
@@ -175,7 +175,7 @@ def _ask_for_scan(settings: Settings) -> None:
     from runward.handlers.model.requests import ScanRequested
 
     ask_daemon(settings, new_request(ScanRequested))
-    to_stderr("another daemon uses the state directory: it was asked for a scan")
+    tell("another daemon uses the state directory: it was asked for a scan")
 
 
 def _check(context: click.Context) -> int:
@@ -187,7 +187,7 @@ def _check(context: click.Context) -> int:
         return WRONG_SETTINGS
     wrong = has_errors(problems)
     if not wrong:
-        click.echo("the configuration is valid")
+        print_text("the configuration is valid")
     return WRONG_USAGE if wrong else GOOD
 
 
@@ -209,7 +209,7 @@ def stop(settings: Settings, timeout: float) -> None:
     # Not whether any daemon runs: systemd may start the next one between two looks.
     if _wait(lambda: True if holder(Path(state)) != pid else None, timeout) is None:
         fail(f"daemon {pid} has been asked to end, but has not ended yet", TIMED_OUT)
-    click.echo(f"daemon {pid} has stopped")
+    print_text(f"daemon {pid} has stopped")
 
 
 @daemon.command()
@@ -236,11 +236,11 @@ def reload(settings: Settings, timeout: float) -> None:
     if after.get("refused_at") is None:
         now_in_force = settings_in_report(report_of(state, pid))
         complain(each.problem for each in complaints_about(Parsed(now_in_force)))
-        click.echo("the settings are in force")
+        print_text("the settings are in force")
         return
     refused = after.get("refused")
     for problem in refused if isinstance(refused, list) else []:
-        to_stderr(str(problem))
+        tell(safe(str(problem)))
     fail("the settings were refused; the previous ones stay in force", NOT_SO)
 
 
@@ -390,20 +390,20 @@ def _tell(done: Done, as_json: bool, verb: str) -> None:
     would = "would have " if done.is_dry else ""
     for change in done.changes:
         if change.kept is not None:
-            click.echo(f"{would}kept      {safe(change.kept)}: the unit as it was changed by hand")
+            print_text(f"{would}kept      {safe(change.kept)}: the unit as it was changed by hand")
         begins = "" if change.deed in ("unchanged", "absent") else would  # it is so already
-        click.echo(f"{begins}{change.deed:9} {safe(change.path)}")
+        print_text(f"{begins}{change.deed:9} {safe(change.path)}")
         text = done.texts[change.path]
         if done.is_dry and change.deed in ("written", "updated") and text is not None:
             click.echo(safe_lines(text))
     for words in done.planned:
-        click.echo(f"{would}run       {safe(shlex.join(words))}")
+        print_text(f"{would}run       {safe(shlex.join(words))}")
     for ran in done.systemctl.ran:
-        click.echo(f"{'ran' if ran.code == 0 else 'failed':9} {safe(shlex.join(ran.words))}")
+        print_text(f"{'ran' if ran.code == 0 else 'failed':9} {safe(shlex.join(ran.words))}")
         if ran.code != 0:
             click.echo(safe_lines(ran.printed))
     if done.is_dry:
-        click.echo("nothing was changed (--dry-run)")
+        print_text("nothing was changed (--dry-run)")
     if verb == "install" and done.silence is None and not done.failed:
         _tell_of_life(done)
 
@@ -418,15 +418,15 @@ def _tell_of_life(done: Done) -> None:
     scope = "user" if done.is_user else "system"
     if not done.is_dry:
         status = done.systemctl.property("StatusText", installing.UNIT)
-        click.echo(f"runs      {installing.UNIT}: {safe(status)}")
+        print_text(f"runs      {installing.UNIT}: {safe(status)}")
     if _lingering(done) is False:
         user = shlex.quote(rendering.user_name())
-        click.echo(
+        print_text(
             f"but lingering is off: it ends when you log out. To keep it running: loginctl enable-linger {safe(user)}"
         )
     if not done.is_user:
-        click.echo("for a user's own daemon: systemctl enable --now runward@NAME")
-    click.echo(f"undo it with: runward daemon uninstall --{scope}")
+        print_text("for a user's own daemon: systemctl enable --now runward@NAME")
+    print_text(f"undo it with: runward daemon uninstall --{scope}")
 
 
 def _json_of(done: Done) -> JsonValue:

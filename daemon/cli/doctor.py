@@ -16,9 +16,11 @@ from runward.daemon.cli.shell.context import read_settings_of
 from runward.daemon.cli.terminal.live import progress, write_in_place
 from runward.daemon.cli.terminal.options import json_option
 from runward.daemon.cli.terminal.output import (
+    at_home,
     coloured,
     fail,
     print_json,
+    print_text,
     room,
     safe,
     terminal_size,
@@ -106,7 +108,7 @@ def doctor(context: click.Context, only: tuple[str, ...], rebuild: bool, as_json
     if as_json:
         print_json(_as_json(results, failed))
     else:
-        click.echo(_summary(failed, sum(finding.result == "warning" for _, finding in results)))
+        print_text(_summary(failed, sum(finding.result == "warning" for _, finding in results)))
     sys.exit(NOT_SO if failed else GOOD)
 
 
@@ -146,9 +148,9 @@ def _lines(check: "Check", finding: "Finding") -> Iterator[str]:
     word = coloured(finding.result, finding.result.ljust(_WORD))
     indent = " " * (_WORD + 2)
     columns = room()
-    yield from flowed(f"{check.name}: {safe(finding.message)}", f"{word}  ", indent, columns)
+    yield from flowed(at_home(f"{check.name}: {safe(finding.message)}"), f"{word}  ", indent, columns)
     if finding.fix is not None and finding.result != "ok":
-        yield from flowed(safe(finding.fix), f"{indent}-> ", f"{indent}   ", columns)
+        yield from flowed(at_home(safe(finding.fix)), f"{indent}-> ", f"{indent}   ", columns)
 
 
 def _summary(failed: int, warnings: int) -> str:
@@ -184,7 +186,7 @@ def print_rebuilt(state: str, as_json: bool) -> int:
         print_json(rebuilt.as_json())
     else:
         for line in _rebuilt_lines(rebuilt):
-            click.echo(line)
+            print_text(line)
     return GOOD if rebuilt.same else NOT_SO
 
 

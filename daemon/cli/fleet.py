@@ -16,7 +16,7 @@ from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell.context import own_settings, settings_in_force
 from runward.daemon.cli.terminal.options import NamedPath
-from runward.daemon.cli.terminal.output import fail, note
+from runward.daemon.cli.terminal.output import fail, note, print_text
 from runward.daemon.configuration.extras import NO_FLEET, has_fleet
 from runward.daemon.configuration.settings import settings_file, settings_places, working_directory
 from runward.daemon.store.ownership import holder, prepare
@@ -111,8 +111,8 @@ def init(settings: Settings, state: Path, database: str, ca_file: str | None) ->
         with connect(meant, None, ca_file) as connection:
             is_new = make_schema(connection, meant)
         keep(state, meant, certificates)
-    click.echo(f"{meant.place} {'has' if is_new else 'already had'} a fleet")
-    click.echo("next: `runward fleet invite HOST` prints the command with which a host joins")
+    print_text(f"{meant.place} {'has' if is_new else 'already had'} a fleet")
+    print_text("next: `runward fleet invite HOST` prints the command with which a host joins")
 
 
 @fleet.command()
@@ -193,11 +193,11 @@ def join(context: click.Context, invitation: str) -> None:
             joined(meant, directory)
         except OSError as error:
             fail(f"{error.filename or directory} can't be written: {error.strerror}", NOT_SO)
-    click.echo(f"this host is {meant.name}, by {directory / SETTINGS}")
+    print_text(f"this host is {meant.name}, by {directory / SETTINGS}")
     if holder(Path(settings.state_dir)) is None:
-        click.echo("next: start the daemon, which reports to the fleet")
+        print_text("next: start the daemon, which reports to the fleet")
     else:
-        click.echo("the daemon takes the settings over within a few seconds; `runward daemon reload` at once")
+        print_text("the daemon takes the settings over within a few seconds; `runward daemon reload` at once")
     sys.stdout.flush()
 
 

@@ -10,7 +10,7 @@ import click
 from runward.config.settings import Settings
 from runward.daemon.cli.session.table import what_of
 from runward.daemon.cli.status import code_of, why_not_running
-from runward.daemon.cli.terminal.output import coloured, width
+from runward.daemon.cli.terminal.output import coloured, width, with_tildes
 from runward.daemon.cli.terminal.signs import Terminal, terminal_here
 from runward.daemon.cli.terminal.tables import Column, flowed, flowed_part, table_rows
 from runward.daemon.store import reading
@@ -51,7 +51,8 @@ def _first_command(state: str) -> str:
 def lines_of(home: Home, state: str, terminal: Terminal, first: str | None = None) -> list[str]:
     """The screen. It leaves a row for the prompt that follows. `first` is the command that has to come before all others."""
     room = min(terminal.rows, _ROWS) - 1
-    head = list(flowed(_headline(home, state, terminal, first), "", "  ", terminal.columns))
+    said = with_tildes(_headline(home, state, terminal, first), terminal.home)
+    head = list(flowed(said, "", "  ", terminal.columns))
     commands = _NEXT if first is None else (first, _HELP)
     last = list(flowed(f"Next: {terminal.between.join(commands)}", "", "      ", terminal.columns))
     needs, working = _needs(home, terminal), _working(home, terminal)
@@ -115,7 +116,7 @@ def _approval(row: ApprovalRow, terminal: Terminal) -> list[str]:
     asked = f"{row.chain}/{row.step_id()} asks for approval ({age(row.asked_at, terminal.now)}): {command_asked(row)}"
     sign = f"{terminal.sign('waiting')} "
     lines, is_cut = flowed_part(
-        terminal.text(asked), sign, "    ", terminal.columns, _LINES_OF_AN_APPROVAL, terminal.ellipsis
+        terminal.command(asked), sign, "    ", terminal.columns, _LINES_OF_AN_APPROVAL, terminal.ellipsis
     )
     # An approval holds only for what was shown: of what is not here to its end, only the rest is offered.
     command = f"All: {WHOLE_APPROVALS}" if is_cut else f"runward chain approve {shlex.quote(row.id)}"

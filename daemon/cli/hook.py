@@ -26,6 +26,7 @@ from runward.daemon.cli.terminal.output import (
     fail,
     note,
     print_list,
+    print_text,
     safe,
 )
 from runward.daemon.configuration.agent_homes import agent_home, sessions_in
@@ -185,15 +186,15 @@ def _install(agent: str, settings: Settings, dry_run: bool) -> None:
     found = list(chain.from_iterable(known.values()))
     said = said_of(agent, program, events, found)
     if said is not None and (any(changes) or not found):
-        click.echo(safe(said))
+        print_text(safe(said))
     if not any(changes) or any(root.layout in (agent, AUTO) for root in settings.roots):
         return
     if all(f"roots.{root.name}" not in settings.origin for root in settings.roots):
-        click.echo(
+        print_text(
             "its sessions are followed from the daemon's next start, or when it reads its settings again"
         )
         return
-    click.echo(
+    print_text(
         f'but no root has the layout "{agent}", so its sessions are not followed; add to runward.toml:\n'
     )
     home = agent_home(agent, os.environ, home_of(os.environ), working_directory())
@@ -228,7 +229,7 @@ def _install_in(
     if hooked.is_trusted is not None and not dry_run and events:
         text = read_settings_file(path).text
         if text is not None and not hooked.is_trusted(path, text, program):
-            click.echo(f"{name_of(agent)} skips hooks in {safe(path)}: {hooked.trust}")
+            print_text(f"{name_of(agent)} skips hooks in {safe(path)}: {hooked.trust}")
     return changes
 
 
@@ -248,7 +249,7 @@ def uninstall(agents: tuple[str, ...], yes: bool, dry_run: bool) -> None:
     if not agents:
         there = {each: said for each, said in hooks_here(os.environ).items() if said != NOT_INSTALLED}
         if not there:
-            click.echo("nothing to change: no agent here has the hook")
+            print_text("nothing to change: no agent here has the hook")
             return
         agents = tuple(_wanted(there, "remove", yes or dry_run))
 
@@ -309,7 +310,7 @@ def _check_accepted(program: Program, events: Sequence[str], undo: Callable[[], 
     """See whether the installed program takes settings with these hooks; else undo, and end with 1."""
     match accepts(program, events, os.environ):
         case True:
-            click.echo(f"{safe(program.name)} accepts the hooks")
+            print_text(f"{safe(program.name)} accepts the hooks")
         case None:
             why = f"{program.name} could not be asked whether it accepts the hooks: it called none when it started"
             note(f"{why}; see with /hooks in Claude Code whether they are there")
@@ -341,7 +342,7 @@ def _carry_out(
         file = read_settings_file(path)
         text = edit(file.text, path).text
         if text == file.text:
-            click.echo(f"nothing to change: {state} {safe(path)}")
+            print_text(f"nothing to change: {state} {safe(path)}")
             return False
         show_change(file, text)
         if not dry_run:
@@ -356,9 +357,9 @@ def _carry_out(
         complain([refusal.problem])
         fail(f"{path} was left as it is", WRONG_USAGE)
     if dry_run:
-        click.echo("nothing was changed (--dry-run)")
+        print_text("nothing was changed (--dry-run)")
     else:
-        click.echo(f"done: {state} {safe(path)}{f' ({more})' if more else ''}")
+        print_text(f"done: {state} {safe(path)}{f' ({more})' if more else ''}")
     return True
 
 

@@ -13,7 +13,7 @@ from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.terminal.live import Progress, progress
 from runward.daemon.cli.terminal.options import NamedPath, json_option
-from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, safe
+from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, print_text, safe
 from runward.daemon.rundir.explaining import explain as explain_path
 from runward.daemon.rundir.liveness import NOBODY_KNOWS, Writers
 from runward.daemon.rundir.session_places import CannotList, Obstacle, Place, sessions_under
@@ -161,7 +161,7 @@ def inspect(path: str, layout: str, explain: bool, as_json: bool) -> None:
         print_json([each.as_json() for each in sessions])
     else:
         for each in sessions:
-            click.echo("\n".join(_lines_of(each)))
+            print_text("\n".join(_lines_of(each)))
     if not sessions:
         note(reason)
         sys.exit(NOT_SO)
@@ -178,9 +178,9 @@ def _explain(path: str, layout: str, as_json: bool) -> None:
         considered: list[JsonValue] = [dict(each._asdict()) for each in explained.considered]
         print_json({"path": explained.path, "layout": explained.layout, "considered": considered})
     else:
-        click.echo(f"{safe(explained.path)}: {explained.layout or 'no session in a known layout'}")
+        print_text(f"{safe(explained.path)}: {explained.layout or 'no session in a known layout'}")
         for each in explained.considered:
-            click.echo(f"  {each.layout}: {'yes' if each.is_it else 'no'}, {safe(each.reason)}")
+            print_text(f"  {each.layout}: {'yes' if each.is_it else 'no'}, {safe(each.reason)}")
     if explained.layout is None:
         sys.exit(NOT_SO)
 

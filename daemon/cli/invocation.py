@@ -17,6 +17,7 @@ from runward.daemon.cli.terminal.output import (
     coloured,
     print_json,
     print_list,
+    print_text,
     safe,
 )
 from runward.daemon.store.tables.artifacts import ArtifactRow, artifacts_of
@@ -114,7 +115,7 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
     if as_json:
         print_json(invocation_as_json(settings, row, steps, outcomes))
         return
-    click.echo("\n".join(_lines(row, steps, shown_outcomes(settings, outcomes))))
+    print_text("\n".join(_lines(row, steps, shown_outcomes(settings, outcomes))))
 
 
 def _lines(row: InvocationRow, steps: list[ChainStepRow], outcomes: list[ArtifactRow]) -> list[str]:

@@ -22,6 +22,7 @@ from runward.daemon.cli.terminal.output import (
     print_json,
     print_list,
     print_one,
+    print_text,
     safe,
 )
 from runward.daemon.store.tables.notices import NoticeRow, PendingNotice, notices, notices_called
@@ -96,7 +97,7 @@ def test(context: click.Context, as_json: bool) -> None:
         why = send(recipient, notice)
         results.append({"recipient": recipient.name, "delivered": why is None, "problem": why})
         if not as_json:
-            click.echo(f"{recipient.name}: {'delivered' if why is None else f'not delivered: {safe(why)}'}")
+            print_text(f"{recipient.name}: {'delivered' if why is None else f'not delivered: {safe(why)}'}")
     if as_json:
         print_json(results)
     if any(isinstance(each, dict) and not each["delivered"] for each in results):

@@ -24,6 +24,7 @@ from runward.daemon.cli.terminal.output import (
     note,
     print_json,
     print_list,
+    print_text,
     safe,
 )
 from runward.daemon.configuration.declared_files import (
@@ -151,7 +152,7 @@ def check(settings: Settings, playbook: str, agent: str | None, as_json: bool) -
     else:
         complain(declaration.problems)
         if declaration.is_right:
-            click.echo("\n".join(_findings(declaration)))
+            print_text("\n".join(_findings(declaration)))
     if not declaration.is_right:
         sys.exit(WRONG_USAGE)
 
@@ -276,7 +277,7 @@ def verify(
     else:
         from runward.daemon.cli.session.show import panel
 
-        click.echo("\n".join(panel(contract_to_json(held), printed, _why(held, facts))))
+        print_text("\n".join(panel(contract_to_json(held), printed, _why(held, facts))))
     if junit is not None:
         from runward.daemon.views.checks import checks_of
 

@@ -18,7 +18,7 @@ from runward.daemon.cli.shell.asking import (
 )
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal.options import Length, json_option, patience_options
-from runward.daemon.cli.terminal.output import print_json, print_one
+from runward.daemon.cli.terminal.output import print_json, print_one, print_text
 from runward.daemon.store.tables import prunings
 from runward.daemon.views.text import local
 from runward.handlers.times import iso
@@ -79,11 +79,11 @@ def _say_what_would_go(settings: Settings, before: float, now: float, as_json: b
     if as_json:
         print_json({"before": iso(before), "sessions": counts.sessions, "still_owed": counts.owed})
         return
-    click.echo(
+    print_text(
         f"{counted(counts.sessions, 'session', 'sessions')} that ended before {local(before)} would be pruned"
     )
     if counts.owed:
-        click.echo(
+        print_text(
             f"{counted(counts.owed, 'session', 'sessions')} of that age would stay: they have pending work, or were asked for in the last day"
         )
 

@@ -27,12 +27,14 @@ from runward.daemon.cli.shell.finding import LAST, refuse_unknown
 from runward.daemon.cli.terminal.options import json_option, listed, patience_options
 from runward.daemon.cli.terminal.output import (
     Columns,
+    at_home,
     coloured,
     columns_there,
     fail,
     print_json,
     print_lines,
     print_list,
+    print_text,
     safe,
 )
 from runward.daemon.store.tables import events
@@ -134,7 +136,7 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
         ("Recorded:", f"{local(job.recorded_at)} ({ago(job.recorded_at, now)})"),
         ("Changed:", f"{local(job.updated_at)} ({ago(job.updated_at, now)})"),
         ("Tries:", str(job.tries)),
-        ("Why:", safe(_why(job, now) or "-")),
+        ("Why:", at_home(safe(_why(job, now) or "-"))),
     ]
     from runward.daemon.cli.terminal.tables import flowed_rows  # a list for programs does without it
 
@@ -253,7 +255,7 @@ def _carry_out(
 ) -> None:
     """Put a request for each job; wait `patience` seconds for the results, unless None. Exits."""
     if not jobs and not as_json:
-        click.echo("no job is held")
+        print_text("no job is held")
     if dry_run:
         _say(asked, jobs, {}, f"would be {asked.word}", as_json)
         return
@@ -325,7 +327,7 @@ def _say(
     for job in jobs:
         what = f"job {job.id} ({safe(job.handler)} of {safe(job.lane)})"
         error = f": {safe(job.error)}" if job.error and future is None and job.state == "held" else ""
-        click.echo(f"{what} {future}" if future is not None else f"{what} is {coloured(job.state)}{error}")
+        print_text(f"{what} {future}" if future is not None else f"{what} is {coloured(job.state)}{error}")
 
 
 def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> JobRow:

@@ -31,7 +31,15 @@ from runward.daemon.cli.terminal.options import (
     json_option,
     timeout_option,
 )
-from runward.daemon.cli.terminal.output import fail, note, print_json, print_one, print_table, safe
+from runward.daemon.cli.terminal.output import (
+    fail,
+    note,
+    print_json,
+    print_one,
+    print_table,
+    print_text,
+    safe,
+)
 from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.disk.receipt_keys import KeyRefused, OwnKey, own_key, own_key_on_first_use
@@ -294,7 +302,7 @@ def _write(output: str, signed: dict[str, JsonValue]) -> None:
         write_durably(directory, name, f"{json.dumps(signed)}\n".encode())
     except OSError as error:
         fail(f"{output} can't be written: {error.strerror}", NOT_FOUND)
-    click.echo(f"attested in {safe(output)}")
+    print_text(f"attested in {safe(output)}")
 
 
 def _key(state: str, scheme: Scheme) -> OwnKey:
@@ -343,7 +351,7 @@ def _say(
         answer: dict[str, JsonValue] = {"session": row.key, "attempt": bundle.attempt}
         print_json({**answer, "signature": signing_row.signature, "problem": signing_row.problem})
     elif signing_row.signature is not None:
-        click.echo(f"the receipt of session {safe(row.session_id)} is signed: {safe(signing_row.signature)}")
+        print_text(f"the receipt of session {safe(row.session_id)} is signed: {safe(signing_row.signature)}")
     if signing_row.problem is not None:
         note(f"the receipt of session {safe(row.session_id)} is not signed: {safe(signing_row.problem)}")
     return GOOD if signing_row.problem is None else NOT_SO

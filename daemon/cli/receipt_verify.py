@@ -162,12 +162,12 @@ def print_answer(answer: Verified, as_json: bool) -> None:
     if answer.form == "seed":
         compared = "" if answer.is_compared else ", and the store doesn't know it"
         shown = f"seed form: this proves less. Its parts are checked against each other, but anybody may have written or changed them{compared}"
-        click.echo(coloured("warning", shown))
+        print_text(coloured("warning", shown))
     for each in answer.problems:
         if each.severity == "error":
             place = each.part if each.line is None else f"{each.part}:{each.line}"
             field = f"{each.field}: " if each.field else ""
-            click.echo(safe(f"{place}: {field}{each.message}"))
+            print_text(safe(f"{place}: {field}{each.message}"))
     hashes = answer.hashes
     errors = sum(each.severity == "error" for each in answer.problems)
     state, said = ("completed", "valid") if answer.valid else ("failed", "invalid")
@@ -218,7 +218,7 @@ def print_chain(settings: "Settings", as_json: bool) -> int:
     else:
         for each in problems:
             assert isinstance(each, dict)
-            click.echo(safe(f"{each['session']}: {each['message']}"))
+            print_text(safe(f"{each['session']}: {each['message']}"))
         word = coloured("invalid") if problems else coloured("ok", "valid")
-        click.echo(f"{word}: {counted(receipts, 'receipt', 'receipts')}, head {head or 'none'}")
+        print_text(f"{word}: {counted(receipts, 'receipt', 'receipts')}, head {head or 'none'}")
     return NOT_SO if problems else GOOD

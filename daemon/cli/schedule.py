@@ -15,7 +15,7 @@ from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings
 from runward.daemon.cli.terminal.options import Moment, json_option, listed
-from runward.daemon.cli.terminal.output import Columns, fail, print_json, print_list, safe
+from runward.daemon.cli.terminal.output import Columns, fail, print_json, print_list, print_text, safe
 from runward.daemon.configuration.declared_files import machines_zone
 from runward.daemon.store import reading
 from runward.daemon.views.text import ago, local
@@ -85,7 +85,7 @@ def next_times(expression: str, timezone: str | None, begin: float | None, count
         shown: list[JsonValue] = [_in_zone(each, times).isoformat() for each in due]
         print_json(shown)
     else:
-        click.echo("\n".join(_line(each, times) for each in due))
+        print_text("\n".join(_line(each, times) for each in due))
 
 
 def _in_zone(moment: float, times: "Times") -> datetime:

@@ -20,6 +20,7 @@ from runward.daemon.cli.terminal.output import (
     print_json,
     print_list,
     print_table,
+    print_text,
     safe,
 )
 from runward.daemon.store.tables.shows import (
@@ -91,11 +92,11 @@ def show_one(settings: Settings, topic: str, as_json: bool) -> None:
     if as_json:
         print_json(whole_show(settings, row, plan, plays))
         return
-    click.echo(f"show {safe(row.topic)} in {safe(row.path)}\n")
+    print_text(f"show {safe(row.topic)} in {safe(row.path)}\n")
     header = ("PLAY", "STATUS", "GATE", "AGENT", "MODEL", "DEPENDS ON", "SUMMARY")
     print_table(header, [_play_row(each, settings) for each in plays])
     if plan is not None:
-        click.echo("\n".join(["", "Plan", "", *(f"  {safe(line)}".rstrip() for line in plan.splitlines())]))
+        print_text("\n".join(["", "Plan", "", *(f"  {safe(line)}".rstrip() for line in plan.splitlines())]))
 
 
 def _find(connection: sqlite3.Connection, topic: str) -> ShowRow:

@@ -1,5 +1,6 @@
 """`runward status`: whether the daemon is up, and what it has to do."""
 
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.context import pass_settings
 from runward.daemon.cli.terminal.options import json_option, watched
-from runward.daemon.cli.terminal.output import align, coloured, print_json, room, safe
+from runward.daemon.cli.terminal.output import align, at_home, coloured, print_json, print_text, room, safe
 from runward.daemon.cli.terminal.tables import flowed
 from runward.daemon.store.tables.session_lists import RunningRow
 from runward.daemon.views.needs import Need, agreeing, how_to_start, needs, table, tables
@@ -45,7 +46,8 @@ def status(settings: Settings, is_whole: bool, as_json: bool) -> None:
     if as_json:
         print_json(figures.json)
     else:
-        click.echo("\n".join(_page(settings, figures, is_whole=is_whole)))
+        # It never pages: what is longer than the screen is most often looked at by `--watch`.
+        print_text("\n".join(_page(settings, figures, is_whole=is_whole)))
     sys.exit(code_of(figures.json))
 
 
@@ -70,9 +72,9 @@ def why_not_running(status: Mapping[str, JsonValue], state: str) -> str:
     elsewhere = status["elsewhere"]
     if not isinstance(elsewhere, dict):
         return f"start it with `{how_to_start(state)}`"
-    theirs = safe(str(elsewhere["state_dir"]))
-    pid = elsewhere["pid"] or "unknown"
-    return f"the machine's daemon (pid {pid}) works over {theirs}: `RUNWARD_STATE_DIR={theirs} runward status` shows it"
+    theirs = str(elsewhere["state_dir"])
+    pid, named = elsewhere["pid"] or "unknown", safe(shlex.quote(theirs))
+    return f"the machine's daemon (pid {pid}) works over {safe(theirs)}: `RUNWARD_STATE_DIR={named} runward status` shows it"
 
 
 _MOST_FAILURES: Final = 3
@@ -140,9 +142,9 @@ def _needs_lines(things: Sequence[tuple[str, str, str | None]], is_up: bool, col
         "warning", "one thing needs you:" if len(things) == 1 else f"{len(things)} things need you:"
     )
     for _, text, fix in things:
-        yield from flowed(safe(text), "  ! ", "    ", columns)
+        yield from flowed(at_home(safe(text)), "  ! ", "    ", columns)
         if fix is not None:
-            yield from flowed(safe(fix), "    -> ", "       ", columns)
+            yield from flowed(at_home(safe(fix)), "    -> ", "       ", columns)
     yield ""
 
 

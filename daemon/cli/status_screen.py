@@ -12,7 +12,7 @@ from runward.daemon.cli.terminal.tables import flowed
 from runward.daemon.store.tables.session_lists import RunningRow
 from runward.daemon.views.needs import agreeing, needs, table, tables
 from runward.daemon.views.status import Status
-from runward.daemon.views.text import age, ago, clock, duration, lag
+from runward.daemon.views.text import age, ago, clock, duration, lag, short_id
 from runward.handlers.times import moment_of
 
 _ROWS: Final = 24
@@ -66,7 +66,7 @@ def _needs(status: Mapping[str, JsonValue], state: str, terminal: Terminal, room
 
 
 def _need(text: str, fix: str | None, terminal: Terminal) -> list[str]:
-    shown = " ".join(map(terminal.id, text.split(" ")))
+    shown = " ".join(short_id(word, terminal.ellipsis) for word in terminal.text(text).split(" "))
     lines = list(flowed(shown, f"  {terminal.sign('waiting')} ", "    ", terminal.columns))
     return [*lines, *flowed(terminal.text(fix), "      ", "      ", terminal.columns)] if fix else lines
 

@@ -15,7 +15,7 @@ from runward.config.settings import Settings
 from runward.config.studio import StudioSettings
 from runward.daemon.cli.exits import NOT_SO
 from runward.daemon.cli.shell.context import settings_in_force
-from runward.daemon.cli.terminal.output import fail, note
+from runward.daemon.cli.terminal.output import fail, note, print_text
 from runward.daemon.disk.credentials import KeyUnusable, log_out_all, new_code, own_name, studio_key
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.views.daemon_report import report_of, settings_in_report
@@ -46,7 +46,7 @@ def studio(context: click.Context, only_print: bool, logout: bool) -> None:
     try:
         if logout:
             log_out_all(state)
-            click.echo("every browser is logged out; `runward studio` logs in again")
+            print_text("every browser is logged out; `runward studio` logs in again")
             return
         report = _report(state)
         served_at = _served_at(report)

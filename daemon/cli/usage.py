@@ -1,7 +1,6 @@
 """`runward usage`: what agents' replies used, and what that costs."""
 
 import os
-import sys
 import time
 from typing import Final
 
@@ -17,7 +16,7 @@ from runward.daemon.cli.terminal.output import print_json, print_lines, printing
 from runward.daemon.cli.terminal.signs import Terminal, terminal_here
 from runward.daemon.cli.terminal.tables import Column, flowed
 from runward.daemon.store.tables.session_lists import Wanted
-from runward.daemon.views.text import midnight
+from runward.daemon.views.text import midnight, short_id
 from runward.daemon.views.usage import KINDS, Asked, UsageTable, prices_in_words, usage_of
 
 _DAY: Final = 86_400.0
@@ -114,12 +113,12 @@ def _name(table: UsageTable, key: str | None, terminal: Terminal) -> str:
     home = os.path.expanduser("~")
     if table.asked.by == "project" and (shown == home or shown.startswith(f"{home}/")):
         shown = f"~{shown.removeprefix(home)}"
-    return _text(shown, terminal)
+    return _text(shown if terminal.is_pipe else short_id(shown, terminal.ellipsis), terminal)
 
 
 def _text(foreign: str, terminal: Terminal) -> str:
     """What a terminal can show; a program gets what is not ASCII as it is."""
-    return terminal.text(foreign) if sys.stdout.isatty() else safe(foreign)
+    return safe(foreign) if terminal.is_pipe else terminal.text(foreign)
 
 
 def _stretch(asked: Asked, now: float, is_until_now: bool) -> str:

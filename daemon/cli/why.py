@@ -18,7 +18,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import is_daemon_up, pass_settings, store_to_read
 from runward.daemon.cli.shell.finding import LAST, refuse_ambiguous, refuse_unknown
 from runward.daemon.cli.terminal.options import json_option, no_pager_option, watched
-from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_lines, safe
+from runward.daemon.cli.terminal.output import coloured, fail, fitting, print_json, print_lines, safe
 from runward.daemon.store.tables import cursors, events, jobs, session_lists, sessions
 from runward.daemon.store.tables.starts import runs_called, start_called
 from runward.daemon.views import causes
@@ -87,7 +87,8 @@ def why(settings: Settings, identifier: str, verbose: bool, is_whole: bool, as_j
 
         print_lines(lines_of(story, answer, lambda text: text_without_secrets(text, redact)))
     else:
-        print_lines([text_without_secrets("\n".join(whole_lines(story, is_verbose=verbose)), redact)])
+        whole = text_without_secrets("\n".join(whole_lines(story, is_verbose=verbose)), redact)
+        print_lines(fitting(whole))
 
 
 def why_json(settings: Settings, identifier: str) -> dict[str, JsonValue]:

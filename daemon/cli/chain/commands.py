@@ -269,7 +269,7 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
     else:
         complain(parsed.problems)
     if lines:
-        click.echo("\n".join(lines))
+        print_text("\n".join(lines))
     if parsed.value is None:
         sys.exit(WRONG_USAGE)
 

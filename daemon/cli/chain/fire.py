@@ -31,7 +31,7 @@ from runward.daemon.cli.shell.asking import (
 )
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.terminal.options import own_chain_run, text_of, values_of
-from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, safe
+from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, print_text, safe
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.store.tables.artifacts import outcomes_left
 from runward.daemon.store.tables.chain_runs import ChainRunRow, chain_runs_called
@@ -344,24 +344,24 @@ def print_trial(tried: Sequence[Tried], *, as_json: bool) -> None:
     for each in tried:
         runs = each.argv is not None
         verdict = coloured("ok", "would run") if runs else coloured("warning", "would not run")
-        click.echo(f"{each.number}  {safe(each.id)} ({safe(each.name)}): {verdict}")
+        print_text(f"{each.number}  {safe(each.id)} ({safe(each.name)}): {verdict}")
         if each.condition is not None:
-            click.echo(f"   condition  {safe(each.condition)}")
+            print_text(f"   condition  {safe(each.condition)}")
         if each.argv is not None:
-            click.echo(f"   command    {safe(shlex.join(each.argv))}")
+            print_text(f"   command    {safe(shlex.join(each.argv))}")
         else:
-            click.echo(f"   reason     {each.reason}{f': {safe(each.why)}' if each.why else ''}")
+            print_text(f"   reason     {each.reason}{f': {safe(each.why)}' if each.why else ''}")
         if each.worktree is not None:
             repo, ref = each.worktree
-            click.echo(f"   worktree   {safe(ref)} of {safe(repo)}")
+            print_text(f"   worktree   {safe(ref)} of {safe(repo)}")
         if each.start_within is not None:
-            click.echo(f"   begins     within {each.start_within:g} s, or it is timed out")
+            print_text(f"   begins     within {each.start_within:g} s, or it is timed out")
         if each.stale_after is not None:
-            click.echo(f"   silence    of {each.stale_after:g} s ends it")
+            print_text(f"   silence    of {each.stale_after:g} s ends it")
         if each.needs_approval:
-            click.echo("   approval   a person is asked first")
+            print_text("   approval   a person is asked first")
         if each.unused:
-            click.echo(f"   unused     {safe(', '.join(each.unused))}")
+            print_text(f"   unused     {safe(', '.join(each.unused))}")
 
 
 def _as_json(each: Tried) -> JsonValue:

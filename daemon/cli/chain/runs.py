@@ -43,9 +43,11 @@ from runward.daemon.cli.terminal.options import (
 )
 from runward.daemon.cli.terminal.output import (
     Columns,
+    at_home,
     coloured,
     columns_there,
     fail,
+    fitting,
     in_pager,
     is_screen,
     note,
@@ -53,6 +55,7 @@ from runward.daemon.cli.terminal.output import (
     print_lines,
     print_list,
     print_one,
+    print_text,
     printing,
     safe,
 )
@@ -158,7 +161,7 @@ def show_run(settings: Settings, identifier: str, as_json: bool) -> None:
         if as_json:
             print_json(asked_as_json(asked))
         else:
-            print_lines(asked_lines(asked, is_up=is_daemon_up(settings)))
+            print_lines(fitting("\n".join(asked_lines(asked, is_up=is_daemon_up(settings)))))
         return
     with store_to_read(settings) as connection:
         row = find_run(connection, identifier)
@@ -215,7 +218,7 @@ def lines_of(
     """A chain run as a person reads it; `cause` is the name of the event that fired it."""
     said = [
         f"chain run {safe(row.id)} of {safe(row.chain)}: {coloured(row.status)} ({safe(row.reason_code)})",
-        safe(row.reason_summary),
+        at_home(safe(row.reason_summary)),
         f"fired by {safe(cause)} at {local(row.created_at)}",
         "",
     ]
@@ -233,7 +236,7 @@ def lines_of(
                 safe(str(defined.get("skill", defined.get("action")))),
                 coloured("pending" if standing is None else standing.status),
                 "-" if standing is None else safe(session_id_of(standing) or "-"),
-                safe(reason),
+                at_home(safe(reason)),
             )
         )
     lines += flowed_rows(table, room)
@@ -328,13 +331,13 @@ def _print_left(row: ApprovalRow) -> None:
     shown = json.loads(row.shown)
     lines = as_lines(shown)
     if lines:
-        click.echo(f"\n{safe(row.id)} covers")
+        print_text(f"\n{safe(row.id)} covers")
     for line in lines[:SHOWN_LINES]:
-        click.echo(f"  {safe(line)}")
+        print_text(f"  {safe(line)}")
     if len(lines) > SHOWN_LINES:
-        click.echo(f"  and {len(lines) - SHOWN_LINES} more: see --json")
+        print_text(f"  and {len(lines) - SHOWN_LINES} more: see --json")
     if lines:
-        click.echo(f"  but not {ELSEWHERE}")
+        print_text(f"  but not {ELSEWHERE}")
     _note_unbound(shown)
 
 
@@ -378,7 +381,7 @@ def answer(
             {"approval_id": row.id, "chain_run_id": row.run, "status": status, "without": list(without)}
         )
         return
-    click.echo(f"{safe(row.id)} of {safe(row.run)} is {decision}")
+    print_text(f"{safe(row.id)} of {safe(row.run)} is {decision}")
     if status == "asked":
         note(
             "no daemon is running: the answer is stored, and counts once a daemon has compared what was shown"

@@ -69,7 +69,7 @@ def _approval(row: ApprovalRow, lead: str, at: int, terminal: Terminal) -> Itera
     if width(lead) >= at:
         yield lead
         first = indent
-    yield from flowed(terminal.text(command_asked(row)), first, indent, terminal.columns)
+    yield from flowed(terminal.command(command_asked(row)), first, indent, terminal.columns)
     left = len(as_lines(json.loads(row.shown)))
     if left:
         covers = f"covers {counted(left, 'file', 'files')} that the steps before it left"

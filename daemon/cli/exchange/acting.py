@@ -20,7 +20,7 @@ from runward.daemon.cli.shell.asking import PATIENCE_S, ask_daemon, new_request,
 from runward.daemon.cli.shell.context import is_daemon_up, settings_in_force, store_to_read
 from runward.daemon.cli.terminal import options
 from runward.daemon.cli.terminal.options import json_option
-from runward.daemon.cli.terminal.output import complain, fail, note, print_json, safe
+from runward.daemon.cli.terminal.output import complain, fail, note, print_json, print_text, safe
 from runward.daemon.store.tables.actions import action, held_job
 from runward.daemon.store.tables.principals import agent_of
 from runward.daemon.views.exchange import result_of
@@ -165,7 +165,7 @@ def _tell(result: dict[str, JsonValue]) -> None:
     elif shown is not None:
         print_json(shown)
     else:
-        click.echo(safe(str(result["message"])))
+        print_text(safe(str(result["message"])))
 
 
 def safe_text(text: str) -> str:

@@ -35,9 +35,11 @@ from runward.daemon.cli.terminal.output import (
     align,
     coloured,
     is_screen,
+    note,
     print_json,
     print_json_line,
     print_table,
+    print_text,
     printing,
     safe,
     to_stderr,
@@ -105,14 +107,14 @@ def ledger(
             print_json({"entries": len(entries), "scrip": circulating, "problems": [*wrong]})
         else:
             for each in wrong:
-                click.echo(safe(each))
+                print_text(safe(each))
             if not wrong:
-                click.echo(f"{len(entries)} entries add up; {circulating} scrip are in circulation")
+                print_text(f"{len(entries)} entries add up; {circulating} scrip are in circulation")
         sys.exit(NOT_SO if wrong else GOOD)
     if as_json:
         print_json(ledger_as_json(entries))
     elif not entries:
-        click.echo("no entries")
+        print_text("no entries")
     else:
         print_table(_LEDGER, [_entry(each) for each in entries])
 
@@ -178,7 +180,7 @@ def log(
             rows = [widest, *([cells[number] for number in numbers] for cells in map(_row, taken))]
             widest = [" " * max(map(width, column)) for column in zip(*rows, strict=True)]
             for line in align(rows)[1:]:
-                click.echo(line)
+                print_text(line)
         if not follow:
             break
         sys.stdout.flush()  # a pipe would keep the lines until there are 8 KiB of them
@@ -187,7 +189,7 @@ def log(
             # The limit is for what was there before. Of what comes now, nothing is left out.
             taken = actions(connection, wanted._replace(after=after, limit=-1))
     if not taken and not as_json and after == 0:
-        click.echo("no actions")
+        print_text("no actions")
 
 
 def _row(row: ActionRow) -> list[str]:
@@ -366,5 +368,5 @@ def execute_file(
     printed = execution_to_json(execution)
     print_json_line(printed) if as_json else print_json(printed)
     if execution.fix is not None:
-        to_stderr(f"runward: {execution.error}; {execution.fix}")
+        note(f"{execution.error}; {execution.fix}")
     sys.exit(GOOD if execution.code is None else NOT_SO)

@@ -13,7 +13,7 @@ from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings, settings_in_force
 from runward.daemon.cli.terminal.options import json_option
-from runward.daemon.cli.terminal.output import fail, print_json, safe, to_stderr
+from runward.daemon.cli.terminal.output import fail, print_json, print_text, safe, say
 from runward.daemon.store.reading import STORE
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.contracts import (
@@ -112,12 +112,12 @@ def check(
         except ReadTooMuch as error:
             verdict = Verdict(False, str(error))
     if code.fix is not None:
-        to_stderr(f"runward: this machine has no sandbox, so no contract can be evaluated; {code.fix}")
+        say(f"this machine has no sandbox, so no contract can be evaluated; {code.fix}")
     if as_json:
         print_json({"allowed": verdict.allowed, "reason": verdict.reason, "cost": verdict.cost})
     else:
         cost = f" (cost: {verdict.cost})" if verdict.cost else ""
-        click.echo(f"{'allowed' if verdict.allowed else 'not allowed'}: {safe(verdict.reason)}{cost}")
+        print_text(f"{'allowed' if verdict.allowed else 'not allowed'}: {safe(verdict.reason)}{cost}")
     sys.exit(GOOD if verdict.allowed else NOT_SO)
 
 

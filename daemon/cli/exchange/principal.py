@@ -30,6 +30,7 @@ from runward.daemon.cli.terminal.output import (
     print_json,
     print_list,
     print_one,
+    print_text,
     safe,
 )
 from runward.daemon.disk.credentials import Token, create_token, list_tokens, revoke_token
@@ -201,7 +202,7 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
         *(f"holds      {amount / MILLIONTHS:g} {safe(name)}" for name, amount in row.resources.items()),
         *(f"owns       {safe(each)}" for each in row.artifacts),
     ]
-    click.echo("\n".join(lines))
+    print_text("\n".join(lines))
 
 
 @click.command()
@@ -262,7 +263,7 @@ def _ask(settings: Settings, event: "Request", done: str, *, as_json: bool) -> N
     if as_json:
         print_json({"request": key, "status": "done" if is_done else "asked"})
     elif is_done:
-        click.echo(safe(done))
+        print_text(safe(done))
     if not is_done:
         note_without_daemon(settings)
         note_if_late(settings, "done it")
@@ -306,7 +307,10 @@ def create_for(settings: Settings, principal: str, as_json: bool) -> None:
         fail(f"the token can't be kept: {error.strerror}", TRY_AGAIN)
     if settings.http is None or not settings.http.mcp:
         note("no tools are served over HTTP: set mcp = true in [http] of the settings")
-    print_one(as_json, {**_as_json(made), "token": secret}, secret)
+    if as_json:
+        print_json({**_as_json(made), "token": secret})
+    else:
+        click.echo(secret)  # in one piece, to be copied
 
 
 _TOKEN_COLUMNS: Final[Columns[Token]] = {

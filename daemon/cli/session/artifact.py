@@ -40,6 +40,7 @@ from runward.daemon.cli.terminal.output import (
     print_json,
     print_list,
     print_one,
+    print_text,
     safe,
 )
 from runward.daemon.store.tables.artifacts import ArtifactRow, Wanted, artifacts, artifacts_called, is_decided
@@ -210,8 +211,8 @@ def show(settings: Settings, identifier: str, as_json: bool) -> None:
         print_json(outcomes_as_json(settings, [row])[0])
         return
     (row,) = shown_outcomes(settings, [row])
-    click.echo(f"artifact {safe(row.id)}: {safe(row.kind)} {safe(row.name)}, {passed_text(row)}")
-    click.echo(f"of {safe(row.session_key)}{_where(row)}")
+    print_text(f"artifact {safe(row.id)}: {safe(row.kind)} {safe(row.name)}, {passed_text(row)}")
+    print_text(f"of {safe(row.session_key)}{_where(row)}")
     content = None if row.content is None else json.loads(row.content)
     click.echo(
         "\n".join(safe(line) for line in json.dumps(content, indent=2, ensure_ascii=False).splitlines())
@@ -309,7 +310,7 @@ def check(file: str, kind: str | None, as_json: bool) -> None:
             )
         else:
             for each in outcome_read.problems:
-                click.echo(f"{safe(file)}: {safe(each.said())}")
+                print_text(f"{safe(file)}: {safe(each.said())}")
         sys.exit(NOT_SO)
     checked = outcome_read.outcome
     if as_json:
@@ -317,4 +318,4 @@ def check(file: str, kind: str | None, as_json: bool) -> None:
         print_json({**printed, "problems": [], "outcome": checked.value})
         return
     kept = "" if checked.is_known else ", an unregistered kind: it is kept as it is"
-    click.echo(f"{coloured('ok', 'valid')}: {safe(checked.kind)}{kept}: {safe(checked.summary)}")
+    print_text(f"{coloured('ok', 'valid')}: {safe(checked.kind)}{kept}: {safe(checked.summary)}")

@@ -17,7 +17,7 @@ from runward.daemon.cli.session.finding import recorded_session
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal.options import Moment, NamedPath, json_option
-from runward.daemon.cli.terminal.output import fail, print_json, safe
+from runward.daemon.cli.terminal.output import fail, print_json, print_text, safe
 from runward.daemon.rundir.bundle_parts import (
     CannotMake,
     clear_parts,
@@ -67,7 +67,7 @@ def print_difference(settings: Settings, one: str, other: str, as_json: bool) ->
             }
         )
     elif identical:
-        click.echo("identical")
+        print_text("identical")
     else:
         _print(left, right, divergence, outcomes[0] != outcomes[1])
     return GOOD if identical else NOT_SO
@@ -94,13 +94,13 @@ def _duration(row: SessionRow) -> float | None:
 
 def _print(left: SessionRow, right: SessionRow, divergence: Divergence | None, other_outcomes: bool) -> None:
     if left.status != right.status:
-        click.echo(f"status: {left.status}, {right.status}")
+        print_text(f"status: {left.status}, {right.status}")
     if other_outcomes:
-        click.echo("outcomes: they differ")
+        print_text("outcomes: they differ")
     if divergence is not None:
-        click.echo(f"call {divergence.at} is the first that differs:")
+        print_text(f"call {divergence.at} is the first that differs:")
         for row, call in ((left, divergence.left), (right, divergence.right)):
-            click.echo(f"  {safe(row.session_id)}: {_call(call)}")
+            print_text(f"  {safe(row.session_id)}: {_call(call)}")
 
 
 def _call(call: ToldCall | None) -> str:
@@ -205,7 +205,7 @@ def _say(
         )
         return
     for each in parts:
-        click.echo(f"{safe(os.path.join(directory, each.name))}  {size(each.size)}")
+        print_text(f"{safe(os.path.join(directory, each.name))}  {size(each.size)}")
     if problem is not None:
         click.echo(f"runward: {safe(problem)}", err=True)
 
@@ -278,7 +278,7 @@ def export(settings: Settings, since: float | None, identifier: str | None, file
     if as_json:
         print_json({"calls": calls, "sessions": len(rows)})
     elif file != "-":
-        click.echo(
+        print_text(
             f"{safe(os.fspath(file))}  {counted(calls, 'call', 'calls')} of {counted(len(rows), 'session', 'sessions')}"
         )
 

@@ -35,7 +35,16 @@ from runward.daemon.cli.terminal.options import (
     watched,
     write_report,
 )
-from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, print_lines, safe
+from runward.daemon.cli.terminal.output import (
+    coloured,
+    fail,
+    fitting,
+    note,
+    print_json,
+    print_lines,
+    print_text,
+    safe,
+)
 from runward.daemon.store.tables import sessions
 from runward.daemon.store.tables.artifacts import ArtifactRow, Wanted, artifacts
 from runward.daemon.store.tables.files import KeptFile, kept_files
@@ -105,7 +114,7 @@ def show(settings: Settings, identifier: str, is_whole: bool, as_json: bool, jun
             note(each)
         print_json(told)
         return
-    print_lines([text])
+    print_lines(fitting(text))
     if is_news and sys.stdout.isatty():  # a pipe may have cut it short, and a program is not a person
         mark_shown(settings, row)
 
@@ -482,7 +491,7 @@ def seen(
         printed: list[JsonValue] = [{"session": key, "request": request} for key, request in requests.items()]
         print_json(printed)
     else:
-        click.echo(f"{counted(len(rows), 'failure', 'failures')} seen")
+        print_text(f"{counted(len(rows), 'failure', 'failures')} seen")
     if rows and patience is None:
         note_without_daemon(settings, "it will be recorded when one starts")
 
@@ -550,11 +559,11 @@ def _print_standing(standing: Standing, request: str, as_json: bool) -> None:
         return
     name = safe(session.session_id)
     if standing.is_over:
-        click.echo(f"session {name} is {coloured(session.status)}: {safe(session.reason_summary)}")
+        print_text(f"session {name} is {coloured(session.status)}: {safe(session.reason_summary)}")
     elif standing.refusal is not None:
-        click.echo(f"session {name} is {coloured(session.status)}: {safe(standing.refusal)}")
+        print_text(f"session {name} is {coloured(session.status)}: {safe(standing.refusal)}")
     else:
-        click.echo(f"session {name} will be cancelled")
+        print_text(f"session {name} will be cancelled")
 
 
 def _ask_to_mark(settings: Settings, row: SessionRow) -> str:

@@ -21,6 +21,7 @@ from runward.daemon.cli.terminal.output import (
     note,
     print_json,
     print_table,
+    print_text,
     safe,
 )
 from runward.daemon.store.tables import session_lists
@@ -104,7 +105,7 @@ def list_sessions(
     if shown is not None:
         print_json(shown)
     elif not rows:
-        click.echo("no sessions")
+        print_text("no sessions")
     else:
         _print_list(settings, rows)
     if is_cut:

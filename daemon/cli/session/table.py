@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
-import click
-
 from runward.config.settings import Settings
 from runward.daemon.cli.session.listing import say_that_there_are_more
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.terminal.lists import ROOMY, print_screen
-from runward.daemon.cli.terminal.output import note, printing
+from runward.daemon.cli.terminal.output import note, print_text, printing
 from runward.daemon.cli.terminal.signs import Terminal, terminal_here
 from runward.daemon.cli.terminal.tables import Column, cut_to
 from runward.daemon.store.tables.session_lists import Wanted
@@ -30,7 +28,7 @@ def print_sessions(
             connection, settings, wanted, limit, terminal.now, has_steps=has_steps, has_each=has_each
         )
     if not listed.rows:
-        click.echo("no sessions")
+        print_text("no sessions")
     else:
         is_chosen = bool(printing("is_wide") or printing("heads"))
         columns = columns_of(listed.rows, terminal, has_all=is_chosen)

@@ -15,7 +15,7 @@ from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
 from runward.config.problem import counted
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN
-from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, safe
+from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, print_text, safe
 from runward.daemon.rundir.artifacts import contract_facts
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.journal_reading import AlteredLine
@@ -169,7 +169,7 @@ def verify_again(row: SessionRow, kept: Sequence[KeptFile], record: Record, as_j
         if as_json:
             print_json(_as_json(row, None, record, None))
         else:
-            click.echo(f"session {safe(row.session_id)} has no contract: there is nothing to verify")
+            print_text(f"session {safe(row.session_id)} has no contract: there is nothing to verify")
             click.echo("".join(f"{line}\n" for line in record.as_lines()), nl=False)
         return _code(record.same)
     if row.status == "running":
@@ -181,7 +181,7 @@ def verify_again(row: SessionRow, kept: Sequence[KeptFile], record: Record, as_j
     if as_json:
         print_json(_as_json(row, changes, record, changes.same))
     else:
-        click.echo("\n".join(_lines(changes)))
+        print_text("\n".join(_lines(changes)))
     return _code(changes.same)
 
 

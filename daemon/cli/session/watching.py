@@ -26,6 +26,7 @@ from runward.daemon.cli.terminal.output import (
     print_json,
     print_json_line,
     print_lines,
+    print_text,
     safe,
     safe_line,
 )
@@ -301,6 +302,6 @@ def _say_if_over(
     if as_json:
         print_json(sessions_as_json(connection, settings, [now])[0])
     else:
-        click.echo(f"session {safe(now.session_id)} is {coloured(now.status)}: {safe(why)}")
+        print_text(f"session {safe(now.session_id)} is {coloured(now.status)}: {safe(why)}")
     tell(f"{now.session_id} is {now.status}: {why}")
     sys.exit(BY_STATUS[now.status])

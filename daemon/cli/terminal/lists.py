@@ -1,14 +1,14 @@
 """Lists as screens: as wide as the terminal, with the columns that were asked for, in the pager if they are long."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import click
 
-from runward.daemon.cli.terminal.output import print_lines, printing
+from runward.daemon.cli.terminal.output import at_home, print_lines, printing
 from runward.daemon.cli.terminal.signs import Terminal, terminal_here
 from runward.daemon.cli.terminal.tables import Column, chosen, table_lines
+from runward.daemon.views.text import short_id
 
 ROOMY: Final = 100
 """Columns of a terminal from which on a list says more than what matters."""
@@ -46,6 +46,6 @@ def _order(head: str, number: int, last: int) -> int:
 
 def _shown(cell: str, terminal: Terminal) -> str:
     """A cell that the terminal can show; only one that has to be changed for that loses its colour."""
-    if terminal.home and cell.startswith(f"{terminal.home}/") and sys.stdout.isatty():
-        return terminal.path(cell)  # a program that asks for columns gets whole paths
-    return cell if terminal.has_utf8 or cell.isascii() else terminal.text(click.unstyle(cell))
+    # A program that asks for columns gets whole ids and paths.
+    shown = cell if terminal.is_pipe else short_id(at_home(cell), terminal.ellipsis)
+    return shown if terminal.has_utf8 or shown.isascii() else terminal.text(click.unstyle(shown))

@@ -146,14 +146,46 @@ def is_screen() -> bool:
 
 
 def print_text(text: str) -> None:
-    """A safe text of one line; a terminal gets it in lines that fit."""
-    if not sys.stdout.isatty():
-        click.echo(text)
-        return
-    from runward.daemon.cli.terminal.tables import flowed  # programs do without it
-
-    for line in flowed(text, "", "", columns_there()):
+    """A safe text; a terminal gets it in lines that fit."""
+    for line in fitting(text):
         click.echo(line)
+
+
+def fitting(text: str) -> list[str]:
+    """The lines of a safe text: for a terminal in lines that fit it and with short paths, for a program as they are."""
+    if not sys.stdout.isatty():
+        return text.split("\n")
+    from runward.daemon.cli.terminal.tables import folded  # programs do without it
+
+    return [line for each in at_home(text).split("\n") for line in folded(each, columns_there())]
+
+
+def home_here() -> str:
+    """The person's own directory, without a slash at its end; empty if it is not known."""
+    return os.environ.get("HOME", "").rstrip("/")
+
+
+def at_home(text: str, stream: TextIO | None = None) -> str:
+    """The text as people read it, who see `~` instead of their own directory; a program at stdout gets it as it is."""
+    return with_tildes(text, home_here()) if (stream or sys.stdout).isatty() else text
+
+
+def with_tildes(text: str, home: str) -> str:
+    """The text in which `~` stands for this directory, wherever a shell takes it so: not in quotes, or inside of a word."""
+    if not home or home not in text:
+        return text
+    pattern = rf"{_QUOTED}|{_BEFORE}{re.escape(home)}(?=[/\s)`,;:.]|$)"
+    return re.sub(
+        pattern,
+        lambda found: found[0] if found["before"] is None else f"{found['before']}~",
+        text,
+        flags=re.MULTILINE,
+    )
+
+
+_QUOTED: Final = r"""(?<!\w)'[^'\n]*'|(?<!\w)"[^"\n]*\""""
+_BEFORE: Final = r"(?P<before>(?:^|(?<=[\s(`]))(?:(?<![\s(])[A-Z_]+=)?)"
+"""The begin of a word; of the first one of a command, that of a variable's value."""
 
 
 def print_lines(lines: Iterable[str], *, is_paged: bool = True) -> None:
@@ -175,11 +207,11 @@ def in_pager() -> AbstractContextManager[None]:
 
 
 def print_one(as_json: bool, value: JsonValue, text: str) -> None:
-    """The value as JSON for a program, or the text for a person."""
+    """The value as JSON for a program, or the safe text for a person."""
     if as_json:
         print_json(value)
     else:
-        click.echo(text)
+        print_text(text)
 
 
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -228,23 +260,28 @@ def note(message: str) -> None:
 
 def say(message: str) -> None:
     """A safe message on stderr; a terminal gets it in lines that fit."""
-    if not sys.stderr.isatty():
-        to_stderr(f"{_OURS}{message}")
-        return
-    from runward.daemon.cli.terminal.tables import flowed  # programs do without it
-
-    columns = max(NARROWEST, terminal_size(sys.stderr).columns)
-    for line in flowed(message, _OURS, " " * len(_OURS), columns):
-        to_stderr(line)
+    tell(message, _OURS, " " * len(_OURS))
 
 
 _OURS: Final = "runward: "
 
 
 def complain(problems: Iterable[Problem]) -> None:
-    """Every problem on stderr, one per line."""
+    """Every problem on stderr, one per line; a terminal gets them in lines that fit."""
     for problem in problems:
-        to_stderr(problem.render())
+        tell(problem.render())
+
+
+def tell(message: str, first: str = "", rest: str = "  ") -> None:
+    """A safe message on stderr behind `first`; a terminal gets it in lines that fit, the further ones behind `rest`."""
+    if not sys.stderr.isatty():
+        to_stderr(f"{first}{message}")
+        return
+    from runward.daemon.cli.terminal.tables import flowed  # programs do without it
+
+    columns = max(NARROWEST, terminal_size(sys.stderr).columns)
+    for line in flowed(at_home(message, sys.stderr), first, rest, columns):
+        to_stderr(line)
 
 
 def to_stderr(line: str) -> None:

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import click
 
-from runward.daemon.cli.terminal.output import columns_there, safe, terminal_size
+from runward.daemon.cli.terminal.output import columns_there, home_here, safe, terminal_size, with_tildes
 from runward.daemon.views.text import SIGNS, short_id
 
 State: TypeAlias = Literal[
@@ -43,13 +43,17 @@ _WITHOUT_LOCALE: Final = ("", "C", "POSIX")
 
 
 class Terminal(NamedTuple):
-    """What a screen has to know of the terminal, and of the moment. `home` has no slash at its end."""
+    """What a screen has to know of the terminal, and of the moment. `home` has no slash at its end.
+
+    Where it is a pipe, a program reads the screen, which it asked for.
+    """
 
     columns: int
     rows: int
     has_utf8: bool
     home: str
     now: float
+    is_pipe: bool = False
 
     @property
     def ellipsis(self) -> str:
@@ -61,11 +65,12 @@ class Terminal(NamedTuple):
         return " · " if self.has_utf8 else "; "
 
     def text(self, foreign: str) -> str:
-        """A text in one line, without anything that the terminal would obey or can't show."""
-        return self.command(foreign.replace("…", self.ellipsis))
+        """A text in one line with short paths, without anything that the terminal would obey or can't show."""
+        shown = foreign if self.is_pipe else with_tildes(foreign, self.home)
+        return self.command(shown.replace("…", self.ellipsis))
 
     def command(self, text: str) -> str:
-        """The same of a command to copy: what is escaped in the name of a session can be typed as it stands there."""
+        """A command to copy, word by word: what is escaped in the name of a session can be typed as it stands there."""
         shown = safe(text)
         if self.has_utf8 or shown.isascii():
             return shown
@@ -98,8 +103,9 @@ def terminal_here() -> Terminal:
         columns=columns_there(),
         rows=terminal_size().lines if sys.stdout.isatty() else sys.maxsize,
         has_utf8=shows_utf8(os.environ, sys.stdout.encoding),
-        home=os.environ.get("HOME", "").rstrip("/"),
+        home=home_here(),
         now=time.time(),
+        is_pipe=not sys.stdout.isatty(),
     )
 
 

@@ -3,6 +3,7 @@
 A table cuts its last column, and leaves columns out; it never wraps. Text is broken between words.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -121,6 +122,21 @@ def flowed(text: str, first: str, rest: str, room: int) -> Iterator[str]:
             else:
                 line = joined
     yield f"{lead}{line}"
+
+
+_COLUMN: Final = re.compile(r"(?:^| ) +(?=\S)")
+"""What stands before a column of a line."""
+
+
+def folded(line: str, room: int) -> Iterator[str]:
+    """The line in lines that are no wider than `room`, the further ones below its last column; one that is broken loses its colour."""
+    if width(line) <= room and "\t" not in line:
+        yield line
+        return
+    plain = click.unstyle(line).expandtabs()
+    at = max((each.end() for each in _COLUMN.finditer(plain) if each.end() <= room // 2), default=0)
+    lead = plain[:at]
+    yield from map(str.rstrip, flowed(plain[at:], lead, " " * width(lead), room))
 
 
 class Part(NamedTuple):

@@ -99,7 +99,7 @@ def _approval_lines(row: ApprovalRow, terminal: Terminal) -> list[str]:
     """The whole of what is to be approved: nobody approves what was cut."""
     head = f"{row.chain}/{row.step_id()} of {row.run} asks for approval of this command:"
     lines = [*flowed(terminal.text(head), f"{terminal.sign('waiting')} ", "  ", terminal.columns), ""]
-    lines += flowed(terminal.text(command_asked(row)), "    ", "    ", terminal.columns)
+    lines += flowed(terminal.command(command_asked(row)), "    ", "    ", terminal.columns)
     files = as_lines(json.loads(row.shown))
     if files:
         covers = f"It covers {counted(len(files), 'file', 'files')} that the steps before it left, but not {ELSEWHERE}:"

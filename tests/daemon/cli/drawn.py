@@ -128,7 +128,7 @@ _PRICES: Final = re.compile(r"(?<=prices of )20[0-9]{2}-[0-9]{2} \(genai-prices 
 _SILENT: Final = re.compile(r"(?<=silent for )[0-9]{2}m [0-9]{2}s")
 
 _PID: Final = re.compile(r"\bpid [0-9]+\b")
-_LAGS: Final = re.compile(r"[0-9.]+ m?s (?=after a run's end)|(?<=99 of 100 within )[0-9.]+ m?s")
+_LAGS: Final = re.compile(r"[0-9.]+ ?m?s (?=after a run's end)|(?<=99 of 100 within )[0-9.]+ ?m?s")
 
 
 def fixed(text: str) -> str:

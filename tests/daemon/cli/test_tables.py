@@ -1,13 +1,17 @@
 """Tables and texts fit any terminal, whatever is in them."""
 
+import os
+import shlex
+import subprocess
+
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.daemon.cli.terminal.output import align, safe, width
+from runward.daemon.cli.terminal.output import align, safe, width, with_tildes
 from runward.daemon.cli.terminal.signs import Terminal, shows_utf8
-from runward.daemon.cli.terminal.tables import Column, cut_to, flowed, flowed_rows, table_lines
+from runward.daemon.cli.terminal.tables import Column, cut_to, flowed, flowed_rows, folded, table_lines
 from runward.daemon.views.text import age, short_id
 
 _HOSTILE = st.one_of(
@@ -66,6 +70,63 @@ def test_any_text_is_broken_into_lines_that_fit_and_loses_nothing(text: str, roo
     lines = list(flowed(shown, "Next:  ", "       ", room))
     assert max(map(width, lines)) <= room
     assert "".join(line[7:] for line in lines).replace(" ", "") == shown.replace(" ", "")
+
+
+@given(
+    words=st.lists(_HOSTILE | st.sampled_from([" ", "  ", "Status:", "\t"]), min_size=1, max_size=6),
+    room=_ROOM,
+)
+def test_any_line_is_folded_into_lines_that_fit_and_loses_nothing(words: list[str], room: int) -> None:
+    line = "".join(each if each == "\t" else click.style(safe(each), fg="red") for each in words)
+    lines = [click.unstyle(each) for each in folded(line, room)]
+    assert max(map(width, lines)) <= room
+    assert all(each.isprintable() for each in lines)
+    assert "".join("".join(lines).split()) == "".join(click.unstyle(line).split())
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        (
+            "Status:  failed (run.failed.timed_out), late",
+            ["Status:  failed", "         (run.failed.timed_out),", "         late"],
+        ),
+        ("  a file: what is wrong with it is this", ["  a file: what is wrong with it", "  is this"]),
+        ("no column: it begins at the left again", ["no column: it begins at the left", "again"]),
+        (f"a column {'far away':>26} is none", [f"a column {'far':>21}", "away is none"]),
+    ],
+)
+def test_a_folded_line_goes_on_below_its_last_column(line: str, lines: list[str]) -> None:
+    assert list(folded(line, 32)) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/me", "~"),
+        ("see /home/me/a.toml:3:1: wrong (/home/me/b)", "see ~/a.toml:3:1: wrong (~/b)"),
+        ("/home/me/a\n/home/me/b, not /home/merle/c", "~/a\n~/b, not /home/merle/c"),
+        ("x/home/me/y file:///home/me --at=/home/me", "x/home/me/y file:///home/me --at=/home/me"),
+        ("`runward show '/home/me/a b'`", "`runward show '/home/me/a b'`"),
+        ("sh -c 'cd /home/me/x' /home/me/y", "sh -c 'cd /home/me/x' ~/y"),
+        ("it doesn't find /home/me/x; isn't it odd?", "it doesn't find ~/x; isn't it odd?"),
+        ("`STATE=/home/me/s runward status`", "`STATE=~/s runward status`"),
+        ("sudo STATE=/home/me/s runward", "sudo STATE=/home/me/s runward"),
+    ],
+)
+def test_a_path_at_home_is_short_wherever_a_shell_takes_it_so(text: str, shown: str) -> None:
+    assert with_tildes(text, "/home/me") == shown
+    assert with_tildes(text, "") == text
+
+
+@pytest.mark.parametrize("name", ["a", "a b", "it's", '"', "a;b", "$HOME", "*"])
+def test_what_is_copied_from_a_screen_names_the_same_file(name: str) -> None:
+    path = f"/home/me/{name}"
+    shown = with_tildes(f"printf %s {shlex.quote(path)} | cat", "/home/me")
+    said = subprocess.run(
+        ["sh", "-c", shown], check=True, env={"HOME": "/home/me", "PATH": os.defpath}, stdout=-1
+    )
+    assert said.stdout.decode() == path
 
 
 @given(text=_HOSTILE, room=st.integers(3, 300), ellipsis=_ELLIPSIS)
