@@ -41,6 +41,7 @@ from runward.daemon.views.sessions import (
     session_as_json,
     session_with_key,
     sessions_as_json,
+    shown_cost,
 )
 from runward.daemon.views.text import duration, tokens
 from runward.handlers.model.reasons import FAILURES
@@ -82,11 +83,12 @@ class ReadSession(NamedTuple):
     timeline: "TimelinePage"
     not_delivered: dict[str, str]
     is_unseen: bool
+    cost: str | None
 
 
 def session_page(request: Request, session_read: ReadSession) -> Response:
     """Everything about a session."""
-    session, receipt, why, timeline, not_there, is_unseen = session_read
+    session, receipt, why, timeline, not_there, is_unseen, cost = session_read
     reason = session["reason"]
     assert isinstance(reason, dict), "our own JSON"
     expected = expected_artifacts(session["contract"], session["verification"], not_there)
@@ -104,7 +106,7 @@ def session_page(request: Request, session_read: ReadSession) -> Response:
         },
         later=None if timeline.next is None else address(request, after=timeline.next),
         is_later="after" in request.query_params,
-        facts=_facts(session, receipt),
+        facts=_facts(session, receipt, cost),
         is_unseen=is_unseen,
         exited_with_0=session["status"] == "failed" and decided.get("exit_code") == 0,
         cards=[card(each, session) for each in objects(session["artifacts"])],
@@ -144,6 +146,7 @@ def read_session(
         timeline=Timeline(connection, settings, row).page(start, session),
         not_delivered=not_delivered(connection, row.key),
         is_unseen=is_unseen_failure(connection, row.key, time.time()),
+        cost=shown_cost(connection, settings, row),
     )
 
 
@@ -170,7 +173,7 @@ def _files_by_entry(session: dict[str, JsonValue]) -> dict[str, list[str]]:
     return names
 
 
-def _facts(session: dict[str, JsonValue], receipt: JsonValue) -> list[Fact]:
+def _facts(session: dict[str, JsonValue], receipt: JsonValue, cost: str | None) -> list[Fact]:
     """What is known of a session; without what is not known."""
     command, took, spent = session["command"], session["duration_s"], tokens(session["usage"])
     linked = session["linked"] if isinstance(session["linked"], list) else []
@@ -185,6 +188,7 @@ def _facts(session: dict[str, JsonValue], receipt: JsonValue) -> list[Fact]:
         *([Fact("Contract", f"fixed ({session['contract_basis']})")] if session["contract_basis"] else []),
         *_present(session, {"Problem of the contract": "contract_problem", "Containment": "containment"}),
         *([Fact("Tokens", spent)] if spent else []),
+        *([Fact("Cost", cost)] if cost else []),
         *([Fact("Linked", links=_links("/sessions/", linked))] if linked else []),
         *([Fact("Invocation", links=_links("/invocations/", [invocation]))] if invocation else []),
         *([Fact("Command", shlex.join(map(str, command)), True)] if isinstance(command, list) else []),

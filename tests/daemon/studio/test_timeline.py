@@ -71,6 +71,18 @@ async def entries(studio: Studio, key: str) -> list[dict[str, JsonValue]]:
     raise AssertionError("the timeline does not end")
 
 
+async def test_the_page_has_the_tokens_and_the_cost_that_the_command_shows(
+    place: Place, studio: Studio, tell: Told
+) -> None:
+    tell()
+    whole = place.call("session", "show", KEY).out
+    said = dict(re.findall(r"^(Tokens|Cost): +(.+)$", whole, re.MULTILINE))
+    assert "at list prices of" in said["Cost"]
+    page = html.unescape((await studio.get(path_of(KEY))).text)
+    facts = dict(re.findall(r"<dt>(Tokens|Cost)</dt><dd>([^<]+)</dd>", page))
+    assert facts == said
+
+
 @pytest.mark.parametrize("history", ["live", "record"])
 async def test_params_that_are_nested_deeply_harm_nothing(studio: Studio, tell: Told, history: str) -> None:
     transcript = tell(history=history)
