@@ -1,11 +1,10 @@
-"""`runward fleet`: several hosts that report to one database."""
+"""`runward fleet`: several hosts that report to one database, and the list of them."""
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Concatenate, Final, ParamSpec
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
 import click
 
@@ -13,13 +12,17 @@ from runward.config.fleet import HOST_NAME, database_of
 from runward.config.problem import TextError
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
-from runward.daemon.cli.exits import NOT_SO, TRY_AGAIN, WRONG_USAGE
-from runward.daemon.cli.shell.context import own_settings, settings_in_force
-from runward.daemon.cli.terminal.options import NamedPath
-from runward.daemon.cli.terminal.output import fail, note, print_text
-from runward.daemon.configuration.extras import NO_FLEET, has_fleet
+from runward.daemon.cli.exits import NOT_SO, WRONG_USAGE
+from runward.daemon.cli.shell.context import own_settings, pass_settings, settings_in_force
+from runward.daemon.cli.shell.fleet_database import fleet_to_read, told_troubles
+from runward.daemon.cli.terminal.options import NamedPath, json_option, limit_option, listed
+from runward.daemon.cli.terminal.output import Columns, coloured, fail, note, print_list, print_text, safe
 from runward.daemon.configuration.settings import settings_file, settings_places, working_directory
 from runward.daemon.store.ownership import holder, prepare
+from runward.daemon.views.text import age
+
+if TYPE_CHECKING:
+    from runward.daemon.fleet.lists import Host
 
 Given = ParamSpec("Given")
 
@@ -28,32 +31,14 @@ LABEL: Final = r"[A-Za-z0-9][A-Za-z0-9._=-]{0,63}"
 
 @click.group(cls=Group)
 def fleet() -> None:
-    """Have several hosts report to one database.
+    """Have several hosts report to one database, and list them. `runward session list --fleet` lists their sessions.
 
     \b
     Example:
       runward fleet init postgresql://admin@db.example/runward --ca ca.pem
       runward fleet invite gpu-box --label gpu
+      runward fleet hosts
     """
-
-
-@contextmanager
-def told_troubles() -> Iterator[None]:
-    """Say what the database refuses, and exit: 75 if it can't be reached, else 1."""
-    if not has_fleet():
-        fail(NO_FLEET, NOT_SO)
-    import psycopg
-
-    from runward.daemon.fleet.connecting import DatabaseRefuses, DatabaseUnreachable, in_one_line
-
-    try:
-        yield
-    except DatabaseUnreachable as error:
-        fail(str(error), TRY_AGAIN)
-    except psycopg.OperationalError as error:
-        fail(f"the fleet's database does not answer: {in_one_line(error)}", TRY_AGAIN)
-    except (DatabaseRefuses, psycopg.Error) as error:
-        fail(in_one_line(error), NOT_SO)
 
 
 def pass_state(command: Callable[Concatenate[Settings, Path, Given], None]) -> Callable[Given, None]:
@@ -155,6 +140,51 @@ def invite(settings: Settings, state: Path, host: str, labels: tuple[str, ...]) 
             invitation = invited(connection, known, host, tuple(sorted(set(labels))))
     note(f"run this on {host}; it has a secret, and works once")
     click.echo(f"runward fleet join '{invitation.text}'")
+
+
+def _seen(host: "Host") -> str:
+    """How long ago the database heard of it."""
+    return "never" if host.unheard_s is None else f"{age(0.0, host.unheard_s)} ago"
+
+
+_COLUMNS: "Final[Columns[Host]]" = {
+    "HOST": lambda host: safe(host.name),
+    "STATE": lambda host: coloured(host.state),
+    "SEEN": _seen,
+    "OWES": lambda host: str(host.owes),
+    "VERSION": lambda host: safe(host.program or "-"),
+    "LABELS": lambda host: safe(", ".join(host.labels) or "-"),
+    "PROBLEMS": lambda host: safe("; ".join(host.problems) or "-"),
+}
+
+
+@fleet.command()
+@limit_option
+@listed(_COLUMNS)
+@json_option()
+@pass_settings
+def hosts(settings: Settings, limit: int, as_json: bool) -> None:
+    """List the hosts of the fleet: when each was heard of, and what it says of itself.
+
+    STATE is `invited` (it has not joined), `joined` (its daemon never reported), `reporting`, or `silent` (not heard of for
+    90 s). OWES counts the sessions that it has yet to report.
+
+    Exit code 1: this machine belongs to no fleet, or the database refuses. 75: it can't be reached.
+
+    \b
+    Example:
+      runward fleet hosts
+    """
+    with fleet_to_read(
+        settings, "; try again later: each host works on, and reports when it is back"
+    ) as connection:
+        from runward.daemon.fleet import lists
+
+        rows = lists.hosts(connection, limit + 1 if limit else None)
+    shown = rows[:limit] if limit else rows
+    print_list(shown, _COLUMNS, as_json, value=lambda host: host.as_json(), nothing="no host was invited yet")
+    if len(shown) < len(rows):
+        note(f"there are more than these {limit}: `--limit 0` shows all")
 
 
 @fleet.command()

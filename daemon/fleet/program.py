@@ -153,7 +153,7 @@ class Reports:
                     connection.execute(*heard)
                     connection.execute("select runward.report_sessions(%s)", (Jsonb(reports),))
                     point("fleet.sent")
-        except (psycopg.DataError, psycopg.IntegrityError) as error:
+        except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
             # For what is in a row. The others must not wait for it, so each goes by itself from here on.
             if len(rows) == 1:
                 why = in_one_line(error)[:_MOST_TROUBLE]

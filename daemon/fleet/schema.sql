@@ -30,17 +30,23 @@ create table runward.sessions (
     key text not null,
     -- Only grows: what was read of the store earlier never replaces what was read later.
     version bigint not null,
-    started_at double precision not null,
-    status text generated always as (body ->> 'status') stored,
-    layout text generated always as (body ->> 'layout') stored,
-    root text generated always as (body ->> 'root') stored,
-    playbook text generated always as (body ->> 'playbook') stored,
-    agent text generated always as (body ->> 'agent') stored,
-    body jsonb not null check (octet_length(body::text) <= 1048576),
+    -- Unix seconds, until the year 9999: what else a host says is not a time that another could show.
+    started_at double precision not null check (started_at between 0 and 253402300799),
+    -- What lists filter by. An index takes no longer ones.
+    status text generated always as (left(body ->> 'status', 200)) stored,
+    layout text generated always as (left(body ->> 'layout', 200)) stored,
+    root text generated always as (left(body ->> 'root', 200)) stored,
+    playbook text generated always as (left(body ->> 'playbook', 200)) stored,
+    agent text generated always as (left(body ->> 'agent', 200)) stored,
+    body jsonb not null check (jsonb_typeof(body) = 'object' and octet_length(body::text) <= 1048576),
     primary key (host, key)
 );
 create index sessions_started on runward.sessions (started_at desc, host, key);
+-- For each filter that may match few sessions, the order of lists within one of its values.
 create index sessions_of_host on runward.sessions (host, started_at desc, key);
+create index sessions_of_status on runward.sessions (status, started_at desc, host, key);
+create index sessions_of_playbook on runward.sessions (playbook, started_at desc, host, key);
+create index sessions_of_agent on runward.sessions (agent, started_at desc, host, key);
 
 -- The one use of an invitation.
 create function runward.join_fleet() returns void

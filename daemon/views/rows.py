@@ -21,19 +21,20 @@ from runward.daemon.views.unjudged import NOT_JUDGED, unjudged
 if TYPE_CHECKING:
     from runward.daemon.views.usage import Sum
 
-_STATES: Final = {"active": "working", "idle": "idle", "waiting": "waiting", None: "unknown"}
+STATES: Final = {"active": "working", "idle": "idle", "waiting": "waiting", None: "unknown"}
 """What a running session does, by its activity."""
 
 OPEN_STATES: Final = ("waiting", "working", "unknown", "idle")
 """The states of what has not ended, in the order in which a person should see them."""
 
 _ENDED: Final = tuple(each for each in SESSION_STATUSES if each != "running")
-_GOOD: Final = ("completed", "cancelled")
+GOOD: Final = ("completed", "cancelled")
+"""The ends of which no list says why."""
 _AGENTS: Final = {"claude-code": "claude"}
 """What people call the agent of a layout, where that is not the layout's name."""
 
 _LONGEST: Final = 4096
-_SHOWN: Final = 1000
+MOST_SHOWN: Final = 1000
 """Characters of a text that a row has. Secrets are looked for in more: one that is cut in two would not be found."""
 
 
@@ -218,7 +219,7 @@ def _row(
     if agent is not None and row.status == "running" and state_of(agent) in OPEN_STATES[:2]:
         state = state_of(agent)  # the run goes on, and the agent in it says what it does
     purpose = f"{step.chain}/{step.step}" if step is not None else row.playbook or row.agent
-    if row.status not in ("running", *_GOOD):
+    if row.status not in ("running", *GOOD):
         what = reason_in_short(row)
     elif about.prompt is not None:
         what = about.prompt
@@ -229,10 +230,10 @@ def _row(
         state=state,
         id=row.session_id,
         key=row.key,
-        purpose=purpose or (None if row.layout == NATIVE else _AGENTS.get(row.layout, row.layout)),
+        purpose=purpose or agent_of(row.layout),
         at=row.started_at,
         took=max(0.0, (row.finished_at or now) - row.started_at),
-        what=shortened(what, _SHOWN),
+        what=shortened(what, MOST_SHOWN),
         directory=about.cwd or launched.cwd,
         is_within=what == about.prompt,
         remark=NOT_JUDGED if row.not_judged_yet else CONTRACT_PROBLEM if row.contract_problem else "",
@@ -241,9 +242,14 @@ def _row(
     )
 
 
+def agent_of(layout: str) -> str | None:
+    """What people call the agent whose sessions have this layout. None for launched runs."""
+    return None if layout == NATIVE else _AGENTS.get(layout, layout)
+
+
 def state_of(row: SessionRow) -> str:
     """What a session does, or how it ended."""
-    return row.status if row.status != "running" else _STATES[row.activity]
+    return row.status if row.status != "running" else STATES[row.activity]
 
 
 def _without_secrets(settings: Settings, text: str) -> str:
@@ -256,11 +262,12 @@ def _without_secrets(settings: Settings, text: str) -> str:
     return text_without_secrets(text[:_LONGEST], settings.bundle.rules.redact)
 
 
-_IN_SHORT: Final[Mapping[str, str]] = {
+IN_SHORT: Final[Mapping[str, str]] = {
     "run.aborted.process_gone": "killed: its process is gone",
     "run.aborted.user": "interrupted",
     "run.aborted.vanished": "its directory vanished",
 }
+"""What some reasons are in a list, by their codes."""
 
 
 def reason_in_short(row: SessionRow) -> str:
@@ -270,4 +277,4 @@ def reason_in_short(row: SessionRow) -> str:
         missing = [str(each.get("path")) for each in objects(verification.get("missing_required"))]
         if missing:
             return f"missing {', '.join(missing)}"
-    return _IN_SHORT.get(row.reason_code, row.reason_summary)
+    return IN_SHORT.get(row.reason_code, row.reason_summary)

@@ -22,10 +22,11 @@ from runward.daemon.cli.terminal.output import (
     print_json,
     print_table,
     print_text,
+    printing,
     safe,
 )
 from runward.daemon.store.tables import session_lists
-from runward.daemon.store.tables.sessions import SessionRow, about_of, verification_of
+from runward.daemon.store.tables.sessions import About, SessionRow, about_of, verification_of
 from runward.daemon.views.sessions import (
     NOT_KNOWN,
     is_unknown,
@@ -36,8 +37,8 @@ from runward.daemon.views.sessions import (
 from runward.daemon.views.text import ago, duration, tokens
 from runward.daemon.views.unjudged import NOT_JUDGED
 
-_HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
-_ABOUT_HEADS: Final = ("CWD", "MODEL", "TOKENS", "PROMPT")
+HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
+ABOUT_HEADS: Final = ("CWD", "MODEL", "TOKENS", "PROMPT")
 """The columns that are added if there are foreign sessions in the list."""
 _CONTRACT_PROBLEM: Final = "contract?"
 _SHOWN: Final = 32
@@ -69,7 +70,11 @@ _SHOWN: Final = 32
     is_flag=True,
     help="Show agents that were started in a launched run, and sub-agents, too.",
 )
-@listed(("STATE", "AGE", "TOOK", "SESSION", "FOR", "DIRECTORY", "MODEL", "TOKENS", "COST", "WHAT"))
+@click.option("--fleet", "is_fleet", is_flag=True, help="Show what all hosts of the fleet reported.")
+@click.option(
+    "--host", "hosts", multiple=True, metavar="NAME", help="With --fleet: show only those of this host."
+)
+@listed(("STATE", "AGE", "TOOK", "HOST", "SESSION", "FOR", "DIRECTORY", "MODEL", "TOKENS", "COST", "WHAT"))
 @json_option()
 @pass_settings
 def list_sessions(
@@ -79,6 +84,8 @@ def list_sessions(
     limit: int,
     has_steps: bool,
     has_each: bool,
+    is_fleet: bool,
+    hosts: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """List sessions with their status, the newest first.
@@ -88,12 +95,23 @@ def list_sessions(
     On a terminal, what waits, works or is idle comes first, and --limit counts the others. A chain run is one row, and so is
     a launched run with its agent; with a filter, each session is.
 
+    With --fleet, the list is that of the fleet's database, and each session is a row, with its host. Exit code 1: this machine
+    belongs to no fleet, or the database refuses. 75: it can't be reached.
+
     \b
     Example:
       runward session list --failed --since 2h
       runward session list --json --limit 1
+      runward session list --fleet --failed
     """
     wanted = wanted._replace(since=since)
+    if is_fleet:
+        from runward.daemon.cli.session.of_fleet import print_fleet  # few hosts have one
+
+        print_fleet(settings, wanted, hosts, limit, as_json)
+        return
+    if hosts or "HOST" in (printing("heads") or ()):
+        raise click.UsageError("--host and the column HOST need --fleet.")
     if not as_json and is_screen():
         from runward.daemon.cli.session.table import print_sessions  # programs do without it
 
@@ -119,9 +137,9 @@ def say_that_there_are_more(limit: int) -> None:
 
 def _print_list(settings: Settings, rows: Sequence[SessionRow]) -> None:
     now = time.time()
-    table = [_HEADS, *(_row(row, now) for row in rows)]
+    table = [HEADS, *(_row(row, now) for row in rows)]
     if any(row.about is not None for row in rows):
-        further = [_ABOUT_HEADS, *(_about(row) for row in rows)]
+        further = [ABOUT_HEADS, *(about_cells(about_of(row)) for row in rows)]
         table = [(*facts, *more) for facts, more in zip(table, further, strict=True)]
     print_table(table[0], table[1:])
     # Notes go below the table, to stderr: a program that reads stdout gets the rows alone.
@@ -161,8 +179,8 @@ def _evidence(row: SessionRow, now: float) -> str:
     return "-" if silent is None else f"silent {silent}"
 
 
-def _about(row: SessionRow) -> tuple[str, ...]:
-    about = about_of(row)
+def about_cells(about: About) -> tuple[str, ...]:
+    """What a session is about, under `ABOUT_HEADS`."""
     cwd, prompt = about.cwd or "-", about.prompt or "-"
     return (
         safe(cwd if len(cwd) <= _SHOWN else "/".join(("…", *cwd.rsplit("/", 2)[1:]))),

@@ -33,7 +33,7 @@ def print_sessions(
         is_chosen = bool(printing("is_wide") or printing("heads"))
         columns = columns_of(listed.rows, terminal, has_all=is_chosen)
         print_screen(columns if is_chosen else that_say_something(columns))
-        if _has_estimates(columns):
+        if has_estimates(columns):
             note("~: an estimate at list prices, or at those of the settings")
     if any(row.state == "unknown" for row in listed.open):
         note(f"unknown: {NOT_KNOWN}; `runward session show ID` says what to do about it")
@@ -67,7 +67,7 @@ _WIDE: Final = 140
 """Columns of a terminal from which on the list has models, too."""
 
 
-def _has_estimates(columns: Sequence[Column]) -> bool:
+def has_estimates(columns: Sequence[Column]) -> bool:
     """Whether a cost that is shown is one."""
     heads = printing("heads") or ()
     return any(

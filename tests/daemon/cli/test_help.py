@@ -37,11 +37,11 @@ _WITHOUT_JSON = {
 _FOR_TERMINALS = {("top",)}
 """Refused here; `test_top.py` has them on a terminal."""
 
-_ON_A_DATABASE = {("fleet", "init"), ("fleet", "invite"), ("fleet", "join")}
+_ON_A_DATABASE = {("fleet", "init"), ("fleet", "invite"), ("fleet", "join"), ("fleet", "hosts")}
 """Their examples need a PostgreSQL server: `tests/daemon/fleet` has one."""
 
 _LIKE_A_DAEMON = {("chain", "check")}
-_WITH_JSON = {("daemon", "install"), ("daemon", "uninstall"), ("hook", "status")}
+_WITH_JSON = {("fleet", "hosts"), ("daemon", "install"), ("daemon", "uninstall"), ("hook", "status")}
 _SILENT = {("claude-code",), ("codex",)}
 """The hooks that agents call."""
 

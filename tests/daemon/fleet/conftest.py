@@ -8,6 +8,10 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.fleet.database import Server, server
 from tests.daemon.fleet.places import new_place
 
+from runward.config.fleet import database_of
+from runward.daemon.fleet.administration import keep
+from runward.daemon.store.ownership import prepare
+
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Server]:
@@ -17,17 +21,18 @@ def postgresql() -> Iterator[Server]:
 
 @pytest.fixture
 def database(postgresql: Server) -> Iterator[str]:
-    with postgresql.database() as name:
+    """One with the schema of a fleet."""
+    with postgresql.fleet() as name:
         yield name
 
 
 @pytest.fixture
 def office(tmp_path: Path, postgresql: Server, database: str) -> Place:
-    """The administrator's machine, which made the fleet."""
+    """The administrator's machine, which has made the fleet."""
     made = new_place(tmp_path / "office")
     made.environment |= postgresql.environment
-    told = made.call("fleet", "init", postgresql.address(database), "--ca", str(postgresql.ca))
-    assert (told.code, told.err) == (0, "")
+    prepare(made.state)
+    keep(made.state, database_of(postgresql.address(database)), postgresql.ca.read_bytes())
     return made
 
 

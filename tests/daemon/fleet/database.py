@@ -6,7 +6,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from glob import glob
@@ -24,9 +24,16 @@ from psycopg import sql
 from tests.unprivileged import AS_USER, USER
 from tests.waiting import wait_for
 
+from runward.config.fleet import database_of
+from runward.daemon.fleet.administration import make_schema
+
 ADMIN = "admin"
 _PASSWORD = "of the administrator"
+_TEMPLATE = "fleet_template"
 _NUMBERS = count(1)
+
+_UNTIL_ITS_STARTER_DIES = ("--pdeathsig", "QUIT")
+"""On this signal a server ends at once, with all its processes."""
 
 
 def programs() -> Path:
@@ -81,11 +88,21 @@ class Server:
             "local all all scram-sha-256\nhostssl all all 127.0.0.1/32 scram-sha-256\n"
         )
 
+    @property
+    def _data(self) -> str:
+        return str(self.directory / "data")
+
+    @property
+    def pid(self) -> int:
+        """Of the process that all others of the server are children of."""
+        assert self._process is not None, "it runs"
+        return self._process.pid
+
     def start(self) -> None:
-        """Start it, and wait until it takes connections."""
+        """Start it, and wait until it takes connections. It dies with this process, however that ends."""
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*_as_user(), str(self.programs / "postgres"), "-D", str(self.directory / "data")],
+                [*_as_user(*_UNTIL_ITS_STARTER_DIES), str(self.programs / "postgres"), "-D", self._data],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
@@ -96,7 +113,7 @@ class Server:
     def stop(self) -> None:
         """Stop it at once, as a crash would, and wait until nothing of it runs."""
         if self._process is not None:
-            self._run("pg_ctl", "stop", "-m", "immediate", "-D", str(self.directory / "data"))
+            self._run("pg_ctl", "stop", "-m", "immediate", "-D", self._data)
             self._process.wait()
             self._process = None
 
@@ -116,6 +133,10 @@ class Server:
             timeout=60,
         )
         assert done.returncode == 0, done.stderr.decode()
+
+    def fleet(self) -> AbstractContextManager[str]:
+        """A new database with the schema of a fleet."""
+        return self.database(_TEMPLATE)
 
     def admin(self, database: str) -> "psycopg.Connection[tuple[object, ...]]":
         """A connection of the administrator."""
@@ -137,12 +158,20 @@ class Server:
         """The administrator's password, as libpq reads it."""
         return {"PGPASSWORD": _PASSWORD}
 
-    @contextmanager
-    def database(self) -> Iterator[str]:
-        """A new database. At the end it goes, with the logins of its hosts."""
-        name = f"fleet_{next(_NUMBERS)}"
+    def make_template(self) -> None:
+        """A database with the schema of a fleet, which those of tests are copies of."""
         with self.admin("postgres") as admin:
-            admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+            admin.execute(sql.SQL("create database {}").format(sql.Identifier(_TEMPLATE)))
+        with self.admin(_TEMPLATE) as connection:
+            assert make_schema(connection, database_of(self.address(_TEMPLATE)))
+
+    @contextmanager
+    def database(self, template: str = "template1") -> Iterator[str]:
+        """A new database, as this one is. At the end it goes, with the logins of its hosts."""
+        name = f"fleet_{next(_NUMBERS)}"
+        create = sql.SQL("create database {} template {}")
+        with self.admin("postgres") as admin:
+            admin.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
             before = _logins(admin)
         try:
             yield name
@@ -169,6 +198,7 @@ def server() -> Iterator[Server]:
         made.set_up()
         made.start()
         try:
+            made.make_template()
             yield made
         finally:
             made.stop()
@@ -179,8 +209,10 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
-def _as_user() -> tuple[str, ...]:
-    return AS_USER if os.geteuid() == 0 else ()
+def _as_user(*options: str) -> tuple[str, ...]:
+    """The words that a command begins with which runs as an unprivileged user."""
+    user = AS_USER[1:] if os.geteuid() == 0 else ()
+    return ("setpriv", *user, *options) if user or options else ()
 
 
 def own(directory: Path) -> None:

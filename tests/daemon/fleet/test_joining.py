@@ -26,6 +26,19 @@ def _files(place: Place) -> dict[str, str]:
     return {path.name: path.read_text() for path in directory.iterdir()} if directory.exists() else {}
 
 
+def test_an_empty_database_becomes_a_fleet_that_hosts_join(
+    postgresql: Server, laptop: Place, tmp_path: Path
+) -> None:
+    with postgresql.database() as name:
+        office = new_place(tmp_path / "office")
+        office.environment |= postgresql.environment
+        told = office.call("fleet", "init", postgresql.address(name), "--ca", str(postgresql.ca))
+        assert (told.code, told.err) == (0, "")
+        assert f"the database {name} at 127.0.0.1:{postgresql.port} has a fleet" in told.out
+        assert laptop.call("fleet", "join", invited(office, "laptop")).code == 0
+        assert _hosts(postgresql, name) == [("laptop", [], True)]
+
+
 def test_a_host_joins_by_the_command_that_was_printed(
     postgresql: Server, database: str, office: Place, laptop: Place
 ) -> None:
@@ -247,7 +260,7 @@ def test_a_join_that_was_killed_is_completed_by_the_same_command(
 def test_without_the_library_every_command_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, laptop: Place
 ) -> None:
-    monkeypatch.setattr("runward.daemon.cli.fleet.has_fleet", lambda: False)
+    monkeypatch.setattr("runward.daemon.cli.shell.fleet_database.has_fleet", lambda: False)
     for words in (["init", "postgresql://x@y/z"], ["invite", "x"], ["join", "x"]):
         _refused(laptop.call("fleet", *words), "a fleet's database needs one more library")
 

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -103,6 +105,42 @@ def test_a_daemon_without_a_fleet_owes_nothing_and_imports_nothing_of_it(laptop:
         assert "psycopg" not in Path(f"/proc/{daemon.pid}/maps").read_text()
     assert laptop.rows("select * from fleet_outbox") == []
     assert laptop.rows("select * from fleet_reporting") == []
+    assert laptop.rows("select name from sqlite_sequence where name = 'fleet_outbox'") == []
+
+
+OF_A_FLEET = re.compile(r"psycopg|runward\.config\.fleet|runward\.daemon\.(?:fleet\b|\S*fleet)\S*")
+
+
+def _imported(place: Place, *words: str) -> set[str]:
+    """The modules of a fleet that a command imports."""
+    told = subprocess.run(
+        place.argv(*words),
+        cwd=place.directory,
+        env={**place.environment, "PYTHONPROFILEIMPORTTIME": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines()}
+    assert "runward.daemon.cli" in names
+    return {name for name in names if OF_A_FLEET.fullmatch(name)}
+
+
+def test_without_a_fleet_no_command_imports_anything_of_it(office: Place, laptop: Place) -> None:
+    commands = (
+        "daemon --once --quiet",
+        "session list",
+        "session list --json",
+        "config show --json",
+        "chain list",
+    )
+    laptop.add_run("alone", exit_code=0)
+    for words in commands:
+        assert _imported(laptop, *words.split()) == set(), words
+    joined(office, laptop, "laptop")
+    for words in commands[1:3]:
+        assert _imported(laptop, *words.split()) == {"runward.config.fleet"}, words
+    assert "psycopg" in _imported(laptop, "session", "list", "--fleet")
 
 
 POINTS = ("fleet.read", "fleet.sent", "fleet.committed", "fleet.told")
@@ -191,15 +229,26 @@ def test_a_newer_fleet_gets_nothing_and_all_stays_owed(
     assert _reported(postgresql, database) == {}
 
 
+REFUSALS = {
+    "a rule": "alter table runward.sessions add check (key <> 'native:runs/bad')",
+    "a limit": "create function public.long(key text) returns text language plpgsql immutable as"
+    " $$ begin return case when key = 'native:runs/bad' then"
+    " (select string_agg(md5(n::text), '') from generate_series(1, 1000) n) else key end; end $$;"
+    " create index on runward.sessions (public.long(key))",
+}
+"""Why a row can't be stored. An index takes no long text."""
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
 def test_a_session_that_the_database_refuses_holds_up_no_other(
-    postgresql: Server, database: str, office: Place, laptop: Place
+    postgresql: Server, database: str, office: Place, laptop: Place, refusal: str
 ) -> None:
     for name in ("a", "bad", "c"):
         laptop.add_run(name, exit_code=0)
     laptop.daemon_once()
     joined(office, laptop, "laptop")
     with postgresql.admin(database) as admin:
-        admin.execute("alter table runward.sessions add check (key <> 'native:runs/bad')")
+        admin.execute(refusal)
     with laptop.daemon():
         wait_for(lambda: len(_reported(postgresql, database)) == 2, "the two others")
         wait_for(
