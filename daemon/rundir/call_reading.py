@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LASTING, NotRegular, open_regular, opened
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LASTING, NotRegular, held, open_regular, opened
 from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead, Gathered, SessionFiles
 from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, Cursor, Made, PlacedLines, TooLong
 from runward.daemon.rundir.session_places import log_at, made_log
@@ -39,7 +39,10 @@ class CallReading:
         self._logs: dict[str, Cursor] = {}
         self._files: FilesRead = NOTHING_READ
         self._ends: Mapping[str, int] | None = None
-        self._reader: CallReader = self._layout.start(self._name)
+        start = self._layout.start_beside
+        self._reader: CallReader = (
+            self._layout.start(self._name) if start is None else start(self._name, self._lines_beside)
+        )
         self.obstacles: list[Complaint] = []
         self.changed: list[str] = []
         self.may_pass: str | None = None
@@ -110,6 +113,24 @@ class CallReading:
             self._refused(name, error)
         finally:
             os.close(descriptor)
+
+    def _lines_beside(self, name: str) -> Iterator[bytes]:
+        """The lines of another log in the directory of this one; none if it can't be read."""
+        try:
+            with opened(os.path.dirname(self._path) or "/", DIRECTORY) as within:
+                log_file = log_at(within, name)
+                if log_file is None:
+                    return
+                with held(open_regular(within, log_file[0])) as descriptor:
+                    log = PlacedLines(
+                        descriptor, UNREAD, is_packed=log_file[0].endswith(PACKED), go_on=self._go_on
+                    )
+                    yield from (b"" if isinstance(line, TooLong) else line.content for line in log.lines())
+        except (NotRegular, CannotUnpack):
+            return
+        except OSError as error:
+            if error.errno not in ABSENT:
+                self._may_pass(name, error)
 
     def _lines(
         self, name: str, source: int | Made, most_bytes: int | None, *, is_packed: bool = False

@@ -7,7 +7,7 @@ of what it has reported except what it needs to continue. It never raises becaus
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import (
@@ -62,16 +62,22 @@ class CallReader(Protocol):
         ...
 
 
+LinesBeside: TypeAlias = Callable[[str], Iterable[bytes]]
+"""The lines of the log of this name beside a session's own; none if it can't be read."""
+
+
 class CallLayout(NamedTuple):
     """How a layout records calls.
 
-    `start` gives a reader for the session whose file or directory has this name. `logs` and `documents` are the files to
+    `start` gives a reader for the session whose file or directory has this name; `start_beside` one that may also ask for
+    other logs, in layouts where they say more. `logs` and `documents` are the files to
     read in a session's directory; the documents come first. A session that is a single log has neither.
     """
 
     start: Callable[[str], CallReader]
     logs: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
+    start_beside: Callable[[str, LinesBeside], CallReader] | None = None
 
 
 class WithoutDocuments:

@@ -24,7 +24,15 @@ from runward.config.json_value import LATEST, JsonValue
 from runward.handlers.calls import Called, Paid, Place, Unusable, answered
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
-from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine, Plans, WithoutDocuments
+from runward.handlers.layouts.call_readers import (
+    CallLayout,
+    CallReader,
+    LinesBeside,
+    PlacedLine,
+    Plans,
+    WithoutDocuments,
+)
+from runward.handlers.layouts.claude_code_forks import Fork, account_in
 from runward.handlers.layouts.claude_code_records import (
     LONGEST_ID,
     NOT_DECODED,
@@ -257,7 +265,7 @@ _LONGEST_STAMP: Final = 40
 class CallsState:
     """What is known so far. `queued` is when a prompt was queued before anything else was written; records that a fork
     copied are older. `begun` says that a record of the session's own was met. `reply` made the last call. `usd` is what
-    Claude Code said last that the session had cost until then.
+    Claude Code said last that the session had cost until then; None before it said so.
     """
 
     session: str | None = None
@@ -266,15 +274,16 @@ class CallsState:
     queued: str | None = None
     begun: bool = False
     reply: str | None = None
-    is_fork: bool = False
-    usd: float = 0.0
+    fork: Fork | None = None
+    usd: float | None = None
 
 
 class ClaudeCodeCalls(WithoutDocuments):
     """Reads one transcript."""
 
-    def __init__(self, state: CallsState) -> None:
+    def __init__(self, state: CallsState, lines_beside: LinesBeside = lambda name: ()) -> None:
         self._state = state
+        self._lines_beside = lines_beside
         self._plans = Plans()
         self._copied: set[str] = set()
         """Calls that a fork copied from its origin."""
@@ -286,7 +295,8 @@ class ClaudeCodeCalls(WithoutDocuments):
             return
         for line in lines:
             content = line.content
-            if state.begun and not any(word in content for word in _TELLING):
+            is_measured = state.fork is not None and state.usd is None
+            if state.begun and not is_measured and not any(word in content for word in _TELLING):
                 continue
             try:
                 record = decode(content)
@@ -310,11 +320,15 @@ class ClaudeCodeCalls(WithoutDocuments):
     def _record(self, place: Place, record: Record, problem: str | None) -> Iterator[ToldCall]:
         if record.is_sidechain:
             return
+        state = self._state
         if self._is_copied(record):
-            self._state.is_fork = True
+            state.fork = state.fork or Fork()
+            state.fork.copied(record)
             if isinstance(record.message, Message) and isinstance(record.message.content, list):
                 self._copied.update(block.id for block in record.message.content if block.id)
             return
+        if state.fork is not None:
+            state.fork.own(record)
         if record.type == "cost-state":
             yield from self._paid(place, record)
         message = record.message
@@ -358,14 +372,24 @@ class ClaudeCodeCalls(WithoutDocuments):
     def _paid(self, place: Place, record: Record) -> Iterator[ToldCall]:
         """What a process says at its end that the session has cost, with what processes before it said.
 
-        A fork's begins with what its origin had cost, which its file doesn't say: so the cost of a fork is not known.
+        A fork's begins with what its origin had cost. Claude Code guesses the prices of models that it doesn't know.
         """
         total, state = record.total_cost_usd, self._state
-        if total is None or state.is_fork or record.session_id != state.session:
+        if total is None or record.session_id != state.session:
             return
-        if total > state.usd:
-            yield Paid(place, None, total - state.usd)
-            state.usd = total
+        before = self._paid_before(record) if state.usd is None else state.usd
+        if before is None or record.has_unknown_model_cost:
+            yield Paid(place, None, None)
+        elif total > before:
+            yield Paid(place, None, total - before)
+        state.usd = total if state.usd is None else max(total, state.usd)
+
+    def _paid_before(self, record: Record) -> float | None:
+        """What the first account has that isn't the session's own; None if that is not known."""
+        fork, account = self._state.fork, account_in(record)
+        if fork is None:
+            return 0.0
+        return None if account is None else fork.began_with(account, self._lines_beside)
 
     def _called(
         self, place: Place, at: float | None, message: Message, block: Block, problem: str | None
@@ -443,13 +467,13 @@ def _tokens(usage: ReplyUsage) -> int:
     return came + usage.output_tokens
 
 
-def _start(name: str) -> CallReader:
+def _start(name: str, lines_beside: LinesBeside) -> CallReader:
     stem = name.rsplit("/", 1)[-1].split(".", 1)[0]
     session = stem if SESSION_ID.fullmatch(stem) else None
-    return ClaudeCodeCalls(CallsState(session=session, is_subagent=is_subagent_file(name)))
+    return ClaudeCodeCalls(CallsState(session=session, is_subagent=is_subagent_file(name)), lines_beside)
 
 
-CALLS: Final = CallLayout(_start)
+CALLS: Final = CallLayout(lambda name: _start(name, lambda other: ()), start_beside=_start)
 
 
 _PERSONS: Final = ("prompt", "command", "shell", "interruption")

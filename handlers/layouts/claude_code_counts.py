@@ -262,13 +262,19 @@ class Tally:
         at, stamp = self.account_at, record.timestamp
         return at is not None and stamp is not None and len(stamp) == len(at) and stamp <= at
 
-    def take_account(self, model_usage: bytes, at: str | None) -> None:
-        """What the session used until now by Claude Code's own account. One that can't be read changes nothing."""
+    def take_account(self, model_usage: bytes, at: str | None, *, is_fork: bool) -> None:
+        """What the session used until now by Claude Code's own account. One that can't be read changes nothing.
+
+        A fork's begins with that of its origin, so what its first one has beyond the replies is taken for known.
+        """
         found = _stated(model_usage)
         if not found:
             return
         self.add_cost()
         self.end_run()
+        if is_fork and not self.account:
+            for each in _unseen(found, self.known):
+                add(self.known, each)
         self.account, self.account_at = tuple(found), at
         self.known_then = list(self.known)
         self._count_unseen()

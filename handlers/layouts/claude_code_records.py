@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import LATEST, JsonValue
 from runward.handlers.layouts.foreign_values import MOST_USD, UUID
 from runward.handlers.layouts.transcript import Close, closed
 
@@ -20,6 +20,8 @@ SESSION_ID: Final = re.compile(UUID)
 
 
 Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+Milliseconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=LATEST * 1000)]
 
 
 class CacheCreation(msgspec.Struct, frozen=True, gc=False):
@@ -106,6 +108,9 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     total_cost_usd: Annotated[float, msgspec.Meta(ge=0, le=MOST_USD)] | None = msgspec.field(
         default=None, name="totalCostUSD"
     )
+    has_unknown_model_cost: bool | None = None
+    start_time: Milliseconds | None = None
+    total_duration: Milliseconds | None = None
 
 
 decode: Final = msgspec.json.Decoder(Record).decode

@@ -199,10 +199,9 @@ class Session(Tally):
         """A record outside the conversation."""
         if stamp is not None:
             self.moved = stamp
-        # A fork's account begins with that of its origin.
-        is_fork = self.parent_session_id is not None or not self.has_own
-        if record.type == "cost-state" and not is_fork and record.session_id == self.session_id:
-            self.take_account(record.model_usage, self.moved)
+        if record.type == "cost-state" and record.session_id == self.session_id:
+            is_fork = self.parent_session_id is not None or not self.has_own
+            self.take_account(record.model_usage, self.moved, is_fork=is_fork)
         if record.type == "queue-operation":
             self._queue(record, stamp)
         elif record.type == "file-history-snapshot" and self.attempt == 0 and self.seems_headless is None:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
+from tests.handlers.layouts import test_claude_code_forks
+from tests.handlers.layouts.claude_code_lines import BEGAN, PARENT, SESSION, Transcript
 
 from runward.daemon.rundir import session_logs
 from runward.daemon.rundir.call_reading import CallReading, told_by
 from runward.daemon.rundir.opening import Halted
-from runward.handlers.calls import Called, Returned, Told, Unusable
+from runward.handlers.calls import Called, Paid, Returned, Told, Unusable
 
 CALL = b'{"event":"ToolCall","id":"%d","tool":"x"}'
 
@@ -183,3 +184,26 @@ def test_what_says_nothing_about_a_call_counts_as_read_and_reading_it_can_be_hal
     with pytest.raises(Halted):
         list(told_by("claude-code", str(log), stop_after_some))
     assert 1 << 18 <= sum(read) < 1 << 19
+
+
+@pytest.mark.parametrize("suffix", ["", ".zst"])
+def test_the_origin_of_a_fork_is_read_beside_it_to_tell_what_the_fork_cost(
+    tmp_path: Path, suffix: str
+) -> None:
+    origin, fork = test_claude_code_forks.origin(), test_claude_code_forks.fork(BEGAN + 60)
+    path = tmp_path / f"{SESSION}.jsonl"
+    path.write_bytes(fork.content())
+
+    def costs() -> list[float | None]:
+        found = told_by("claude-code", str(path), lambda read: True)
+        return [each.usd for each in found if isinstance(each, Paid)]
+
+    assert costs() == [None], "its origin was deleted"
+    beside = tmp_path / f"{PARENT}.jsonl{suffix}"
+    beside.write_bytes(zstandard.compress(origin.content()) if suffix else origin.content())
+    assert costs() == [0.75]
+    beside.write_bytes(b"\x28\xb5\x2f\xfd torn")
+    assert costs() == [None]
+    beside.unlink()
+    beside.symlink_to("/dev/zero")
+    assert costs() == [None], "a link is not followed"

@@ -97,14 +97,21 @@ def test_a_sub_agent_of_the_next_process_is_not_in_the_account() -> None:
     assert counted((NAME, log.lines), (AGENT, agent.lines)) == {MODEL: (*times(2, 5), 2)}
 
 
-def test_the_account_of_a_fork_has_what_its_origin_used_so_it_counts_nothing() -> None:
+def test_the_first_account_of_a_fork_has_what_its_origin_used_so_it_counts_nothing() -> None:
     log = Transcript(entrypoint="cli")
     log.prompt("go")
     log.text("Done.", requestSessionId=PARENT)
     log.prompt("go on")
     log.text("Done.")
     account(log, opus=times(2, 5))
+    first = len(log.lines)
     assert counted((NAME, log.lines)) == {MODEL: (*times(1), 1)}
+    log.prompt("and again")
+    log.text("Done.")
+    account(log, opus=times(3, 9), haiku=(7, 0, 0, 3))
+    expected = {MODEL: (*times(2, 4), 2), HAIKU: (7, 0, 0, 3, 0)}
+    assert counted((NAME, log.lines)) == expected, "what its next process used for itself is its own"
+    assert counted((NAME, log.lines[:first]), (NAME, log.lines[first:])) == expected
 
 
 def test_a_model_of_another_name_in_the_account_counts_nothing_twice() -> None:
