@@ -174,6 +174,25 @@ def test_a_connection_without_tls_is_refused(fleet: Fleet) -> None:
         fleet.login(sslmode="disable")
 
 
+def _without(fleet: Fleet, guard: str, function: str, instead: str = "") -> None:
+    """Take a guard out of a function of the database, as if nobody had written it."""
+    with fleet.admin() as admin:
+        ((text,),) = admin.execute(
+            "select pg_get_functiondef(p.oid) from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
+            " where n.nspname = 'runward' and p.proname = %s",
+            (function,),
+        ).fetchall()
+        assert guard in text
+        admin.execute(text.replace(guard, instead).encode())
+
+
+def test_without_the_stamp_a_report_could_be_anybodys(fleet: Fleet) -> None:
+    _without(fleet, "own.login = session_user", "report_sessions", "own.name = 'victim'")
+    with fleet.login() as login:
+        _report(login, "forged")
+    assert fleet.sessions() == [("victim", "native:runs/1", "forged")]
+
+
 def test_an_older_report_replaces_no_newer_one(fleet: Fleet) -> None:
     with fleet.login() as login:
         _report(login, "completed", version=2)
@@ -183,36 +202,107 @@ def test_an_older_report_replaces_no_newer_one(fleet: Fleet) -> None:
         # The same one twice is harmless.
         _report(login, "completed", version=2)
         _report(login, "failed", version=3)
-    assert fleet.sessions()[0] == ("mallory", "native:runs/1", "failed")
+        assert fleet.sessions()[0] == ("mallory", "native:runs/1", "failed")
+        # It is the version that counts.
+        _without(fleet, "where known.version <= excluded.version", "report_sessions")
+        _report(login, "running", version=1)
+        assert fleet.sessions()[0] == ("mallory", "native:runs/1", "running")
+        _report(login, "failed", version=3)
+        _without(fleet, "and known.version <= new.version", "report_sessions")
+        _report(login, "gone", version=1)
+        assert fleet.sessions() == REPORTED
+
+
+def _greet(login: Connection, epoch: int = 1) -> int:
+    ((number,),) = login.execute("select runward.greet(%s, '1.0')", (epoch,)).fetchall()
+    return int(number)
+
+
+def _heard(login: Connection, number: int) -> None:
+    login.execute("select runward.heard(%s, 0, '{}')", (number,))
 
 
 def test_only_the_program_that_connected_last_reports(fleet: Fleet) -> None:
     with fleet.login() as earlier, fleet.login() as later:
-        ((first,),) = earlier.execute("select runward.greet(1, '1.0')").fetchall()
-        earlier.execute("select runward.heard(%s, 0, '{}')", (first,))
-        ((second,),) = later.execute("select runward.greet(1, '1.0')").fetchall()
+        first = _greet(earlier)
+        _heard(earlier, first)
+        second = _greet(later)
         with pytest.raises(psycopg.Error, match="another program reports for this host"):
-            earlier.execute("select runward.heard(%s, 0, '{}')", (first,))
-        later.execute("select runward.heard(%s, 0, '{}')", (second,))
+            _heard(earlier, first)
+        _heard(later, second)
+        _without(fleet, "and connections = number", "heard")
+        _heard(earlier, first)
+
+
+def test_of_two_programs_that_connect_at_the_same_time_one_reports(fleet: Fleet) -> None:
+    with fleet.login() as one, fleet.login() as other:
+        numbers = {_greet(one), _greet(other)}
+        assert len(numbers) == 2
+        with pytest.raises(psycopg.Error, match="another program reports for this host"):
+            _heard(one, min(numbers))
+
+
+def test_a_sign_of_life_is_of_no_other_host(fleet: Fleet) -> None:
+    with fleet.admin() as admin:
+        admin.execute("update runward.hosts set connections = 1, owes = 7 where name = 'victim'")
+    with fleet.login() as login:
+        _heard(login, _greet(login))
+    with fleet.admin() as admin:
+        rows = admin.execute("select name, owes from runward.hosts where last_seen is null").fetchall()
+    assert rows == [("victim", 7)]
 
 
 def test_a_host_with_an_older_record_than_the_fleet_knows_does_not_report(fleet: Fleet) -> None:
     with fleet.login() as login:
-        login.execute("select runward.greet(7, '1.0')")
+        _greet(login, 7)
         with pytest.raises(psycopg.Error, match="the fleet knows a newer record of this host"):
-            login.execute("select runward.greet(6, '1.0')")
+            _greet(login, 6)
+        _greet(login, 7)
+        _without(fleet, "and epoch <= of_epoch", "greet")
+        _greet(login, 6)
 
 
-@pytest.mark.parametrize(
-    "attempt",
-    [
+def test_a_host_that_was_only_invited_does_not_report(fleet: Fleet) -> None:
+    with fleet.admin() as admin:
+        admin.execute("update runward.hosts set joined_at = null where name = 'mallory'")
+    with fleet.login() as login:
+        with pytest.raises(psycopg.Error, match="the fleet knows a newer record of this host"):
+            _greet(login)
+        _without(fleet, "and joined_at is not null", "greet")
+        _greet(login)
+
+
+def test_an_invitation_is_used_once(fleet: Fleet) -> None:
+    with fleet.login() as login:
+        with pytest.raises(psycopg.Error, match="the invitation was used"):
+            login.execute("select runward.join_fleet()")
+        _without(fleet, "and joined_at is null", "join_fleet")
+        login.execute("select runward.join_fleet()")
+
+
+LIMITS: dict[str, tuple[str, Callable[[Connection], object]]] = {
+    "the version of its program": (
+        "hosts_program_check",
         lambda login: login.execute("select runward.greet(1, %s)", ("x" * 101,)),
+    ),
+    "its problems": (
+        "hosts_problems_check",
         lambda login: login.execute(
             "select runward.heard(connections, 0, array[repeat('x', 70000)]) from runward.hosts where name = 'mallory'"
         ),
-        lambda login: _report(login, "x" * (1 << 20)),
-    ],
-)
-def test_what_a_host_says_has_limits(fleet: Fleet, attempt: Callable[[Connection], object]) -> None:
-    with fleet.login() as login, pytest.raises(psycopg.errors.CheckViolation):
+    ),
+    "a session": ("sessions_body_check", lambda login: _report(login, "x" * (1 << 20))),
+}
+
+
+@pytest.mark.parametrize(("limit", "attempt"), LIMITS.values(), ids=LIMITS)
+def test_what_a_host_says_has_limits(
+    fleet: Fleet, limit: str, attempt: Callable[[Connection], object]
+) -> None:
+    with fleet.login() as login:
+        with pytest.raises(psycopg.errors.CheckViolation):
+            attempt(login)
+        with fleet.admin() as admin:
+            table = limit.partition("_")[0]
+            admin.execute(f"alter table runward.{table} drop constraint {limit}".encode())
         attempt(login)
