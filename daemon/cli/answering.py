@@ -65,7 +65,10 @@ def _cause(lead: str, cause: Cause, text: str, terminal: Terminal, *, has_signs:
 def _all(story: Story, answer: Answer) -> str:
     """The command that tells everything, and how much that is."""
     kinds = Counter(entry.kind for entry in story.entries)
+    command = f"runward why {answer.name} --all"
+    if not kinds:
+        return command
     told = (
         f"{counted(kinds['event'], 'event', 'events')}, {counted(kinds['decision'], 'decision', 'decisions')}"
     )
-    return f"runward why {answer.name} --all ({told}, their evidence)"
+    return f"{command} ({told}, their evidence)"

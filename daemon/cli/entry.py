@@ -61,7 +61,10 @@ def _carry_out(arguments: list[str]) -> int:
         return error.exit_code
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "runward"
-        _say(f"{_in_one_line(error).rstrip('.')} (see `{where} --help`)")
+        said = _in_one_line(error).rstrip(".")
+        # What was meant is said already, and has room in one line of a terminal.
+        is_guessed = sys.stderr.isatty() and "; did you mean " in said
+        _say(said if is_guessed else f"{said} (see `{where} --help`)")
         return error.exit_code
     except click.ClickException as error:
         _say(_in_one_line(error))

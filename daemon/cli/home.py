@@ -9,6 +9,7 @@ import click
 
 from runward.config.settings import Settings
 from runward.daemon.cli.session.table import what_of
+from runward.daemon.cli.shell.context import SET_UP, first_command
 from runward.daemon.cli.status import code_of, why_not_running
 from runward.daemon.cli.terminal.output import coloured, width, with_tildes
 from runward.daemon.cli.terminal.signs import Terminal, terminal_here
@@ -16,7 +17,7 @@ from runward.daemon.cli.terminal.tables import Column, flowed, flowed_part, tabl
 from runward.daemon.store import reading
 from runward.daemon.store.tables.approvals import ApprovalRow
 from runward.daemon.views.home import Home, home_of
-from runward.daemon.views.needs import Need, how_to_start
+from runward.daemon.views.needs import Need
 from runward.daemon.views.rows import Row
 from runward.daemon.views.text import age
 from runward.handlers.times import moment_of
@@ -26,7 +27,6 @@ _MOST_FAILURES: Final = 3
 _MOST_NEEDS: Final = 9
 _MOST_WORKING: Final = 6
 _LINES_OF_AN_APPROVAL: Final = 3
-_SET_UP: Final = "runward init"
 _HELP: Final = "runward --help"
 _NEXT: Final = ("runward why ID", "runward top", "runward session list", _HELP)
 
@@ -36,16 +36,9 @@ def show_home(settings: Settings) -> NoReturn:
     terminal = terminal_here()
     with reading.reading(settings.state_dir) as connection:
         home = home_of(connection, settings, terminal.now)
-    first = None if reading.exists(settings.state_dir) else _first_command(settings.state_dir)
+    first = None if reading.exists(settings.state_dir) else first_command(settings.state_dir)
     click.echo("\n".join(lines_of(home, settings.state_dir, terminal, first)))
     sys.exit(code_of(home.status))
-
-
-def _first_command(state: str) -> str:
-    """What comes first where no daemon ever ran."""
-    from runward.daemon.cli.init.record import is_recorded  # nearly always one ran
-
-    return how_to_start(state) if is_recorded(state) else _SET_UP
 
 
 def lines_of(home: Home, state: str, terminal: Terminal, first: str | None = None) -> list[str]:
@@ -75,16 +68,20 @@ def _headline(home: Home, state: str, terminal: Terminal, first: str | None) -> 
         (home.count("unknown"), "unknown"),
         (home.failed, "failed"),
     )
-    what = ", ".join(f"{count} {words}" for count, words in counts if count) or "all is well"
-    if home.used_today is not None:
-        what += f", {home.used_today.in_dollars()} today{home.used_today.at_prices()}"
     status = home.status
+    told = [f"{count} {words}" for count, words in counts if count]
+    if not told and status["running"]:
+        told = ["all is well"]
+    if home.used_today is not None:
+        told.append(f"{home.used_today.in_dollars()} today{home.used_today.at_prices()}")
+    what = ", ".join(told)
     since = moment_of(status["since"])
     up = "" if since is None else f" ({age(since, terminal.now)})"
-    if first == _SET_UP and not status["running"] and not isinstance(status["elsewhere"], dict):
-        return f"Runward is {coloured('failed', 'not running')}: set it up with `{_SET_UP}`. {what}"
+    if first == SET_UP and not status["running"] and not isinstance(status["elsewhere"], dict):
+        return f"Runward is {coloured('failed', 'not running')}: set it up with `{SET_UP}`. {what}".rstrip()
     if not status["running"]:
-        return f"Runward is {coloured('failed', 'not running')}: {why_not_running(status, state)}. {what}"
+        why = why_not_running(status, state)
+        return f"Runward is {coloured('failed', 'not running')}: {why}. {what}".rstrip()
     word = "running" if status["stalled_s"] is None else coloured("failed", "stalled")
     return f"Runward is {word}{up}: {what}"
 

@@ -24,7 +24,14 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal import live
 from runward.daemon.cli.terminal.options import Moment, filter_option, json_option, no_pager_option
-from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_json_line, print_lines
+from runward.daemon.cli.terminal.output import (
+    coloured,
+    fail,
+    fitting,
+    print_json,
+    print_json_line,
+    print_lines,
+)
 from runward.daemon.disk.state_rights import naming_its_user
 from runward.daemon.log import (
     IDENTIFIER,
@@ -311,7 +318,8 @@ def log(
         return
     lines = chain(log.so_far(), log.followed()) if follow else log.so_far()
     if not as_json:
-        print_lines((for_people(line, coloured) for line in lines), is_paged=not follow)
+        told = (for_people(line, coloured) for line in lines)
+        print_lines((part for line in told for part in fitting(line)), is_paged=not follow)
         return
     for line in lines:
         print_json_line(line)

@@ -362,6 +362,10 @@ def _say_what_is_missing(held: Held | Unreadable, launched: Launched) -> int:
     summary = why_not_delivered(held, launched.artifacts, launched.session_id)
     if summary is None:
         return GOOD
+    if sys.stderr is not None and sys.stderr.isatty():
+        from runward.daemon.cli.terminal.output import at_home  # only who reads it needs it
+
+        summary = at_home(summary, sys.stderr)
     _say(summary)
     return NOT_SO
 

@@ -50,8 +50,17 @@ def _headline(status: Mapping[str, JsonValue], state: str, terminal: Terminal) -
 
 def _needs(status: Mapping[str, JsonValue], state: str, terminal: Terminal, room: int) -> list[str]:
     """What needs a person, as far as there is room; the rest is counted."""
+    told = {
+        "failure": lambda: _failures(table(status["failures"]), terminal),
+        "approval": lambda: _approvals(status["approvals"]),
+    }
     things = [
-        _need(text if kind != "failure" else _failures(table(status["failures"]), terminal), fix, terminal)
+        _need(
+            told[kind]() if kind in told else text,
+            fix,
+            terminal,
+            "failed" if kind == "failure" else "waiting",
+        )
         for kind, text, fix in briefly(status, needs(status, state))
     ]
     if not things:
@@ -65,10 +74,15 @@ def _needs(status: Mapping[str, JsonValue], state: str, terminal: Terminal, room
     return lines
 
 
-def _need(text: str, fix: str | None, terminal: Terminal) -> list[str]:
+def _need(text: str, fix: str | None, terminal: Terminal, state: str = "waiting") -> list[str]:
     shown = " ".join(short_id(word, terminal.ellipsis) for word in terminal.text(text).split(" "))
-    lines = list(flowed(shown, f"  {terminal.sign('waiting')} ", "    ", terminal.columns))
+    lines = list(flowed(shown, f"  {terminal.sign(state)} ", "    ", terminal.columns))
     return [*lines, *flowed(terminal.text(fix), "      ", "      ", terminal.columns)] if fix else lines
+
+
+def _approvals(count: JsonValue) -> str:
+    steps = "1 step of a chain waits" if count == 1 else f"{agreeing(count, 'step', 'steps')} of chains wait"
+    return f"{steps} for a person"
 
 
 def _failures(failures: Mapping[str, JsonValue], terminal: Terminal) -> str:

@@ -295,6 +295,8 @@ _ABOUT_FILES: Final = ("run.failed.missing_artifact",)
 def _how_it_ended(connection: sqlite3.Connection, row: SessionRow) -> str:
     """How it ended, where its reason is what it left: its exit code, if it has one."""
     code = exit_code_of(connection, row.key, row.attempt)
+    if code is None and row.layout == NATIVE:
+        code = 0  # of a run that is not judged yet, nothing is recorded; what it left counts only after a good end
     return "its turn ended" if code is None else f"exited with {code}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, Final, ParamSpec
 
 import click
 
@@ -110,6 +110,17 @@ def _settings_of_daemon(config: str | None) -> Settings | None:
     return None if state is None else settings_in_report(report_of(state, holder(Path(state))))
 
 
+SET_UP: Final = "runward init"
+
+
+def first_command(state: str) -> str:
+    """What comes first where no daemon ever ran."""
+    from runward.daemon.cli.init.record import is_recorded  # nearly always one ran
+    from runward.daemon.views.needs import how_to_start
+
+    return how_to_start(state) if is_recorded(state) else SET_UP
+
+
 def is_daemon_up(settings: Settings) -> bool:
     """Whether a daemon works over the state directory now."""
     return holder(Path(settings.state_dir)) is not None
@@ -122,6 +133,8 @@ def store_to_read(settings: Settings) -> Iterator[sqlite3.Connection]:
     Raises `StoreUnreadable`.
     """
     if not reading.exists(settings.state_dir):
-        note(f"no daemon has run in {settings.state_dir} yet")
+        # A program's stderr is as it was; a person may see it as the first line of all.
+        begin = f": begin with `{first_command(settings.state_dir)}`" if sys.stderr.isatty() else ""
+        note(f"no daemon has run in {settings.state_dir} yet{begin}")
     with reading.reading(settings.state_dir) as connection:
         yield connection

@@ -16,8 +16,8 @@ GROUPS: Final[dict[str, Sequence[tuple[str, str]]]] = {
         ("session", "list, show, logs, tail, wait, cancel, seen, verify, export"),
         ("why", "why ID: why it is as it is, or did not happen"),
         ("status", "is the daemon well"),
-        ("log", "the daemon's log"),
-        ("doctor metrics studio usage", ""),
+        ("usage", "tokens and money"),
+        ("log doctor metrics studio", ""),
     ),
     "Run": (
         ("run", "launch a command: runward run --playbook P -- COMMAND…"),

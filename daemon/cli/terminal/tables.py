@@ -129,14 +129,36 @@ _COLUMN: Final = re.compile(r"(?:^| ) +(?=\S)")
 
 
 def folded(line: str, room: int) -> Iterator[str]:
-    """The line in lines that are no wider than `room`, the further ones below its last column; one that is broken loses its colour."""
+    """The line in lines that are no wider than `room`, the further ones below its last column.
+
+    It loses its colours if a word of it is broken, or has a tab.
+    """
     if width(line) <= room and "\t" not in line:
         yield line
         return
     plain = click.unstyle(line).expandtabs()
     at = max((each.end() for each in _COLUMN.finditer(plain) if each.end() <= room // 2), default=0)
-    lead = plain[:at]
-    yield from map(str.rstrip, flowed(plain[at:], lead, " " * width(lead), room))
+    is_kept = "\t" not in line and all(width(each) <= room - at for each in plain.split(" "))
+    lead, text = _parted(line, at) if is_kept else (plain[:at], plain[at:])
+    yield from map(str.rstrip, flowed(text, lead, " " * width(lead), room))
+
+
+_ESCAPE: Final = re.compile(r"(\x1b\[[0-9;]*m)")
+
+
+def _parted(line: str, at: int) -> tuple[str, str]:
+    """The coloured line before and from this character on."""
+    begin = ""
+    for each in _ESCAPE.split(line):
+        if not _ESCAPE.match(each):
+            if len(each) > at:
+                break
+            at -= len(each)
+        begin += each
+    else:
+        return line, ""
+    begin += each[:at]
+    return begin, line[len(begin) :]
 
 
 class Part(NamedTuple):

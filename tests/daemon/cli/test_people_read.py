@@ -51,6 +51,14 @@ def test_no_line_is_wider_than_the_terminal_and_paths_at_home_are_short(
     assert str(everyday.directory) not in "".join(line.strip() for line in drawn.lines), drawn.text
 
 
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_log_fits_the_terminal_and_has_all_its_words(everyday: Everyday, columns: int) -> None:
+    drawn = draw(everyday, (columns, 24), "log", "--event", "started")
+    assert widest(drawn) <= columns
+    whole = everyday.call("log", "--event", "started").out
+    assert "".join("".join(drawn.lines).split())[19:] == "".join(whole.split())[19:], "but for its time"
+
+
 def test_a_program_gets_whole_paths(everyday: Everyday) -> None:
     for command in ("status", "status --all", "why silent-reviewer --all", "daemon --check"):
         piped = everyday.call(*command.split())
@@ -64,3 +72,26 @@ def test_what_is_wrong_is_told_with_short_paths_and_can_be_opened_with_them(plac
     drawn = draw(Everyday(place.directory), (80, 24), "status")
     (file,) = re.findall(r"^(~/runward.toml):2:8: ", drawn.text, re.MULTILINE)
     assert Path(file.replace("~", str(place.directory))).exists()
+
+
+@pytest.mark.parametrize("command", ["ls", "logs", "sesion", "tail", "session lsit"])
+def test_an_unknown_command_is_answered_in_one_line(everyday: Everyday, command: str) -> None:
+    drawn = draw(everyday, (80, 24), *command.split())
+    assert (drawn.code, len(drawn.lines)) == (2, 1)
+    assert "did you mean" in drawn.lines[0]
+
+
+def test_a_run_that_delivered_nothing_names_where_it_should_have(place: Place) -> None:
+    drawn = draw(
+        Everyday(place.directory), (80, 24), "run", "--playbook", "review", "--name", "one", "--", "true"
+    )
+    assert drawn.code == 1
+    assert "Searched ~/state/runs/one/artifacts." in drawn.lines
+
+
+def test_a_run_that_is_not_judged_yet_exited_and_did_not_end_its_turn(place: Place) -> None:
+    assert place.call("run", "--playbook", "review", "--name", "one", "--", "true").code == 1
+    told = place.call("why", "one", "--json").items("causes_short")
+    assert any(str(each["text"]).startswith("it exited with 0, after ") for each in told)
+    shown = draw(Everyday(place.directory), (80, 24), "why", "one").lines
+    assert shown[-1] == "All:  runward why one --all", "there are no events yet, and none are counted"

@@ -164,9 +164,12 @@ def test_the_first_screen_of_a_new_machine_says_what_to_do(tmp_path: Path) -> No
     place = Everyday(tmp_path)
     place.furnish()
     drawn = draw(place, (80, 24))
-    assert drawn.lines[0].startswith("Runward is not running: set it up with `runward init`.")
+    assert drawn.lines[0] == "Runward is not running: set it up with `runward init`."
     assert drawn.lines[-1] == "Next: runward init · runward --help"
     assert "Needs you" not in drawn.text
+    listed = draw(place, (80, 24), "session", "list").lines
+    assert listed[0].startswith("runward: no daemon has run in ~/state yet: begin with `runward init`")
+    assert place.call("session", "list").err == f"runward: no daemon has run in {place.state} yet\n"
 
 
 def test_the_help_names_every_command_in_24_rows_and_the_whole_one_is_what_a_pipe_gets(
