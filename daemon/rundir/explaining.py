@@ -15,6 +15,7 @@ from runward.daemon.rundir.session_places import (
     database_of,
     log_by_its_place,
     names_in,
+    not_read,
     recognise_inside,
     recognise_log,
     says_native,
@@ -83,7 +84,8 @@ def _of_a_log(path: str, layouts: Layouts, *, is_directory: bool) -> Iterator[Co
                 reason += ", but is where files of this layout usually are"
             yield Considered(layout.name, is_it, f"it {reason}")
         else:
-            yield Considered(layout.name, is_it, f"it {_has(is_it)} {layout.shown_by}")
+            other = None if is_it else not_read(path, alone)
+            yield Considered(layout.name, is_it, f"it {other or f'{_has(is_it)} {layout.shown_by}'}")
 
 
 def _of_a_directory(

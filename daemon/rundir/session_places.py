@@ -27,7 +27,7 @@ from runward.daemon.rundir.opening import (
 from runward.daemon.rundir.run_directories import Listing
 from runward.daemon.rundir.session_logs import CannotUnpack, Unpacked
 from runward.handlers.layouts import native
-from runward.handlers.layouts.layout import Database, DirectoryLayout, Layouts, LogLayout
+from runward.handlers.layouts.layout import Database, DirectoryLayout, Earlier, Layouts, LogLayout
 from runward.handlers.layouts.places import (
     DATABASE,
     LEVELS,
@@ -217,6 +217,7 @@ def list_places(root: str, shape: Shape) -> Listing | Unreadable | Gone:
 def _in_databases(root: str, shape: DatabaseShape) -> Listing:
     """The sessions in a root's databases. A database that can't be read hides its sessions, and is a problem."""
     from runward.daemon.rundir.database_sessions import databases_in, sessions_in  # most roots have none
+    from runward.daemon.rundir.earlier_sessions import earlier_sessions
 
     places: dict[str, Signature] = {}
     unlisted, problems = [], []
@@ -233,6 +234,14 @@ def _in_databases(root: str, shape: DatabaseShape) -> Listing:
                 problems.append(f"{name} can't be read: {error.strerror}")
         else:
             places |= {f"{name}/{session}": signature for session, signature in found.items()}
+    if shape.database.earlier is not None and not unlisted:
+        names = os.listdir(root)
+
+        def is_taken_over(session: str) -> bool:
+            return any(f"{name}/{session}" in places for name in names)
+
+        earlier = earlier_sessions(root, names, shape.database.earlier, is_taken_over)
+        problems += [] if earlier is None else [" ".join(earlier)]
     return Listing(places, (), tuple(unlisted), problems=tuple(problems))
 
 
@@ -458,6 +467,33 @@ def sessions_under(path: str, layouts: Layouts) -> Iterator[Place | Obstacle]:
         session = Place(layout, directory) if layout is not None else None
     if session is not None:
         yield session
+        return
+    if (message := not_read(place, layouts)) is not None:
+        yield Obstacle(place, message)
+
+
+def not_read(path: str, layouts: Layouts) -> str | None:
+    """Why the file at `path` is not read, although it is a session's: the end of a sentence that begins with it."""
+    from runward.daemon.rundir.earlier_sessions import earlier_session
+
+    messages = (earlier_session(path, each) for each in _earlier_forms(layouts))
+    return next(filter(None, messages), None)
+
+
+def _earlier(
+    directory: str, names: Iterable[str], rows: Iterable[Place | Obstacle], layouts: Layouts
+) -> Iterator[Obstacle]:
+    """Those that are still in files of their own, which are not among the rows of a database."""
+    from runward.daemon.rundir.earlier_sessions import earlier_sessions
+
+    known = {each.path.rpartition("/")[2] for each in rows}
+    found = (earlier_sessions(directory, names, each, known.__contains__) for each in _earlier_forms(layouts))
+    yield from (Obstacle(f"{directory}/{name}", message) for name, message in filter(None, found))
+
+
+def _earlier_forms(layouts: Layouts) -> list[Earlier]:
+    every = (each.database.earlier for each in layouts.logs if each.database is not None)
+    return [each for each in every if each is not None]
 
 
 class _Listed(NamedTuple):
@@ -494,13 +530,15 @@ class _Walk:
             yield Obstacle(directory, "is too large: name a directory further down")
             return
         owned = {unpacked_name(name).removesuffix(LOG) for name in listed.logs}
-        for name in sorted((*listed.logs, *listed.directories, *listed.databases)):
+        rows = [each for name in listed.databases for each in _rows(f"{directory}/{name}", self._layouts)]
+        earlier = list(_earlier(directory, listed.names, rows, self._layouts))
+        owned |= {os.path.basename(each.path) for each in earlier}
+        yield from (*rows, *earlier)
+        for name in sorted((*listed.logs, *listed.directories)):
             if name in listed.logs:
                 session = _log(f"{directory}/{name}", self._layouts, is_named=False)
                 if session is not None:
                     yield session
-            elif name in listed.databases:
-                yield from _rows(f"{directory}/{name}", self._layouts)
             elif levels and name not in owned and not self._is_over:
                 yield from self._descend(f"{directory}/{name}", levels - 1)
 

@@ -152,6 +152,15 @@ class Entry(NamedTuple):
     parts: tuple[Row, ...]
 
 
+class Earlier(NamedTuple):
+    """How sessions were kept before there was a database: in `files`, globs for each session's own below the same
+    directory. They aren't read; `since` says to a person what changed, and what to do.
+    """
+
+    files: tuple[str, ...]
+    since: str
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Database:
     """How the sessions of a layout are read from its database.
@@ -163,6 +172,7 @@ class Database:
     entry, and what `begin` makes its first lines of. `entries` asks for a session's entries from `(:at, :id)` on, `parts` for those
     of an entry. Entries are read in groups: `begins` tells whether an entry begins one, and only the last group may still grow.
     `lines` makes the lines of a group. Lines that were made once must be made again when more is there, before all new ones.
+    `earlier` is how the program kept its sessions before, if that is known.
     """
 
     files: str
@@ -176,6 +186,7 @@ class Database:
     begins: Callable[[Row], bool]
     begin: Callable[[Sequence[object]], Sequence[bytes]]
     lines: Callable[[Sequence[Entry]], Sequence[bytes]]
+    earlier: Earlier | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from runward.handlers.layouts.conversation import (
     nanousd,
 )
 from runward.handlers.layouts.foreign_values import LONGEST_PATH, count_in, seconds_in, whole_text_in
-from runward.handlers.layouts.layout import Database, Entry, Row
+from runward.handlers.layouts.layout import Database, Earlier, Entry, Row
 from runward.handlers.layouts.places import is_session_id
 from runward.handlers.layouts.transcript import Close, closed
 
@@ -371,7 +371,13 @@ def _layout(name: str, database: str) -> DatabaseLog:
     )
 
 
-def _database(files: str) -> Database:
+_EARLIER: Final = Earlier(
+    files=("storage/session/*/ses_*.json", "project/*/storage/session/info/ses_*.json"),
+    since="since version 1.2, opencode keeps them in its database",
+)
+
+
+def _database(files: str, earlier: Earlier | None = None) -> Database:
     common = {"id", "session_id", "time_created", "time_updated", "data"}
     return Database(
         files=files,
@@ -392,6 +398,7 @@ def _database(files: str) -> Database:
         begins=_is_reply,
         begin=_begin,
         lines=_lines,
+        earlier=earlier,
     )
 
 
@@ -419,6 +426,6 @@ order by m.session_id, m.time_created, m.id
 """
 
 OPENCODE: Final = _layout("opencode", "opencode.db")
-OPENCODE_DATABASE: Final = _database("opencode*.db")
+OPENCODE_DATABASE: Final = _database("opencode*.db", _EARLIER)
 KILO: Final = _layout("kilo", "kilo.db")
 KILO_DATABASE: Final = _database("kilo*.db")
