@@ -25,6 +25,9 @@ _PLACE: Final = "fleet"
 _NAME: Final = "administration.json"
 _CA: Final = "ca.pem"
 
+SCHEMA: Final = ("schema.sql", "orders.sql")
+"""The files that make it, in order."""
+
 MIGRATION_S: Final = 60.0
 """Seconds that the schema may take."""
 
@@ -74,10 +77,10 @@ def make_schema(connection: Connection, database: Database) -> bool:
                 f"the fleet has format {version}, and this Runward knows {FORMAT}: install a newer one"
             )
         return False
-    text = Path(__file__).with_name("schema.sql").read_text()
     try:
         with in_time(connection, MIGRATION_S), connection.transaction():
-            connection.execute(text.encode())
+            for name in SCHEMA:
+                connection.execute(Path(__file__).with_name(name).read_bytes())
     except psycopg.errors.DuplicateSchema as error:
         raise DatabaseRefuses(
             f"{database.place} has a schema runward that does not belong to a fleet: use another database"
@@ -95,7 +98,7 @@ def _without_rights(database: Database, what: str) -> str:
 
 _GRANTS: Final = (
     "grant usage on schema runward to {}",
-    "grant select on runward.format, runward.hosts, runward.sessions to {}",
+    "grant select on runward.format, runward.hosts, runward.sessions, runward.orders to {}",
     "grant execute on all functions in schema runward to {}",
 )
 """What the login of each host may do. None of these lets it write to a table."""

@@ -2,62 +2,12 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import psycopg
 import pytest
-from tests.daemon.cli.calling import Place
-from tests.daemon.fleet.database import Server
-from tests.daemon.fleet.places import invited
-
-from runward.daemon.fleet.invitation import Invitation, invitation_of
-
-Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
-
-
-@dataclass
-class Fleet:
-    """A fleet with two hosts, `mallory` and `victim`, which has one session."""
-
-    server: Server
-    database: str
-    mallory: Invitation
-
-    def admin(self) -> Connection:
-        return self.server.admin(self.database)
-
-    def login(self, **others: str) -> Connection:
-        """A connection with mallory's login."""
-        return psycopg.connect(
-            user="host_mallory",
-            password=self.mallory.secret,
-            host="127.0.0.1",
-            port=self.server.port,
-            dbname=self.database,
-            autocommit=True,
-            **others,  # type: ignore[arg-type]  # each is a text
-        )
-
-    def sessions(self) -> list[tuple[Any, ...]]:
-        with self.admin() as admin:
-            return admin.execute("select host, key, status from runward.sessions order by 1, 2").fetchall()
-
+from tests.daemon.fleet.attacked import Connection, Fleet, without
 
 REPORTED = [("victim", "native:runs/1", "failed")]
-
-
-@pytest.fixture
-def fleet(postgresql: Server, database: str, office: Place) -> Fleet:
-    mallory = invitation_of(invited(office, "mallory"))
-    invited(office, "victim", "--label", "gpu")
-    with postgresql.admin(database) as admin:
-        admin.execute("update runward.hosts set joined_at = now()")
-        admin.execute(
-            "insert into runward.sessions (host, key, version, started_at, body) values ('victim', %s, 5, 1.0, %s)",
-            ("native:runs/1", json.dumps({"status": "failed"})),
-        )
-    return Fleet(postgresql, database, mallory)
 
 
 def _report(connection: Connection, status: str, version: int = 1 << 50) -> None:
@@ -174,20 +124,8 @@ def test_a_connection_without_tls_is_refused(fleet: Fleet) -> None:
         fleet.login(sslmode="disable")
 
 
-def _without(fleet: Fleet, guard: str, function: str, instead: str = "") -> None:
-    """Take a guard out of a function of the database, as if nobody had written it."""
-    with fleet.admin() as admin:
-        ((text,),) = admin.execute(
-            "select pg_get_functiondef(p.oid) from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
-            " where n.nspname = 'runward' and p.proname = %s",
-            (function,),
-        ).fetchall()
-        assert guard in text
-        admin.execute(text.replace(guard, instead).encode())
-
-
 def test_without_the_stamp_a_report_could_be_anybodys(fleet: Fleet) -> None:
-    _without(fleet, "own.login = session_user", "report_sessions", "own.name = 'victim'")
+    without(fleet, "own.login = session_user", "report_sessions", "own.name = 'victim'")
     with fleet.login() as login:
         _report(login, "forged")
     assert fleet.sessions() == [("victim", "native:runs/1", "forged")]
@@ -204,11 +142,11 @@ def test_an_older_report_replaces_no_newer_one(fleet: Fleet) -> None:
         _report(login, "failed", version=3)
         assert fleet.sessions()[0] == ("mallory", "native:runs/1", "failed")
         # It is the version that counts.
-        _without(fleet, "where known.version <= excluded.version", "report_sessions")
+        without(fleet, "where known.version <= excluded.version", "report_sessions")
         _report(login, "running", version=1)
         assert fleet.sessions()[0] == ("mallory", "native:runs/1", "running")
         _report(login, "failed", version=3)
-        _without(fleet, "and known.version <= new.version", "report_sessions")
+        without(fleet, "and known.version <= new.version", "report_sessions")
         _report(login, "gone", version=1)
         assert fleet.sessions() == REPORTED
 
@@ -230,7 +168,7 @@ def test_only_the_program_that_connected_last_reports(fleet: Fleet) -> None:
         with pytest.raises(psycopg.Error, match="another program reports for this host"):
             _heard(earlier, first)
         _heard(later, second)
-        _without(fleet, "and connections = number", "heard")
+        without(fleet, "and connections = number", "heard")
         _heard(earlier, first)
 
 
@@ -258,7 +196,7 @@ def test_a_host_with_an_older_record_than_the_fleet_knows_does_not_report(fleet:
         with pytest.raises(psycopg.Error, match="the fleet knows a newer record of this host"):
             _greet(login, 6)
         _greet(login, 7)
-        _without(fleet, "and epoch <= of_epoch", "greet")
+        without(fleet, "and epoch <= of_epoch", "greet")
         _greet(login, 6)
 
 
@@ -268,7 +206,7 @@ def test_a_host_that_was_only_invited_does_not_report(fleet: Fleet) -> None:
     with fleet.login() as login:
         with pytest.raises(psycopg.Error, match="the fleet knows a newer record of this host"):
             _greet(login)
-        _without(fleet, "and joined_at is not null", "greet")
+        without(fleet, "and joined_at is not null", "greet")
         _greet(login)
 
 
@@ -276,7 +214,7 @@ def test_an_invitation_is_used_once(fleet: Fleet) -> None:
     with fleet.login() as login:
         with pytest.raises(psycopg.Error, match="the invitation was used"):
             login.execute("select runward.join_fleet()")
-        _without(fleet, "and joined_at is null", "join_fleet")
+        without(fleet, "and joined_at is null", "join_fleet")
         login.execute("select runward.join_fleet()")
 
 

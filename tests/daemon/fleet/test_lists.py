@@ -182,8 +182,8 @@ MANY = [
     _told("gpu-box", "late", NOW - 20, "timed_out", playbook="train"),
     _told("laptop", "gone", NOW - 30, "aborted", playbook="review", agent="ann", cwd="/src/website"),
     _told("build", "running", NOW - 40, "running", root="other", path="/runs/Running"),
-    _told("gpu-box", "same-time-b", NOW - 50, playbook="train"),
-    _told("build", "same-time-a", NOW - 50),
+    _told("gpu-box", "same-time-a", NOW - 50, playbook="train"),
+    _told("build", "same-time-b", NOW - 50),
     _told("laptop", "by-hand", NOW - 60, "cancelled", cwd="/src/web"),
 ]
 
@@ -205,7 +205,7 @@ FILTERED: dict[str, list[str]] = {
     "--playbook review": ["passed", "gone"],
     "--playbook review --playbook train --failed": ["late", "gone"],
     "--agent ann --host gpu-box": ["broken"],
-    "--host build": ["running", "same-time-a"],
+    "--host build": ["running", "same-time-b"],
     "--host build --host laptop --playbook review": ["passed", "gone"],
     "--search RUNNING": ["running"],
     "--search it\\ timed": ["late"],

@@ -1,0 +1,151 @@
+-- The orders of a fleet: one row for each step that one host wants another one to run. Only the state of the row decides who may
+-- begin: taking is atomic, is the permission to begin, and never expires. Hosts change orders through the functions below
+-- alone. Each begins with the fence, and each may be called again with the same words: that changes nothing.
+create table runward.orders (
+    origin text not null references runward.hosts (name),
+    -- Of the origin's choice: it names the step, so the same step is ordered once.
+    id text not null check (length(id) between 1 and 200),
+    -- The host that is wanted, or labels that it must have.
+    wanted_host text check (length(wanted_host) between 1 and 32),
+    wanted_labels text[] not null check (octet_length(array_to_string(wanted_labels, '')) <= 4096),
+    skill text not null check (length(skill) between 1 and 200),
+    body jsonb not null check (jsonb_typeof(body) = 'object' and octet_length(body::text) <= 1048576),
+    placed_at timestamptz not null default clock_timestamp(),
+    begin_by timestamptz,
+    state text not null default 'open' check (state in ('open', 'taken', 'ended', 'declined', 'withdrawn')),
+    cancelled boolean not null default false,
+    -- Counts the takes, so that what is said of one can't be meant for another.
+    takes integer not null default 0,
+    taken_by text references runward.hosts (name),
+    taken_at timestamptz,
+    -- Why each host that had taken it never will begin it, by its name.
+    declined jsonb not null default '{}' check (octet_length(declined::text) <= 1048576),
+    result jsonb check (octet_length(result::text) <= 1048576),
+    ended_at timestamptz,
+    settled_at timestamptz,
+    primary key (origin, id),
+    check ((wanted_host is null) = (cardinality(wanted_labels) > 0)),
+    check ((taken_by is not null) = (state in ('taken', 'ended'))),
+    check ((result is not null) = (state = 'ended'))
+);
+create index orders_open on runward.orders (placed_at, origin, id) where state = 'open';
+create index orders_taken on runward.orders (taken_by, taken_at) where state = 'taken';
+create index orders_unsettled on runward.orders (origin, placed_at) where settled_at is null;
+
+-- An order has values, which concern its origin and its taker alone.
+alter table runward.orders enable row level security;
+create policy of_origin_and_taker on runward.orders for select using (
+    exists (select from runward.hosts own where own.login = session_user and own.name in (origin, taken_by))
+);
+
+-- The name of the host that calls, if this is the program that connected last. Until the end of the transaction no other one
+-- can connect, so an earlier program is done with all that it began.
+create function runward.own_name(number bigint) returns text
+language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
+declare own text;
+begin
+    select name into own from hosts where login = session_user and joined_at is not null and connections = number for share;
+    if not found then
+        raise exception using errcode = 'RW003', message = 'another program reports for this host';
+    end if;
+    return own;
+end $$;
+
+-- Order a step. Returns the state of the order, which may have been placed before.
+create function runward.place_order(
+    number bigint, of_id text, host text, labels text[], of_skill text, of_body jsonb, begin_within_s double precision
+) returns text
+language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
+declare
+    own text := own_name(number);
+    found_state text;
+begin
+    insert into orders (origin, id, wanted_host, wanted_labels, skill, body, begin_by)
+        values (own, of_id, host, labels, of_skill, of_body, clock_timestamp() + make_interval(secs => begin_within_s))
+        on conflict (origin, id) do nothing;
+    select state into found_state from orders where origin = own and id = of_id;
+    return found_state;
+end $$;
+
+-- Take the oldest orders that this host may begin, at most so many. What another host is about to take is left out.
+create function runward.take_orders(number bigint, most integer) returns setof runward.orders
+language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
+declare own text := own_name(number);
+begin
+    return query
+        with fitting as (
+            select open.origin, open.id from orders open join hosts me on me.name = own
+            where open.state = 'open'
+                and (open.begin_by is null or open.begin_by > clock_timestamp())
+                and (open.wanted_host = own or open.wanted_host is null and open.wanted_labels <@ me.labels)
+                and not open.declined ? own
+            order by open.placed_at, open.origin, open.id limit most for update of open skip locked
+        )
+        update orders taken
+            set state = 'taken', taken_by = own, taken_at = clock_timestamp(), takes = taken.takes + 1
+            from fitting where taken.origin = fitting.origin and taken.id = fitting.id
+            returning taken.*;
+end $$;
+
+-- The taker says that it will never begin the order, which its own store must know by then. Another host that is wanted may
+-- take it now; if there is none, it is declined. Returns whether it is given back.
+create function runward.give_back(number bigint, of_origin text, of_id text, take integer, reason text) returns boolean
+language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
+declare
+    own text := own_name(number);
+    its orders;
+    refused jsonb;
+begin
+    select * into its from orders where origin = of_origin and id = of_id for update;
+    if its.state is distinct from 'taken' or its.taken_by <> own or its.takes <> take then
+        return coalesce(its.declined ? own, false);
+    end if;
+    refused := its.declined || jsonb_build_object(own, reason);
+    update orders set taken_by = null, taken_at = null, declined = refused, state = case
+        when its.cancelled then 'withdrawn'
+        when its.wanted_host is null and exists (
+            select from hosts other
+            where other.joined_at is not null and its.wanted_labels <@ other.labels and not refused ? other.name
+        ) then 'open'
+        else 'declined' end
+        where origin = of_origin and id = of_id;
+    return true;
+end $$;
+
+-- The taker says how it ended. Returns whether this is the result.
+create function runward.end_order(number bigint, of_origin text, of_id text, take integer, of_result jsonb) returns boolean
+language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
+declare own text := own_name(number);
+begin
+    update orders set state = 'ended', result = of_result, ended_at = clock_timestamp()
+        where origin = of_origin and id = of_id and state = 'taken' and taken_by = own and takes = take;
+    return found or exists (
+        select from orders
+        where origin = of_origin and id = of_id and state = 'ended' and taken_by = own and takes = take and result = of_result
+    );
+end $$;
+
+-- The origin no longer wants it. Open, it is withdrawn; taken, its taker is told never to begin it, or to end it. Returns the state.
+create function runward.cancel_order(number bigint, of_id text) returns text
+language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
+declare
+    own text := own_name(number);
+    its_state text;
+begin
+    update orders set cancelled = true, state = case state when 'open' then 'withdrawn' else state end
+        where origin = own and id = of_id and state in ('open', 'taken');
+    select state into its_state from orders where origin = own and id = of_id;
+    return its_state;
+end $$;
+
+-- The origin has recorded how it ended. Returns whether that is so.
+create function runward.settle_order(number bigint, of_id text) returns boolean
+language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
+declare own text := own_name(number);
+begin
+    update orders set settled_at = clock_timestamp()
+        where origin = own and id = of_id and state in ('ended', 'declined', 'withdrawn') and settled_at is null;
+    return found or exists (select from orders where origin = own and id = of_id and settled_at is not null);
+end $$;
+
+revoke all on all functions in schema runward from public;

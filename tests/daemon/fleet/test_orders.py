@@ -1,0 +1,349 @@
+"""Orders of a fleet: whatever several hosts do at once, each order is begun by at most one of them at a time.
+
+A plain model says what each function of the database answers, and what the table has then.
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from psycopg.types.json import Jsonb
+from tests.daemon.cli.calling import Place
+from tests.daemon.fleet.attacked import Connection
+from tests.daemon.fleet.database import Server
+from tests.daemon.fleet.places import invited
+
+from runward.daemon.fleet.invitation import invitation_of
+
+LABELS = {"alice": {"gpu"}, "bob": {"gpu", "big"}, "carol": set[str]()}
+FENCED = "another program reports for this host"
+
+
+class Host:
+    """A connection of a host, and the number of its program."""
+
+    def __init__(self, server: Server, database: str, name: str, secret: str) -> None:
+        self.name = name
+        self.connection: Connection = psycopg.connect(
+            user=f"host_{name}",
+            password=secret,
+            host=str(server.directory),
+            port=server.port,
+            dbname=database,
+            autocommit=True,
+        )
+        self.number = self.greet()
+
+    def greet(self) -> int:
+        return int(self._value("select runward.greet(1, '1.0')"))
+
+    def _value(self, statement: str, *given: object) -> Any:
+        ((value,),) = self.connection.execute(statement.encode(), given).fetchall()
+        return value
+
+    def place(self, name: str, host: str | None, labels: list[str], within: float | None = None) -> str:
+        given = (self.number, name, host, labels, "train", Jsonb({"with": {}}), within)
+        return str(self._value("select runward.place_order(%s, %s, %s, %s, %s, %s, %s)", *given))
+
+    def take(self, most: int) -> list[tuple[str, str, int]]:
+        rows = self.connection.execute(
+            "select origin, id, takes from runward.take_orders(%s, %s)", (self.number, most)
+        )
+        return [(str(origin), str(name), int(takes)) for origin, name, takes in rows]
+
+    def give_back(self, origin: str, name: str, take: int, reason: str = "not accepted") -> bool:
+        given = (self.number, origin, name, take, reason)
+        return bool(self._value("select runward.give_back(%s, %s, %s, %s, %s)", *given))
+
+    def end(self, origin: str, name: str, take: int, result: str) -> bool:
+        given = (self.number, origin, name, take, Jsonb({"status": result}))
+        return bool(self._value("select runward.end_order(%s, %s, %s, %s, %s)", *given))
+
+    def cancel(self, name: str) -> str | None:
+        state = self._value("select runward.cancel_order(%s, %s)", self.number, name)
+        return None if state is None else str(state)
+
+    def settle(self, name: str) -> bool:
+        return bool(self._value("select runward.settle_order(%s, %s)", self.number, name))
+
+    def seen(self) -> set[tuple[str, str]]:
+        return {(str(a), str(b)) for a, b in self.connection.execute("select origin, id from runward.orders")}
+
+
+@dataclass
+class Order:
+    """An order, as the model has it."""
+
+    host: str | None
+    labels: list[str]
+    state: str = "open"
+    takes: int = 0
+    taken_by: str | None = None
+    declined: list[str] = field(default_factory=list)
+    is_cancelled: bool = False
+    result: str | None = None
+    is_settled: bool = False
+    is_late: bool = False
+
+    def is_for(self, name: str) -> bool:
+        if name in self.declined:
+            return False
+        return self.host == name if self.host is not None else {*self.labels} <= LABELS[name]
+
+
+@dataclass
+class Fleet:
+    server: Server
+    database: str
+    hosts: dict[str, Host]
+
+    def admin(self) -> Connection:
+        return self.server.admin(self.database)
+
+
+@pytest.fixture
+def fleet(postgresql: Server, database: str, office: Place) -> Iterator[Fleet]:
+    invitations = {
+        name: invitation_of(invited(office, name, *(word for label in labels for word in ("--label", label))))
+        for name, labels in LABELS.items()
+    }
+    with postgresql.admin(database) as admin:
+        admin.execute("update runward.hosts set joined_at = now()")
+    hosts = {name: Host(postgresql, database, name, each.secret) for name, each in invitations.items()}
+    yield Fleet(postgresql, database, hosts)
+    for each in hosts.values():
+        each.connection.close()
+
+
+NAMES = st.sampled_from(sorted(LABELS))
+IDS = st.sampled_from(["1", "2"])
+WANTED: st.SearchStrategy[tuple[str | None, list[str]]] = st.one_of(
+    st.tuples(NAMES, st.just([])),
+    st.tuples(st.none(), st.sampled_from([["gpu"], ["big"], ["gpu", "big"], ["none"]])),
+)
+TAKES = st.integers(0, 2)
+
+
+class Orders(RuleBasedStateMachine):
+    """Hosts that do anything in any order, with the database's functions."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__()
+        self.fleet = fleet
+        self.admin = fleet.admin()
+        self.admin.execute("truncate runward.orders")
+        self.model: dict[tuple[str, str], Order] = {}
+
+    def teardown(self) -> None:
+        self.admin.close()
+
+    @rule(name=NAMES, identifier=IDS, wanted=WANTED)
+    def place(self, name: str, identifier: str, wanted: tuple[str | None, list[str]]) -> None:
+        order = self.model.setdefault((name, identifier), Order(*wanted))
+        assert self.fleet.hosts[name].place(identifier, *wanted) == order.state
+
+    @rule(name=NAMES, most=st.integers(0, 3))
+    def take(self, name: str, most: int) -> None:
+        fitting = [
+            (key, order)
+            for key, order in self.model.items()  # the oldest first
+            if order.state == "open" and not order.is_late and order.is_for(name)
+        ][:most]
+        for _, order in fitting:
+            order.state, order.taken_by, order.takes = "taken", name, order.takes + 1
+        expected = {(*key, order.takes) for key, order in fitting}
+        assert {*self.fleet.hosts[name].take(most)} == expected
+
+    @rule(name=NAMES, origin=NAMES, identifier=IDS, take=TAKES)
+    def give_back(self, name: str, origin: str, identifier: str, take: int) -> None:
+        order = self.model.get((origin, identifier))
+        is_given_back = order is not None and name in order.declined
+        if order is not None and (order.state, order.taken_by, order.takes) == ("taken", name, take):
+            order.taken_by, is_given_back = None, True
+            order.declined.append(name)
+            is_for_another = order.host is None and any(map(order.is_for, LABELS))
+            order.state = "withdrawn" if order.is_cancelled else "open" if is_for_another else "declined"
+        assert self.fleet.hosts[name].give_back(origin, identifier, take) == is_given_back
+
+    @rule(name=NAMES, origin=NAMES, identifier=IDS, take=TAKES, result=st.sampled_from("xy"))
+    def end(self, name: str, origin: str, identifier: str, take: int, result: str) -> None:
+        order, is_its = self.model.get((origin, identifier)), False
+        if order is not None and (order.taken_by, order.takes) == (name, take):
+            if order.state == "taken":
+                order.state, order.result = "ended", result
+            is_its = order.result == result
+        assert self.fleet.hosts[name].end(origin, identifier, take, result) == is_its
+
+    @rule(name=NAMES, identifier=IDS)
+    def cancel(self, name: str, identifier: str) -> None:
+        order = self.model.get((name, identifier))
+        if order is not None and order.state in ("open", "taken"):
+            order.is_cancelled = True
+            order.state = "withdrawn" if order.state == "open" else order.state
+        expected = None if order is None else order.state
+        assert self.fleet.hosts[name].cancel(identifier) == expected
+
+    @rule(name=NAMES, identifier=IDS)
+    def settle(self, name: str, identifier: str) -> None:
+        order = self.model.get((name, identifier))
+        is_over = order is not None and order.state in ("ended", "declined", "withdrawn")
+        if order is not None and is_over:
+            order.is_settled = True
+        assert self.fleet.hosts[name].settle(identifier) == is_over
+
+    @rule(origin=NAMES, identifier=IDS)
+    def time_passes(self, origin: str, identifier: str) -> None:
+        """The order waits no longer for a host to begin it."""
+        order = self.model.get((origin, identifier))
+        if order is not None:
+            order.is_late = True
+            self.admin.execute(
+                "update runward.orders set begin_by = now() - interval '1 s' where origin = %s and id = %s",
+                (origin, identifier),
+            )
+
+    @rule(name=NAMES)
+    def connect_again(self, name: str) -> None:
+        """What the program before says then is refused, and changes nothing."""
+        host = self.fleet.hosts[name]
+        later, earlier = host.greet(), host.number
+        for attempt in (
+            lambda: host.place("1", name, []),
+            lambda: host.take(9),
+            lambda: host.give_back(name, "1", 1),
+            lambda: host.end(name, "1", 1, "x"),
+            lambda: host.cancel("1"),
+            lambda: host.settle("1"),
+        ):
+            assert host.number == earlier
+            with pytest.raises(psycopg.Error, match=FENCED):
+                attempt()
+        host.number = later
+
+    @invariant()
+    def the_table_is_as_the_model_says(self) -> None:
+        rows = self.admin.execute(
+            "select origin, id, wanted_host, wanted_labels, state, takes, taken_by,"
+            " array(select jsonb_object_keys(declined) order by 1), cancelled, result ->> 'status',"
+            " settled_at is not null from runward.orders"
+        ).fetchall()
+        assert {tuple(row[:2]): row[2:] for row in rows} == {
+            key: (
+                each.host,
+                each.labels,
+                each.state,
+                each.takes,
+                each.taken_by,
+                sorted(each.declined),
+                each.is_cancelled,
+                each.result,
+                each.is_settled,
+            )
+            for key, each in self.model.items()
+        }
+
+    @invariant()
+    def each_host_sees_what_it_ordered_and_what_it_took(self) -> None:
+        for name, host in self.fleet.hosts.items():
+            expected = {key for key, each in self.model.items() if name in (key[0], each.taken_by)}
+            assert host.seen() == expected
+
+
+def test_whatever_hosts_do_the_orders_are_as_the_model_says(fleet: Fleet) -> None:
+    few = settings(settings(), stateful_step_count=30, max_examples=10)
+    run_state_machine_as_test(lambda: Orders(fleet), settings=few)  # type: ignore[arg-type] # what makes one is as good as its class
+
+
+@pytest.mark.prove
+def test_in_many_histories_the_orders_are_as_the_model_says(fleet: Fleet) -> None:
+    many = settings(settings(), stateful_step_count=50, max_examples=300)
+    run_state_machine_as_test(lambda: Orders(fleet), settings=many)  # type: ignore[arg-type] # what makes one is as good as its class
+
+
+def test_hosts_that_take_at_the_same_time_share_the_orders(fleet: Fleet) -> None:
+    alice, bob, carol = fleet.hosts.values()
+    for number in range(200):
+        carol.place(str(number), None, ["gpu"])
+    taken: dict[str, list[str]] = {"alice": [], "bob": []}
+
+    def work(host: Host) -> None:
+        while orders := host.take(3):
+            taken[host.name] += [name for _, name, _ in orders]
+
+    threads = [threading.Thread(target=work, args=(host,)) for host in (alice, bob)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(taken["alice"] + taken["bob"]) == sorted(map(str, range(200)))
+
+
+def test_an_order_that_is_about_to_be_taken_is_left_out_and_free_if_that_fails(fleet: Fleet) -> None:
+    alice, bob, carol = fleet.hosts.values()
+    carol.place("1", None, ["gpu"])
+    carol.place("2", None, ["gpu"])
+    alice.connection.autocommit = False
+    assert [name for _, name, _ in alice.take(1)] == ["1"]
+    assert [name for _, name, _ in bob.take(9)] == ["2"]
+    alice.connection.rollback()
+    assert bob.take(9) == [("carol", "1", 1)]
+
+
+def test_no_program_connects_while_an_earlier_one_takes(fleet: Fleet) -> None:
+    alice, _, carol = fleet.hosts.values()
+    carol.place("1", "alice", [])
+    with psycopg.connect(alice.connection.info.dsn, password=alice.connection.info.password) as later:
+        alice.connection.autocommit = False
+        assert alice.take(1) == [("carol", "1", 1)]
+        later.execute("set lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            later.execute("select runward.greet(1, '1.0')")
+        later.rollback()
+        alice.connection.commit()
+        later.execute("select runward.greet(1, '1.0')")
+        # What was taken is known by then.
+        assert later.execute("select id, state from runward.orders").fetchall() == [("1", "taken")]
+
+
+def test_the_oldest_order_is_taken_first(fleet: Fleet) -> None:
+    alice, bob, carol = fleet.hosts.values()
+    for number, host in enumerate((carol, bob, carol, alice)):
+        host.place(str(number), "alice", [])
+    assert [alice.take(1)[0][1] for _ in range(4)] == ["0", "1", "2", "3"]
+
+
+def test_how_long_an_order_waits_is_measured_by_the_database(fleet: Fleet) -> None:
+    alice, _, carol = fleet.hosts.values()
+    carol.place("late", "alice", [], 0.0)
+    carol.place("in time", "alice", [], 3600.0)
+    assert [name for _, name, _ in alice.take(9)] == ["in time"]
+    assert carol.cancel("late") == "withdrawn"
+
+
+BAD_ORDERS: dict[str, tuple[object, ...]] = {
+    "no name": ("", "alice", [], "train", {}),
+    "a long name": ("x" * 201, "alice", [], "train", {}),
+    "nobody wanted": ("1", None, [], "train", {}),
+    "a host and labels": ("1", "alice", ["gpu"], "train", {}),
+    "many labels": ("1", None, ["x" * 5000], "train", {}),
+    "no skill": ("1", "alice", [], "", {}),
+    "a body that is no object": ("1", "alice", [], "train", []),
+    "a body that is too long": ("1", "alice", [], "train", {"x": "x" * (1 << 20)}),
+}
+
+
+def test_an_order_has_limits(fleet: Fleet) -> None:
+    alice = fleet.hosts["alice"]
+    for what, order in BAD_ORDERS.items():
+        with pytest.raises(psycopg.errors.CheckViolation):
+            alice.connection.execute(
+                "select runward.place_order(%s, %s, %s, %s, %s, %s, null)",
+                (alice.number, *order[:4], Jsonb(order[4])),
+            )
+        assert alice.seen() == set(), what
