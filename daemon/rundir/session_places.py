@@ -352,7 +352,7 @@ class _Listing:
                 may_tell = may_tell or name in telling
                 if entry.is_dir(follow_symlinks=False):
                     directories.append(name)
-                elif self._is_log(entry) and (name.endswith(LOG) or unpacked_name(name) not in logs):
+                elif self._is_log(prefix, entry) and (name.endswith(LOG) or unpacked_name(name) not in logs):
                     try:
                         logs[unpacked_name(name)] = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
@@ -371,13 +371,13 @@ class _Listing:
             self._add(prefix + name, signature_of(status))
         for name in directories:
             # What is called like a log holds files of that session, such as the logs of its sub-agents.
-            if levels and self._logs.is_entered(name) and name + LOG not in logs and self._left >= 0:
+            if levels and self._logs.is_entered(prefix + name) and name + LOG not in logs and self._left >= 0:
                 self._descend(within, prefix + name, name, levels - 1)
 
-    def _is_log(self, entry: os.DirEntry[str]) -> bool:
+    def _is_log(self, prefix: str, entry: os.DirEntry[str]) -> bool:
         if isinstance(self._shape, DirectoryShape):
             return False
-        return self._logs.is_log(entry.name) and entry.is_file(follow_symlinks=False)
+        return self._logs.is_log(prefix + entry.name) and entry.is_file(follow_symlinks=False)
 
     def _is_session(self, within: int, place: str) -> bool:
         """Whether an open directory with a file that indicates sessions belongs to a session; it is listed in any case.

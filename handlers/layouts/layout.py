@@ -197,6 +197,7 @@ class LogLayout(_Layout):
     logs of a session, such as its sub-agents', relative to its own log, whose name (without its suffix) is `{name}`
     in them, which the scanner gets, too. `documents` are paths of small files in the same form, which the scanner
     gets whole whenever they were rewritten. Logs whose names begin with one of `no_sessions` do not belong to any session.
+    `among` are globs for the ends of paths of logs that are sessions, although they are where another layout keeps what belongs to a session.
     With a `database`, a session's log is made of its rows, and there are no other files.
     """
 
@@ -207,6 +208,7 @@ class LogLayout(_Layout):
     beside: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
     no_sessions: tuple[str, ...] = ()
+    among: tuple[str, ...] = ()
 
     def recognises(self, name: str, head: bytes) -> bool:
         """Whether a log of this name that begins so is one."""

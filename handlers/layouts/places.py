@@ -39,15 +39,19 @@ class LogShape(NamedTuple):
 
     `owned` are the names of the directories in a session's own directory that hold its further logs. Logs whose names
     begin with one of `no_sessions` do not belong to any session. `documents` are what the names of the documents beside a
-    log end in, after the log's own name.
+    log end in, after the log's own name. `among` are globs for the ends of paths of logs that are sessions all the same.
     """
 
     owned: tuple[str, ...] = ()
     no_sessions: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
+    among: tuple[str, ...] = ()
 
     def place_of(self, path: str) -> str | None:
         """The place that a path belongs to: a log's own, that of a sub-agent's log or of a document beside a log, or none."""
+        log = self._log_of(path)
+        if self._is_among(log):
+            return self._stored(log)
         *parents, name = path.split("/")
         for level, each in enumerate(parents):
             if each in self.owned:
@@ -55,25 +59,46 @@ class LogShape(NamedTuple):
                 return self._stored("/".join(parents[:level]) + LOG) if is_of_session else None
         if name in self.owned and parents:
             return self._stored("/".join(parents) + LOG)
-        document = next((each for each in self.documents if name.endswith(each)), None)
-        if document is not None:
-            path = path.removesuffix(document) + LOG
-            name = name.removesuffix(document) + LOG
-        return self._stored(unpacked_name(path)) if self.is_log(name) else None
+        return self._stored(log) if self.is_log(log) else None
 
-    def is_log(self, name: str) -> bool:
-        """Whether a file of this name is a session's log."""
-        return name.endswith((LOG, LOG + PACKED)) and not name.startswith((".", *self.no_sessions))
+    def is_log(self, path: str) -> bool:
+        """Whether a file at this path is a session's log."""
+        *parents, name = path.split("/")
+        if not name.endswith((LOG, LOG + PACKED)) or name.startswith("."):
+            return False
+        is_free = not name.startswith(self.no_sessions) and not any(each in self.owned for each in parents)
+        return is_free or self._is_among(path)
 
-    def is_entered(self, name: str) -> bool:
-        """Whether a directory of this name is searched for logs."""
-        return not name.startswith(".") and name not in self.owned
+    def is_entered(self, path: str) -> bool:
+        """Whether a directory at this path is searched for logs."""
+        parts = path.split("/")
+        if parts[-1].startswith("."):
+            return False
+        owned = next((level for level, each in enumerate(parts) if each in self.owned), None)
+        return owned is None or any(_may_lead(parts[owned:], each.split("/")[:-1]) for each in self.among)
+
+    def _log_of(self, path: str) -> str:
+        """The log that a document is beside, as if it weren't packed; the path itself if it is no document."""
+        document = next((each for each in self.documents if path.endswith(each)), None)
+        return unpacked_name(path) if document is None else path.removesuffix(document) + LOG
+
+    def _is_among(self, path: str) -> bool:
+        parts = path.split("/")
+        return any(
+            len(parts) >= len(wanted) and all(map(fnmatchcase, parts[-len(wanted) :], wanted))
+            for wanted in (each.split("/") for each in self.among)
+        )
 
     def _stored(self, place: str) -> str | None:
         """A place that can be listed and stored. None if it is hidden, too deep, or not text."""
         if place.startswith(".") or "/." in place or place.count("/") > LEVELS:
             return None
         return place if is_text(place) else None
+
+
+def _may_lead(parts: list[str], wanted: list[str]) -> bool:
+    """Whether a directory is on the way to what is wanted."""
+    return len(parts) <= len(wanted) and all(map(fnmatchcase, parts, wanted))
 
 
 class DirectoryShape(NamedTuple):
@@ -176,7 +201,8 @@ def mixed_shape(layouts: Layouts) -> MixedShape:
     owned = dict.fromkeys(name for shape in shapes for name in shape.owned)
     no_sessions = dict.fromkeys(name for shape in shapes for name in shape.no_sessions)
     documents = dict.fromkeys(name for shape in shapes for name in shape.documents)
-    return MixedShape(layouts, LogShape(tuple(owned), tuple(no_sessions), tuple(documents)))
+    among = dict.fromkeys(name for shape in shapes for name in shape.among)
+    return MixedShape(layouts, LogShape(tuple(owned), tuple(no_sessions), tuple(documents), tuple(among)))
 
 
 @cache
@@ -191,7 +217,7 @@ def log_shape(layout: LogLayout) -> LogShape:
     """Like `shape_of`, for a layout of logs."""
     owned = tuple(each.split("/")[1] for each in layout.beside if each.startswith(f"{NAME}/"))
     documents = tuple(each.removeprefix(NAME) for each in layout.documents)
-    return LogShape(tuple(dict.fromkeys(owned)), layout.no_sessions, documents)
+    return LogShape(tuple(dict.fromkeys(owned)), layout.no_sessions, documents, layout.among)
 
 
 @cache

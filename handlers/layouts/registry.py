@@ -58,6 +58,7 @@ LAYOUTS: Final = Layouts(
             usual_place=re.compile(r"/chats/[0-9a-f-]{36}\.jsonl$|/subagents/[^/]+/agent-[^/]+\.jsonl$"),
             names_process=False,
             documents=("{name}.meta.json",),
+            among=("subagents/*/agent-*.jsonl",),
         ),
         LogLayout(
             module=droid.LOG,

@@ -13,6 +13,8 @@ from runward.daemon.watch.remembered import load_remembered
 from runward.daemon.world.files import Files
 from runward.handlers.layouts.registry import LAYOUTS
 
+RECORDED = Path(__file__).parents[1] / "rundir" / "delegated"
+QWEN = "05bd1672-14ed-451c-b722-76f59e93bfc6"
 CLAUDE = "laptop/projects/-home-dev-app"
 CODEX = f"laptop/sessions/2026/11/21/{codex_lines.NAME}"
 
@@ -98,6 +100,38 @@ async def test_what_lies_in_a_sessions_directory_is_that_sessions(tmp_path: Path
         )
         await tree.rest(running)
         assert list(await told(running)) == ["ctcp:agents/run"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_sub_agents_of_qwen_code_are_sessions_beside_those_of_claude_code_that_are_none(
+    tmp_path: Path, is_there: bool
+) -> None:
+    """Both are in directories of the same name."""
+    tree = Tree(tmp_path)
+    recorded = RECORDED / "qwen"
+    files = sorted(str(each.relative_to(recorded)) for each in recorded.rglob("*") if each.is_file())
+
+    def put() -> None:
+        tree.claude()
+        tree.put(f"{CLAUDE}/{SESSION}/subagents/agent-0f2d6c1e.jsonl", *subagent_file().lines)
+        tree.put(f"{CLAUDE}/{SESSION}/subagents/workflows/r/agent-1f2d6c1e.jsonl", *subagent_file().lines)
+        for file in files:
+            tree.put(f"laptop/qwen/{file}", *(recorded / file).read_bytes().splitlines())
+
+    if is_there:
+        put()
+    async with tree.open() as running:
+        if not is_there:
+            put()
+            await tree.scan(running)
+        await tree.rest(running)
+        sub_agent = f"qwen:{QWEN}-general-purpose-call_c2c53d89555c4b889025"
+        assert await told(running) == {
+            f"claude-code:{SESSION}": ("claude-code", "completed"),
+            f"qwen:{QWEN}": ("qwen", "completed"),
+            sub_agent: ("qwen", "completed"),
+        }
+        assert await running.rows("select linked, launcher from links") == [(sub_agent, f"qwen:{QWEN}")]
 
 
 @pytest.mark.parametrize("layout", ["auto", "claude-code"])

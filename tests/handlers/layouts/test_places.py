@@ -73,7 +73,12 @@ ROLLOUT = "sessions/2026/01/02/rollout-2026-01-02T03-04-05-0199a213-81c0-7800-8a
         ("lionagi", "r/artifacts/a.md", None),
         ("auto", f"claude/projects/{SESSION}.jsonl.zst", f"claude/projects/{SESSION}.jsonl"),
         ("auto", f"projects/{SESSION}/subagents/agent-a1.jsonl", f"projects/{SESSION}.jsonl"),
+        ("auto", f"projects/{SESSION}/subagents/workflows/r/agent-a1.jsonl", None),
         ("auto", "-home-me/agent-1234.jsonl", None),
+        ("auto", "q/-home-me/subagents/1f/agent-a.jsonl", "q/-home-me/subagents/1f/agent-a.jsonl"),
+        ("auto", "q/-home-me/subagents/1f/agent-a.meta.json", "q/-home-me/subagents/1f/agent-a.jsonl"),
+        ("auto", "q/-home-me/subagents/1f/journal.jsonl", None),
+        ("auto", "q/-home-me/subagents/.1f/agent-a.jsonl", None),
         ("auto", ROLLOUT, ROLLOUT),
         ("auto", "ci/7/RUN.json", "ci/7"),
         ("auto", "ci/7/events.jsonl", "ci/7"),
@@ -125,6 +130,22 @@ def test_what_lies_in_a_sessions_own_directory_is_not_looked_through() -> None:
     assert claude.is_log("a.jsonl")
     assert not claude.is_log("agent-a.jsonl")
     assert codex.is_log("agent-a.jsonl.zst")
+
+
+def test_where_one_agent_keeps_what_belongs_to_a_session_another_may_have_sessions() -> None:
+    logs = mixed_shape(LAYOUTS).logs
+    entered = ["p/subagents", "p/subagents/1f", "p/subagents/workflows"]
+    assert [
+        each for each in (*entered, "p/subagents/1f/x", "p/subagents/.1f") if logs.is_entered(each)
+    ] == entered
+    listed = ["p/subagents/1f/agent-a.jsonl"]
+    others = [
+        "p/agent-a.jsonl",
+        "p/subagents/agent-a.jsonl",
+        "p/subagents/1f/a.jsonl",
+        "p/subagents/1f/.agent-a.jsonl",
+    ]
+    assert [each for each in (*listed, *others) if logs.is_log(each)] == listed
 
 
 def test_the_logs_beside_a_log_are_found_by_its_name() -> None:
