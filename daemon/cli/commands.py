@@ -196,9 +196,9 @@ def _alone(context: click.Context, *, has_options: bool) -> None:
     """Without a command a person gets the first screen, and a program the help, as an error."""
     if sys.stdout.isatty():
         from runward.daemon.cli.home import show_home
-        from runward.daemon.cli.shell.context import settings_in_force
+        from runward.daemon.cli.shell.context import settings_and_complaints
 
-        show_home(settings_in_force(context))
+        show_home(*settings_and_complaints(context))
     if has_options:
         raise click.UsageError("Missing command.", context)
     raise click.exceptions.NoArgsIsHelpError(context)

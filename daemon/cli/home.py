@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NoReturn
 
 import click
@@ -17,7 +17,7 @@ from runward.daemon.cli.terminal.tables import Column, flowed, flowed_part, tabl
 from runward.daemon.store import reading
 from runward.daemon.store.tables.approvals import ApprovalRow
 from runward.daemon.views.home import Home, home_of
-from runward.daemon.views.needs import Need
+from runward.daemon.views.needs import Need, table
 from runward.daemon.views.rows import Row
 from runward.daemon.views.text import age
 from runward.handlers.times import moment_of
@@ -31,13 +31,15 @@ _HELP: Final = "runward --help"
 _NEXT: Final = ("runward why ID", "runward top", "runward session list", _HELP)
 
 
-def show_home(settings: Settings) -> NoReturn:
-    """Print the screen, and exit as `status` does."""
+def show_home(settings: Settings, say_what_is_wrong: Callable[[], None]) -> NoReturn:
+    """Print the screen, and exit as `status` does. What is wrong with the settings is said below it, if it isn't shown."""
     terminal = terminal_here()
     with reading.reading(settings.state_dir) as connection:
         home = home_of(connection, settings, terminal.now)
     first = None if reading.exists(settings.state_dir) else first_command(settings.state_dir)
     click.echo("\n".join(lines_of(home, settings.state_dir, terminal, first)))
+    if not table(home.status["settings"])["refused"]:
+        say_what_is_wrong()
     sys.exit(code_of(home.status))
 
 

@@ -13,7 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import counted
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
-from runward.daemon.cli.shell.context import pass_settings
+from runward.daemon.cli.shell.context import settings_and_complaints
 from runward.daemon.cli.terminal.options import json_option, watched
 from runward.daemon.cli.terminal.output import align, at_home, coloured, print_json, print_text, room, safe
 from runward.daemon.cli.terminal.tables import flowed
@@ -31,8 +31,8 @@ from runward.handlers.times import moment_of
 )
 @json_option()
 @watched
-@pass_settings
-def status(settings: Settings, is_whole: bool, as_json: bool) -> None:
+@click.pass_context
+def status(context: click.Context, is_whole: bool, as_json: bool) -> None:
     """Show whether the daemon is well, what needs you, and what is running, waiting, held and due.
 
     Exit code 0: it is running. 1: it is running but does not respond. 3: it is not running.
@@ -42,12 +42,18 @@ def status(settings: Settings, is_whole: bool, as_json: bool) -> None:
       runward status
       runward status --watch
     """
+    settings, say_what_is_wrong = settings_and_complaints(context)
+    is_screen = sys.stdout.isatty() and not as_json
+    if not is_screen:
+        say_what_is_wrong()
     figures = status_of(settings, time.time())
     if as_json:
         print_json(figures.json)
     else:
         # It never pages: what is longer than the screen is most often looked at by `--watch`.
         print_text("\n".join(_page(settings, figures, is_whole=is_whole)))
+    if is_screen and not table(figures.json["settings"])["refused"]:
+        say_what_is_wrong()
     sys.exit(code_of(figures.json))
 
 

@@ -50,18 +50,9 @@ def _headline(status: Mapping[str, JsonValue], state: str, terminal: Terminal) -
 
 def _needs(status: Mapping[str, JsonValue], state: str, terminal: Terminal, room: int) -> list[str]:
     """What needs a person, as far as there is room; the rest is counted."""
-    told = {
-        "failure": lambda: _failures(table(status["failures"]), terminal),
-        "approval": lambda: _approvals(status["approvals"]),
-    }
     things = [
-        _need(
-            told[kind]() if kind in told else text,
-            fix,
-            terminal,
-            "failed" if kind == "failure" else "waiting",
-        )
-        for kind, text, fix in briefly(status, needs(status, state))
+        _need(text, fix, terminal, "failed" if kind == "failure" else "waiting")
+        for kind, text, fix in _told(status, state, terminal)
     ]
     if not things:
         return ["all is well"] if status["running"] else []
@@ -72,6 +63,23 @@ def _needs(status: Mapping[str, JsonValue], state: str, terminal: Terminal, room
             return [*lines, *_need(f"{len(things) - number} more: `runward status --all`", None, terminal)]
         lines += each
     return lines
+
+
+def _told(
+    status: Mapping[str, JsonValue], state: str, terminal: Terminal
+) -> Iterator[tuple[str, str, str | None]]:
+    """The kind, the text and the fix of each need, as the screen has them."""
+    things = list(needs(status, state))
+    failures = [each.fix for each in things if each.kind == "failure"]
+    for kind, text, fix in briefly(status, things):
+        if kind == "approval":
+            yield kind, _approvals(status["approvals"]), fix
+        elif kind == "failure":
+            # The command for a single one can be copied as it is.
+            shown_by = failures[0] if len(failures) == 1 else fix
+            yield kind, _failures(table(status["failures"]), terminal), shown_by
+        else:
+            yield kind, text, fix
 
 
 def _need(text: str, fix: str | None, terminal: Terminal, state: str = "waiting") -> list[str]:

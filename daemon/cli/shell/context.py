@@ -6,7 +6,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec
 
@@ -43,18 +43,27 @@ def settings_in_force(context: click.Context) -> Settings:
 
     Exits 78 with every complaint if no daemon runs that could be asked.
     """
+    settings, say_what_is_wrong = settings_and_complaints(context)
+    say_what_is_wrong()
+    return settings
+
+
+def settings_and_complaints(context: click.Context) -> tuple[Settings, Callable[[], None]]:
+    """The same for a screen that may show what is wrong with them: only if it doesn't, it calls what says so."""
     config = context.find_root().obj["config"]
     parsed = read_settings_of(config)
     if parsed.value is not None:
-        complain(parsed.problems)
-        return _with_some_state(parsed.value, config)
+        return _with_some_state(parsed.value, config), partial(complain, parsed.problems)
     settings = _settings_of_daemon(config)
     if settings is None:
-        return own_settings(context)
+        return own_settings(context), lambda: None
+
     # A mistake in the file must not keep a person from looking at, or ending, what the daemon does under the old one.
-    complain(parsed.errors)
-    note("the settings are invalid, so this command uses those of the daemon until you correct them")
-    return settings
+    def say_what_is_wrong() -> None:
+        complain(parsed.errors)
+        note("the settings are invalid, so this command uses those of the daemon until you correct them")
+
+    return settings, say_what_is_wrong
 
 
 MACHINES_STATE = "/run/runward/state"

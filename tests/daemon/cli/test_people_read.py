@@ -1,6 +1,8 @@
 """What people read on a terminal, and not only on a screen of its own: short paths, and no line that is wider than it."""
 
 import re
+import shlex
+import time
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,17 @@ def test_an_unknown_command_is_answered_in_one_line(everyday: Everyday, command:
     drawn = draw(everyday, (80, 24), *command.split())
     assert (drawn.code, len(drawn.lines)) == (2, 1)
     assert "did you mean" in drawn.lines[0]
+
+
+def test_a_single_failure_is_shown_by_a_command_that_can_be_copied(place: Place) -> None:
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    place.add_run("it's one", exit_code=3, started_at=now, finished_at=now)
+    place.daemon_once()
+    screen = Everyday(place.directory)
+    screen.now = time.time()
+    shown = " ".join(draw(screen, (80, 24), "status").text.split())
+    (command,) = re.findall(r"`runward (session show [^`]+)` shows it", shown)
+    assert place.call(*shlex.split(command), "--json").object()["session_id"] == "it's one"
 
 
 def test_a_run_that_delivered_nothing_names_where_it_should_have(place: Place) -> None:

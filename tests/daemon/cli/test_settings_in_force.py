@@ -5,11 +5,14 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import SETTINGS, Place, Result
+from tests.daemon.cli.drawn import draw
+from tests.daemon.cli.everyday import Everyday
 from tests.waiting import wait_for
 
 from runward.config.settings import Settings, settings_from_json, settings_to_json
@@ -130,6 +133,12 @@ def test_an_invalid_change_is_shown_until_the_file_is_repaired(place: Place) -> 
         page = place.call("status").out
         assert "new settings were refused, the old ones are in force" in page
         assert "runward.toml:4:" in page
+        screen = Everyday(place.directory)
+        screen.now = time.time()
+        for command in ((), ("status",)):
+            drawn = draw(screen, (80, 24), *command)
+            assert "Runward" in drawn.lines[0], "the answer is in the first line"
+            assert drawn.text.count("~/runward.toml:4:") == 1
         _write(place, SETTINGS + "batch = 9\n")
         wait_for(lambda: "all is well" in place.call("status").out or None, "the repaired file")
 
