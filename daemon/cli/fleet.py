@@ -12,7 +12,7 @@ from runward.config.fleet import HOST_NAME, database_of
 from runward.config.problem import TextError
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
-from runward.daemon.cli.exits import NOT_SO, WRONG_USAGE
+from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell.context import own_settings, pass_settings, settings_in_force
 from runward.daemon.cli.shell.fleet_database import fleet_to_read, told_troubles
 from runward.daemon.cli.terminal.options import NamedPath, json_option, limit_option, listed
@@ -22,6 +22,7 @@ from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.views.text import age
 
 if TYPE_CHECKING:
+    from runward.daemon.fleet.administration import Administration
     from runward.daemon.fleet.lists import Host
 
 Given = ParamSpec("Given")
@@ -130,16 +131,47 @@ def invite(settings: Settings, state: Path, host: str, labels: tuple[str, ...]) 
                 WRONG_USAGE,
             )
     with told_troubles():
-        from runward.daemon.fleet.administration import administration
         from runward.daemon.fleet.administration import invite as invited
 
-        known = administration(state)
-        if known is None:
-            fail("this machine knows no fleet: `runward fleet init DATABASE` here first", NOT_SO)
+        known = _administration(state)
         with known.connect() as connection:
             invitation = invited(connection, known, host, tuple(sorted(set(labels))))
     note(f"run this on {host}; it has a secret, and works once")
     click.echo(f"runward fleet join '{invitation.text}'")
+
+
+def _administration(state: Path) -> "Administration":
+    """The fleet that was made, or remembered, on this machine; exits 1 if none was."""
+    from runward.daemon.fleet.administration import administration
+
+    known = administration(state)
+    if known is None:
+        fail("this machine knows no fleet: `runward fleet init DATABASE` here first", NOT_SO)
+    return known
+
+
+@fleet.command("remove")
+@click.argument("host")
+@pass_state
+def remove_host(settings: Settings, state: Path, host: str) -> None:
+    """Remove a host from the fleet: its login ends at once, and nobody can have its name again.
+
+    What it reported stays. A host that was invited and has not joined can't join any more. On the host itself, remove fleet.toml.
+
+    Exit code 1: the database refuses. 3: there is no such host. 75: the database can't be reached.
+
+    \b
+    Example:
+      runward fleet remove gpu-box
+    """
+    with told_troubles():
+        from runward.daemon.fleet.administration import remove
+
+        known = _administration(state)
+        with known.connect() as connection:
+            if not remove(connection, known, host):
+                fail(f"the fleet has no host {host!r}: `runward fleet hosts` lists them", NOT_FOUND)
+    print_text(f"{safe(host)} is no host of the fleet any more; what it reported stays")
 
 
 def _seen(host: "Host") -> str:
@@ -166,8 +198,8 @@ _COLUMNS: "Final[Columns[Host]]" = {
 def hosts(settings: Settings, limit: int, as_json: bool) -> None:
     """List the hosts of the fleet: when each was heard of, and what it says of itself.
 
-    STATE is `invited` (it has not joined), `joined` (its daemon never reported), `reporting`, or `silent` (not heard of for
-    90 s). OWES counts the sessions that it has yet to report.
+    STATE is `invited` (it has not joined), `joined` (its daemon never reported), `reporting`, `silent` (not heard of for
+    90 s), or `removed`. OWES counts the sessions that it has yet to report.
 
     Exit code 1: this machine belongs to no fleet, or the database refuses. 75: it can't be reached.
 

@@ -1,8 +1,9 @@
-"""What an administrator of a fleet does: make its schema, and invite hosts."""
+"""What an administrator of a fleet does: make its schema, invite hosts, and remove them."""
 
 import json
 import os
 import secrets
+from datetime import UTC
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,8 +16,10 @@ from runward.daemon.fleet.connecting import (
     FORMAT,
     Connection,
     DatabaseRefuses,
+    check_format,
     connect,
     format_of,
+    in_one_line,
     in_time,
 )
 from runward.daemon.fleet.invitation import Invitation, login_of
@@ -126,10 +129,15 @@ def invite(connection: Connection, known: Administration, name: str, labels: tup
 
 def _admit(connection: Connection, name: str, login: str, labels: tuple[str, ...], hashed: str) -> None:
     row = connection.execute(
-        "select joined_at from runward.hosts where name = %s for update", (name,)
+        "select coalesce(removed_at, joined_at), removed_at from runward.hosts where name = %s for update",
+        (name,),
     ).fetchone()
     if row is not None and row[0] is not None:
-        raise DatabaseRefuses(f"the name {name} is taken, since {row[0]:%Y-%m-%d %H:%M} UTC: choose another")
+        since = f"{row[0].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        what = (
+            f"is taken, since {since}" if row[1] is None else f"was that of a host that was removed, {since}"
+        )
+        raise DatabaseRefuses(f"the name {name} {what}: choose another")
     if row is not None:
         connection.execute(_of_login("alter role {} password {}", login, hashed))
         connection.execute(
@@ -147,6 +155,55 @@ def _admit(connection: Connection, name: str, login: str, labels: tuple[str, ...
     connection.execute(
         "insert into runward.hosts (name, login, labels) values (%s, %s, %s)", (name, login, list(labels))
     )
+
+
+_REMOVE: Final = (
+    # With another number, what its program has begun, but not committed, is the last that it did.
+    "update runward.hosts set removed_at = coalesce(removed_at, clock_timestamp()), connections = connections + 1"
+    " where name = %s returning login, joined_at is not null"
+)
+_WITHDRAW: Final = (
+    "update runward.orders set state = 'withdrawn', cancelled = true where origin = %s and state = 'open'"
+)
+_DISCONNECT: Final = "select pg_terminate_backend(pid, 3000) from pg_stat_activity where usename = %s"
+"""Each has 3 s to end: until then it may hold what keeps its login from being dropped."""
+
+
+def remove(connection: Connection, known: Administration, name: str) -> bool:
+    """End the login of a host, at once and for ever, and withdraw what it ordered and nobody has taken; False if there is none.
+
+    What it reported stays. If this is interrupted, the same call completes it. Raises `DatabaseRefuses` and
+    `psycopg.OperationalError`.
+    """
+    try:
+        with in_time(connection):
+            check_format(connection, known.database)
+            with connection.transaction():
+                row = connection.execute(_REMOVE, (name,)).fetchone()
+                if row is None:
+                    return False
+                connection.execute(_WITHDRAW, (name,))
+                login = sql.Identifier(str(row[0]))
+                if (
+                    connection.execute("select 1 from pg_roles where rolname = %s", (row[0],)).fetchone()
+                    is None
+                ):
+                    return True
+                connection.execute(sql.SQL("alter role {} nologin").format(login))
+                # Who may end the connections of a login: its members.
+                connection.execute(sql.SQL("grant {} to current_user").format(login))
+            # Only now: until the commit it could log in again.
+            connection.execute(_DISCONNECT, (row[0],))
+            # With its rights, and what it may have left here: a large object, for one.
+            connection.execute(sql.SQL("drop owned by {}").format(login))
+            connection.execute(sql.SQL("drop role {}").format(login))
+    except psycopg.errors.DependentObjectsStillExist as error:
+        raise DatabaseRefuses(
+            f"nobody can log in as {name} any more, but its login can't be dropped: {in_one_line(error)}"
+        ) from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise DatabaseRefuses(_without_rights(known.database, "end the login of a host")) from error
+    return True
 
 
 def _of_login(statement: str, login: str, hashed: str) -> sql.Composed:

@@ -29,6 +29,7 @@ class Host(NamedTuple):
     program: str | None
     invited_at: float
     joined_at: float | None
+    removed_at: float | None
     last_seen: float | None
     unheard_s: float | None
     owes: int
@@ -37,6 +38,8 @@ class Host(NamedTuple):
     @property
     def state(self) -> str:
         """What is known of it."""
+        if self.removed_at is not None:
+            return "removed"
         if self.joined_at is None:
             return "invited"
         if self.unheard_s is None:
@@ -51,6 +54,7 @@ class Host(NamedTuple):
             "version": self.program,
             "invited_at": iso(self.invited_at),
             "joined_at": iso(self.joined_at),
+            "removed_at": iso(self.removed_at),
             "last_seen_at": iso(self.last_seen),
             "unheard_s": None if self.unheard_s is None else round(max(0.0, self.unheard_s), 3),
             "owes": self.owes,
@@ -60,6 +64,7 @@ class Host(NamedTuple):
 
 _HOSTS: Final = (
     "select name, labels, program, extract(epoch from invited_at)::float8, extract(epoch from joined_at)::float8,"
+    " extract(epoch from removed_at)::float8,"
     " extract(epoch from last_seen)::float8,"
     " extract(epoch from clock_timestamp() - last_seen)::float8, owes, problems"
     " from runward.hosts where name > %(after)s and (%(names)s::text[] is null or name = any(%(names)s))"

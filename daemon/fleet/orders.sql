@@ -105,7 +105,7 @@ begin
         when its.cancelled then 'withdrawn'
         when its.wanted_host is null and exists (
             select from hosts other
-            where other.joined_at is not null and its.wanted_labels <@ other.labels and not refused ? other.name
+            where other.joined_at is not null and other.removed_at is null and its.wanted_labels <@ other.labels and not refused ? other.name
         ) then 'open'
         else 'declined' end
         where origin = of_origin and id = of_id;

@@ -16,6 +16,8 @@ create table runward.hosts (
     labels text[] not null,
     invited_at timestamptz not null default clock_timestamp(),
     joined_at timestamptz,
+    -- Its login is gone since then, and its name never comes again.
+    removed_at timestamptz,
     -- The program that may report: the last one that connected, and the epoch of its daemon.
     connections bigint not null default 0,
     epoch bigint not null default 0,

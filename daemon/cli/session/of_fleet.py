@@ -1,7 +1,7 @@
 """`session list --fleet`: the sessions that all hosts of a fleet reported, as the list of one host shows its own."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from runward.config.settings import Settings
@@ -29,6 +29,7 @@ from runward.daemon.views.text import ago, duration
 
 if TYPE_CHECKING:
     from runward.daemon.fleet.connecting import Connection
+    from runward.daemon.fleet.lists import Host
     from runward.daemon.fleet.reported import Reported
 
 _WHAT_TO_DO: Final = (
@@ -49,7 +50,7 @@ def print_fleet(settings: Settings, wanted: Wanted, hosts: Sequence[str], limit:
         else:
             found, is_cut = _cut(lists.sessions(connection, wanted, hosts, _most(limit)), limit)
         known = lists.hosts(connection, None, sorted({each.host for each in found}))
-    silent = {each.name: each.unheard_s or 0.0 for each in known if each.state == "silent"}
+    silent = {each.name: each for each in known if each.state in ("silent", "removed")}
     read = [each for each in found if each.body is not None]
     if as_json:
         print_json([each.as_json() for each in read])
@@ -106,7 +107,7 @@ def _cut(found: "list[Reported]", limit: int) -> "tuple[list[Reported], bool]":
     return (found[:limit] if is_cut else found), is_cut
 
 
-def _print_screen(found: "Sequence[Reported]", silent: Mapping[str, float]) -> None:
+def _print_screen(found: "Sequence[Reported]", silent: Container[str]) -> None:
     terminal = terminal_here()
     rows = [(each.row(terminal.now, is_silent=each.host in silent), each.host) for each in found]
     still = [each for each in rows if each[0].is_open]
@@ -153,7 +154,9 @@ def _cells(row: "Reported", now: float) -> tuple[str, ...]:
     )
 
 
-def _tell_silent(found: "Sequence[Reported]", silent: Mapping[str, float]) -> None:
+def _tell_silent(found: "Sequence[Reported]", silent: "Mapping[str, Host]") -> None:
     """Name the hosts of whose running sessions nobody knows what they do."""
-    for host in sorted({each.host for each in found if each.status == "running" and each.host in silent}):
-        note(f"{host} is silent for {duration(silent[host])}: it is not known what still runs there")
+    for name in sorted({each.host for each in found if each.status == "running" and each.host in silent}):
+        host = silent[name]
+        what = "was removed" if host.state == "removed" else f"is silent for {duration(host.unheard_s)}"
+        note(f"{name} {what}: it is not known what still runs there")

@@ -37,7 +37,13 @@ _WITHOUT_JSON = {
 _FOR_TERMINALS = {("top",)}
 """Refused here; `test_top.py` has them on a terminal."""
 
-_ON_A_DATABASE = {("fleet", "init"), ("fleet", "invite"), ("fleet", "join"), ("fleet", "hosts")}
+_ON_A_DATABASE = {
+    ("fleet", "init"),
+    ("fleet", "invite"),
+    ("fleet", "join"),
+    ("fleet", "hosts"),
+    ("fleet", "remove"),
+}
 """Their examples need a PostgreSQL server: `tests/daemon/fleet` has one."""
 
 _LIKE_A_DAEMON = {("chain", "check")}

@@ -347,3 +347,16 @@ def test_an_order_has_limits(fleet: Fleet) -> None:
                 (alice.number, *order[:4], Jsonb(order[4])),
             )
         assert alice.seen() == set(), what
+
+
+def test_a_host_that_was_removed_is_nobody_who_is_left(fleet: Fleet) -> None:
+    alice, _, carol = fleet.hosts.values()
+    for number in ("1", "2"):
+        carol.place(number, None, ["gpu"])
+    (one, another) = alice.take(2)
+    assert alice.give_back(*one)
+    assert carol.place("1", None, ["gpu"]) == "open", "bob may still take it"
+    with fleet.admin() as admin:
+        admin.execute("update runward.hosts set removed_at = now() where name = 'bob'")
+    assert alice.give_back(*another)
+    assert carol.place("2", None, ["gpu"]) == "declined"
