@@ -18,7 +18,7 @@ from runward.handlers.model.files import Signature, Unreadable
 class Known(NamedTuple):
     """What is known of a place: its session, what is remembered of that, and its file's state at its last full reading.
 
-    `hook` is what the session's own hook said last. A place that holds no session has no key; `unreadable` says why
+    `hook` is what the session's own hook said last, or that of the session in whose process it works. A place that holds no session has no key; `unreadable` says why
     that is not known."""
 
     session_key: str | None
@@ -71,12 +71,22 @@ async def known_places(
     if not keys:
         return known
     states, spoken = await cursors.remembered(store, keys), await places.last_hooks(store, keys)
+    hosted = {each for each in keys - spoken.keys() if _is_hosted(each)}
+    if hosted:
+        spoken |= await places.hooks_of_origins(store, hosted)
     return {
         target: each._replace(
             state=states.get(each.session_key or ""), hook=spoken.get(each.session_key or "")
         )
         for target, each in known.items()
     }
+
+
+def _is_hosted(key: str) -> bool:
+    """Whether this session works in the process of another one, if it is a part of it."""
+    from runward.handlers.layouts.registry import LAYOUTS
+
+    return LAYOUTS.named(key.partition(":")[0]).hosts_subagents
 
 
 def _identify(

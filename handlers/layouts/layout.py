@@ -105,12 +105,14 @@ class DirectoryModule(LayoutModule, Protocol):
 class _Layout:
     """What its module and its entry in `LAYOUTS` say about a layout.
 
-    With `goes_by_id` a session is the same wherever its files are moved to.
+    With `goes_by_id` a session is the same wherever its files are moved to. With `hosts_subagents` those sub-agents that are
+    sessions work in the process of the session that they work for.
     """
 
     module: LayoutModule
     goes_by_id: bool
     names_process: bool
+    hosts_subagents: bool = False
 
     @property
     def name(self) -> str:

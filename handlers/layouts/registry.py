@@ -59,6 +59,7 @@ LAYOUTS: Final = Layouts(
             names_process=False,
             documents=("{name}.meta.json",),
             among=("subagents/*/agent-*.jsonl",),
+            hosts_subagents=True,
         ),
         LogLayout(
             module=droid.LOG,

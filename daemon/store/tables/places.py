@@ -225,14 +225,24 @@ class Hook(NamedTuple):
 
 async def last_hooks(store: Reader, keys: Iterable[str]) -> dict[str, Hook]:
     """What the hooks of these sessions said last, by session key."""
-    query = select(
-        Hook,
-        "from hooks where session_key in (select value from json_each(?))",
-        by="session_key",
-        ancestors="cast(ancestors as blob)",
-        whereabouts="cast(whereabouts as blob)",
+    return await _hooks(
+        store, "from hooks where session_key in (select value from json_each(?))", "session_key", keys
     )
-    rows = await store.read(query, (listed(keys),))
+
+
+async def hooks_of_origins(store: Reader, keys: Iterable[str]) -> dict[str, Hook]:
+    """What the hooks of those sessions said last that these are part of, by the key of the part."""
+    return await _hooks(
+        store,
+        "from hooks join links on launcher = session_key where linked in (select value from json_each(?))",
+        "linked",
+        keys,
+    )
+
+
+async def _hooks(store: Reader, found: str, by: str, keys: Iterable[str]) -> dict[str, Hook]:
+    blobs = {name: f"cast({name} as blob)" for name in ("ancestors", "whereabouts")}
+    rows = await store.read(select(Hook, found, by=by, **blobs), (listed(keys),))
     return rows_by_key(Hook, rows, ancestors=_ancestors, whereabouts=_whereabouts)
 
 

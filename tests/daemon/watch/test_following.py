@@ -252,6 +252,36 @@ async def test_an_agent_whose_hook_named_it_lives_as_long_as_that_process(
         assert await attempts(running) == [(1, "aborted", "process_gone", "run.aborted.process_gone")]
 
 
+@pytest.mark.parametrize("is_up", [True, False], ids=["it was watched", "nobody watched"])
+async def test_a_sub_agent_in_its_session_s_process_ends_with_that(tmp_path: Path, is_up: bool) -> None:
+    """Qwen Code's write logs of their own, and no hook names them."""
+    home, place = Home(tmp_path / "other"), tmp_path / "qwen" / PLACES["qwen"]
+    home.further = (Root("qwen", str(tmp_path / "qwen/projects"), "qwen", "live"),)
+    async with home.open() as running:
+        await running.settle()
+    shell = RecordedProcess(40, 8, "this boot")
+    payload = {"session_id": qwen_lines.SESSION, "cwd": "/src", "hook_event_name": "SessionStart"}
+    put_note(running.state, "qwen", payload, None, home.clock.wall, (shell, AGENT))
+    worker = qwen_lines.Log().prompt().call()
+    for record in worker.records:
+        record |= {"isSidechain": True, "agentId": "worker"}
+    beside = place.parents[1] / "subagents" / qwen_lines.SESSION / "agent-worker.jsonl"
+    home.write_as(b"".join(line + b"\n" for line in qwen_lines.Log().prompt().call().lines()), place)
+    home.write_as(b"".join(line + b"\n" for line in worker.lines()), beside)
+    home.processes.gone.add(shell.pid)
+    if not is_up:
+        home.processes.gone.add(AGENT.pid)
+    states = "select s.session_id, a.status, a.ended_by from sessions s join attempts a on a.session_key = s.key order by 1"
+    sessions = (qwen_lines.SESSION, f"{qwen_lines.SESSION}-worker")
+    async with home.open() as running:
+        await home.rest(running, 600)
+        if is_up:
+            assert await running.rows(states) == [(each, "running", None) for each in sessions]
+            home.processes.gone.add(AGENT.pid)
+            await home.rest(running, 600)
+        assert await running.rows(states) == [(each, "aborted", "process_gone") for each in sessions]
+
+
 async def test_a_killed_agent_is_over_after_the_grace_though_its_traces_went_meanwhile(
     tmp_path: Path,
 ) -> None:
