@@ -22,7 +22,6 @@ from runward.daemon.cli.terminal.output import (
     print_json,
     print_table,
     print_text,
-    printing,
     safe,
 )
 from runward.daemon.store.tables import session_lists
@@ -110,8 +109,8 @@ def list_sessions(
 
         print_fleet(settings, wanted, hosts, limit, as_json)
         return
-    if hosts or "HOST" in (printing("heads") or ()):
-        raise click.UsageError("--host and the column HOST need --fleet.")
+    if hosts:
+        raise click.UsageError("--host needs --fleet.")
     if not as_json and is_screen():
         from runward.daemon.cli.session.table import print_sessions  # programs do without it
 

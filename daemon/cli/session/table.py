@@ -32,6 +32,9 @@ def print_sessions(
     else:
         is_chosen = bool(printing("is_wide") or printing("heads"))
         columns = columns_of(listed.rows, terminal, has_all=is_chosen)
+        if "HOST" in (printing("heads") or ()):
+            name = "-" if settings.fleet is None else settings.fleet.host
+            columns.append(Column("HOST", [name for _ in listed.rows]))
         print_screen(columns if is_chosen else that_say_something(columns))
         if has_estimates(columns):
             note("~: an estimate at list prices, or at those of the settings")

@@ -108,7 +108,7 @@ def test_chosen_columns_come_in_their_order_and_an_unknown_one_names_all(everyda
     assert lines[0].split() == ["SESSION", "STATE"]
     refused = everyday.call("session", "list", "--columns", "STAT")
     assert refused.code == 2
-    known = "STATE, AGE, TOOK, SESSION, FOR, DIRECTORY, MODEL, TOKENS, COST, WHAT"
+    known = "STATE, AGE, TOOK, HOST, SESSION, FOR, DIRECTORY, MODEL, TOKENS, COST, WHAT"
     assert f"there is no column 'STAT'; there are {known}" in refused.err
     for command, head in (("session list", "SESSION"), ("chain runs", "STEPS")):
         words = command.split()

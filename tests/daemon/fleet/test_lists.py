@@ -19,6 +19,7 @@ from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 from runward.daemon.fleet import lists
+from runward.daemon.fleet.connecting import in_time
 from runward.daemon.fleet.program import PERIOD_S
 from runward.daemon.store.tables.session_lists import Wanted
 from runward.handlers.times import iso
@@ -422,6 +423,18 @@ def test_without_the_database_only_the_lists_of_the_fleet_fail(fleet: Fleet) -> 
     assert (own.code, own.err, len(own.objects())) == (0, "", 1)
 
 
+def test_a_database_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> None:
+    monkeypatch.setattr(lists, "in_time", lambda connection: in_time(connection, 0.3))
+    with fleet.admin() as admin, admin.transaction():
+        admin.execute("lock table runward.sessions, runward.hosts in access exclusive mode")
+        for words in ("session list --fleet", "fleet hosts"):
+            told = fleet.place.call(*words.split())
+            assert (told.code, told.out) == (75, "")
+            assert "the fleet's database does not answer" in told.err
+            assert "try again later" in told.err
+    assert fleet.lists().code == 0
+
+
 def test_a_login_that_is_not_let_in_is_no_reason_to_try_again(fleet: Fleet) -> None:
     secret = fleet.place.directory / "runward.toml.d/fleet.secret"
     secret.write_text("wrong\n")
@@ -436,10 +449,19 @@ def test_a_machine_of_no_fleet_is_told_so(laptop: Place) -> None:
         told = laptop.call(*words.split())
         assert told.code == 1
         assert "this machine belongs to no fleet: `runward fleet join INVITATION`" in told.err
-    for option in (("--host", "gpu-box"), ("--columns", "HOST")):
-        told = laptop.call("session", "list", *option)
-        assert told.code == 2
-        assert "need --fleet" in told.err
+    told = laptop.call("session", "list", "--host", "gpu-box")
+    assert told.code == 2
+    assert "--host needs --fleet" in told.err
+
+
+def test_the_list_of_a_host_names_it_if_that_is_asked(office: Place, laptop: Place) -> None:
+    laptop.add_run("own", exit_code=0)
+    laptop.daemon_once()
+    words = ("session", "list", "--columns", "SESSION,HOST")
+    assert _lines(laptop.call(*words)) == ["SESSION HOST", "own -"]
+    joined(office, laptop, "laptop")
+    assert _lines(laptop.call(*words)) == ["SESSION HOST", "own laptop"]
+    assert "HOST" not in laptop.call("session", "list", "--wide").out
 
 
 def test_a_filter_that_is_no_text_is_refused(fleet: Fleet) -> None:

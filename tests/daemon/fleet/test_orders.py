@@ -261,8 +261,9 @@ def test_whatever_hosts_do_the_orders_are_as_the_model_says(fleet: Fleet) -> Non
 
 
 @pytest.mark.prove
+@pytest.mark.timeout(400)
 def test_in_many_histories_the_orders_are_as_the_model_says(fleet: Fleet) -> None:
-    many = settings(settings(), stateful_step_count=50, max_examples=300)
+    many = settings(settings(), stateful_step_count=50, max_examples=60)
     run_state_machine_as_test(lambda: Orders(fleet), settings=many)  # type: ignore[arg-type] # what makes one is as good as its class
 
 
