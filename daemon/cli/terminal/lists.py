@@ -13,8 +13,8 @@ from runward.daemon.views.text import short_id
 ROOMY: Final = 100
 """Columns of a terminal from which on a list says more than what matters."""
 
-_STATES: Final = ("STATE", "STATUS", "HEALTH", "PASSED", "RESULT")
-"""Heads of columns that are left out last: how something is matters more than what else there is to say of it."""
+_KEPT: Final = ("STATE", "STATUS", "HEALTH", "PASSED", "RESULT", "NEXT")
+"""Heads of columns that are left out last: how something is, and what to do, matter more than what else there is to say of it."""
 
 
 def print_columns(cells: Mapping[str, Sequence[str]]) -> None:
@@ -41,7 +41,7 @@ def lines_asked_for(columns: Sequence[Column], room: int, ellipsis: str) -> list
 
 def _order(head: str, number: int, last: int) -> int:
     """When a column is left out; the first and the last one never."""
-    return 0 if number in (0, last) else 1 if head in _STATES else number + 1
+    return 0 if number in (0, last) else 1 if head in _KEPT else number + 1
 
 
 def _shown(cell: str, terminal: Terminal) -> str:

@@ -83,6 +83,12 @@ def test_an_unknown_command_is_answered_in_one_line(everyday: Everyday, command:
     assert "did you mean" in drawn.lines[0]
 
 
+def test_what_to_do_about_a_hook_is_not_what_a_narrow_terminal_leaves_out(everyday: Everyday) -> None:
+    drawn = draw(everyday, (80, 24), "hook", "status", "claude-code")
+    assert "runward hook install claude-code" in drawn.lines[1]
+    assert "not installed" in drawn.lines[1]
+
+
 def test_a_single_failure_is_shown_by_a_command_that_can_be_copied(place: Place) -> None:
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     place.add_run("it's one", exit_code=3, started_at=now, finished_at=now)
