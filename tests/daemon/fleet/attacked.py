@@ -39,8 +39,8 @@ class Fleet:
             return admin.execute("select host, key, status from runward.sessions order by 1, 2").fetchall()
 
 
-def without(fleet: Fleet, guard: str, function: str, instead: str = "") -> None:
-    """Take a guard out of a function of the database, as if nobody had written it."""
+def without(fleet: Fleet, guard: str, function: str, instead: str = "") -> str:
+    """Take a guard out of a function of the database, as if nobody had written it; returns the function as it was."""
     with fleet.admin() as admin:
         ((text,),) = admin.execute(
             "select pg_get_functiondef(p.oid) from pg_proc p join pg_namespace n on n.oid = p.pronamespace"
@@ -49,3 +49,4 @@ def without(fleet: Fleet, guard: str, function: str, instead: str = "") -> None:
         ).fetchall()
         assert guard in text
         admin.execute(text.replace(guard, instead).encode())
+    return text
