@@ -49,4 +49,4 @@ def without(fleet: Fleet, guard: str, function: str, instead: str = "") -> str:
         ).fetchall()
         assert guard in text
         admin.execute(text.replace(guard, instead).encode())
-    return text
+    return str(text)

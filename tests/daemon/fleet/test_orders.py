@@ -12,7 +12,13 @@ import psycopg
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from psycopg.types.json import Jsonb
 from tests.daemon.cli.calling import Place
 from tests.daemon.fleet.attacked import Connection
@@ -180,6 +186,27 @@ class Orders(RuleBasedStateMachine):
             is_its = order.result == result
         assert self.fleet.hosts[name].end(origin, identifier, take, result) == is_its
 
+    def _taken(self) -> list[tuple[tuple[str, str], Order]]:
+        return [(key, each) for key, each in self.model.items() if each.taken_by is not None]
+
+    @precondition(lambda self: self._taken())
+    @rule(
+        which=st.integers(0, 9),
+        what=st.sampled_from(["give back", "end", "cancel"]),
+        result=st.sampled_from("xy"),
+    )
+    def go_on_with_one_that_was_taken(self, which: int, what: str, result: str) -> None:
+        """Chosen at random, most calls are about none."""
+        taken = self._taken()
+        (origin, identifier), order = taken[which % len(taken)]
+        assert order.taken_by is not None
+        if what == "give back":
+            self.give_back(order.taken_by, origin, identifier, order.takes)
+        elif what == "end":
+            self.end(order.taken_by, origin, identifier, order.takes, result)
+        else:
+            self.cancel(origin, identifier)
+
     @rule(name=NAMES, identifier=IDS)
     def cancel(self, name: str, identifier: str) -> None:
         order = self.model.get((name, identifier))
@@ -256,7 +283,7 @@ class Orders(RuleBasedStateMachine):
 
 
 def test_whatever_hosts_do_the_orders_are_as_the_model_says(fleet: Fleet) -> None:
-    few = settings(settings(), stateful_step_count=30, max_examples=10)
+    few = settings(settings(), stateful_step_count=30, max_examples=20)
     run_state_machine_as_test(lambda: Orders(fleet), settings=few)  # type: ignore[arg-type] # what makes one is as good as its class
 
 
@@ -361,3 +388,24 @@ def test_a_host_that_was_removed_is_nobody_who_is_left(fleet: Fleet) -> None:
         admin.execute("update runward.hosts set removed_at = now() where name = 'bob'")
     assert alice.give_back(*another)
     assert carol.place("2", None, ["gpu"]) == "declined"
+
+
+def test_what_was_cancelled_is_given_to_nobody_else(fleet: Fleet) -> None:
+    alice, bob, carol = fleet.hosts.values()
+    carol.place("1", None, ["gpu"])
+    (order,) = alice.take(1)
+    assert carol.cancel("1") == "taken"
+    assert alice.give_back(*order)
+    assert carol.cancel("1") == "withdrawn"
+    assert bob.take(9) == []
+
+
+def test_a_result_is_never_replaced(fleet: Fleet) -> None:
+    alice, _, carol = fleet.hosts.values()
+    carol.place("1", "alice", [])
+    (order,) = alice.take(1)
+    assert alice.end(*order, "completed")
+    assert alice.end(*order, "completed"), "once more is harmless"
+    assert not alice.end(*order, "failed")
+    ((result,),) = carol.connection.execute("select result ->> 'status' from runward.orders").fetchall()
+    assert result == "completed"
