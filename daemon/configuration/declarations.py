@@ -11,6 +11,7 @@ from runward.config.bundle import BundleRules
 from runward.config.chain import Chain, read_chain
 from runward.config.contract import ExpectedArtifact
 from runward.config.contract_rules import rule_for
+from runward.config.document import AGENT_SUFFIX, CHAIN_SUFFIX, PLAYBOOK_SUFFIX
 from runward.config.exchange import ExchangeRules, Executor
 from runward.config.notification import Recipient
 from runward.config.playbook import Playbook, read_playbook
@@ -24,6 +25,7 @@ from runward.daemon.configuration.declared_files import (
     callables,
     chain_file,
     chain_names,
+    first_place,
     named_chain,
     only_a_name,
     playbook_file,
@@ -58,11 +60,17 @@ class KnownFiles(Generic[T]):
     def __init__(self) -> None:
         self._known: dict[str, tuple[object, Look, T]] = {}
 
+    def known(self, path: str, given: object) -> T | None:
+        """What was read from the file at `path`, if that is known and still true."""
+        known = self._known.get(path)
+        is_true = known is not None and known[0] == given and known[1] == look_at(*known[1])
+        return known[2] if known is not None and is_true else None
+
     def __call__(self, path: str, given: object, read: "Callable[[TextOf], T]") -> T:
         """What `read` makes of the file at `path`, and of any other file whose text it takes through its argument."""
-        known = self._known.get(path)
-        if known is not None and known[0] == given and known[1] == look_at(*known[1]):
-            return known[2]
+        known = self.known(path, given)
+        if known is not None:
+            return known
         paths = {path}
 
         def noted(path: str) -> str | Problem:
@@ -137,10 +145,12 @@ class Declarer:
         return [(name, _rendered(problems)) for name, problems in self._all_chains().wrong.items()]
 
     def _playbook(self, settings: Settings, name: str) -> Playbook:
-        return _named(settings, name, playbook_file, self._playbooks, read_playbook)
+        first = first_place(settings.playbooks, name, PLAYBOOK_SUFFIX)
+        return _named(settings, name, first, playbook_file, self._playbooks, read_playbook)
 
     def _defaults(self, settings: Settings, agent: str) -> tuple[ExpectedArtifact, ...] | None:
-        return _named(settings, agent, agent_file, self._agents, read_agent).artifacts
+        first = first_place(settings.agents, agent, AGENT_SUFFIX)
+        return _named(settings, agent, first, agent_file, self._agents, read_agent).artifacts
 
     def __call__(self, playbook: str | None, agent: str | None) -> Declarations:
         """What they declare; a missing or wrong file is reported as the operator's to fix."""
@@ -250,6 +260,9 @@ class Declarer:
             return chains
 
     def _chain(self, settings: Settings, name: str, given: "Callables") -> Chain:
+        first = self._valid_chains.known(first_place(settings.chains, name, CHAIN_SUFFIX), given)
+        if first is not None and first.value is not None:
+            return first.value
         try:
             file = chain_file(settings, name)
             return _value(
@@ -379,16 +392,24 @@ def _known(known: KnownFiles[Parsed[D]], file: str, parse: Callable[[str, str], 
 def _named(
     settings: Settings,
     name: str,
+    first: str,
     file_of: Callable[[Settings, str], str],
     known: KnownFiles[Parsed[D]],
     parse: Callable[[str, str], Parsed[D]],
 ) -> D:
-    """What the file of this name declares. A run's contract never changes once it is taken from here."""
+    """What the file of this name declares, which is looked for `first` at this path.
+
+    A run's contract never changes once it is taken from here.
+    """
     try:
-        file = file_of(settings, only_a_name(name))
+        only_a_name(name)
+        read = known.known(first, None)
+        # One that could not be read may be elsewhere by now.
+        if read is None or read.value is None:
+            read = _known(known, file_of(settings, name), parse)
     except NotFound as error:
         raise _Unusable(str(error)) from error
-    return _value(_known(known, file, parse))
+    return _value(read)
 
 
 def _value(read: Parsed[T]) -> T:

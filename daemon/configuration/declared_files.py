@@ -191,6 +191,11 @@ def agent_file(settings: Settings, name: str) -> str:
     )
 
 
+def first_place(directories: tuple[str, ...], name: str, suffix: str) -> str:
+    """Where the file of this name is looked for first: nothing hides it there."""
+    return os.path.join(directories[0], f"{name}{suffix}") if directories else ""
+
+
 def only_a_name(name: str) -> str:
     """A name that isn't the operator's own word here, and must not become a path of somebody's choosing.
 

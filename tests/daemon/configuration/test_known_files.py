@@ -164,11 +164,11 @@ def test_a_link_is_followed_anew_although_its_directory_did_not_change(
 @pytest.mark.parametrize(
     ("use", "file", "stats"),
     [
-        (lambda declarer: declarer.play("p"), "playbooks/p.playbook.yaml", 2),
-        (lambda declarer: declarer("p", None), "playbooks/p.playbook.yaml", 2),
-        (lambda declarer: declarer(None, "a"), "agents/a.md", 2),
-        (lambda declarer: declarer.chain("c"), "chains/c.yaml", 2),
-        (lambda declarer: declarer.listening("x"), "chains/c.yaml", 3),
+        (lambda declarer: declarer.play("p"), "playbooks/p.playbook.yaml", 1),
+        (lambda declarer: declarer("p", None), "playbooks/p.playbook.yaml", 1),
+        (lambda declarer: declarer(None, "a"), "agents/a.md", 1),
+        (lambda declarer: declarer.chain("c"), "chains/c.yaml", 1),
+        (lambda declarer: declarer.listening("x"), "chains/c.yaml", 2),
         (lambda declarer: declarer.listening("y"), "chains/c.yaml", 1),
     ],
 )
@@ -176,7 +176,7 @@ def test_a_use_of_what_is_known_opens_no_file_and_costs_few_stats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Declarer], object], file: str, stats: int
 ) -> None:
     for name, text in (
-        ("playbooks/p.playbook.yaml", "command: [true]\n"),
+        ("playbooks/p.playbook.yaml", "command: ['true']\n"),
         ("agents/a.md", "---\nname: a\n---\n"),
         ("chains/c.yaml", "name: c\ntrigger: {event: x}\nsteps:\n  - {skill: p}\n"),
     ):
@@ -206,4 +206,26 @@ def test_a_use_of_what_is_known_opens_no_file_and_costs_few_stats(
     assert use(declarer) == first
     monkeypatch.undo()
     assert opened == []
-    assert asked.count(str(tmp_path / file)) == stats, "for its mark, and for where it is"
+    assert asked.count(str(tmp_path / file)) == stats, "for its mark; once more for the marks of all chains"
+
+
+def test_a_file_that_comes_before_a_known_one_hides_it_and_one_that_goes_shows_the_next(
+    tmp_path: Path,
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for directory in (first, second):
+        directory.mkdir()
+    declarer = Declarer(
+        Settings(str(tmp_path / "state"), (str(first), str(second)), roots=(Root("runs", str(tmp_path)),))
+    )
+    (second / "p.playbook.yaml").write_text("command: [second]\n")
+    for command, change in (
+        ("second", lambda: None),
+        ("first", lambda: (first / "p.playbook.yaml").write_text("command: [first]\n")),
+        ("second", (first / "p.playbook.yaml").unlink),
+    ):
+        change()
+        for _ in range(2):
+            playbook = declarer.play("p").playbook
+            assert playbook is not None
+            assert playbook.command == (command,)
