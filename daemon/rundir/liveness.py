@@ -18,8 +18,9 @@ from runward.daemon.processes.proc import (
     state_of,
 )
 from runward.daemon.processes.whereabouts import NotThere, number_of
-from runward.daemon.rundir.opening import NotRegular, open_in_run
-from runward.handlers.layouts import claude_code, codex, copilot
+from runward.daemon.rundir.opening import NotRegular, held, open_in_run
+from runward.daemon.rundir.session_files import LARGEST_DOCUMENT
+from runward.handlers.layouts import claude_code, cline, codex, copilot
 from runward.handlers.layouts.claude_code import PidFile, read_pid_file
 from runward.handlers.layouts.codex_records import LOCKS, lock_of
 from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, ProcessState, RecordedProcess
@@ -67,6 +68,9 @@ class Writers:
     def _of_copilot(self, path: str, session_id: str) -> Writer:
         return copilot_writer(path)
 
+    def _of_cline(self, path: str, session_id: str) -> Writer:
+        return cline_writer(path)
+
 
 def says_so(process: RecordedProcess, layout: str, path: str) -> bool:
     """Whether the process itself shows that it takes part in the session.
@@ -83,6 +87,7 @@ _ASK: Final[Mapping[str, Callable[[Writers, str, str], Writer]]] = {
     claude_code.LAYOUT: Writers._of_claude_code,
     codex.LAYOUT: Writers._of_codex,
     copilot.LAYOUT: Writers._of_copilot,
+    cline.LAYOUT: Writers._of_cline,
 }
 
 
@@ -359,17 +364,36 @@ def copilot_writer(directory: str) -> Writer:
                 return Writer("alive", process=_process(holders[0]))
     except (OSError, NotRegular):
         return NOBODY_KNOWS
-    if not numbers or any(os.path.exists(f"/proc/{number}") for number in numbers.values()):
+    return _if_missing(frozenset(numbers.values()), directory)
+
+
+def _if_missing(numbers: frozenset[int], directory: str) -> Writer:
+    """What it says of a session in this directory if no process has one of these numbers."""
+    if not numbers or any(os.path.exists(f"/proc/{number}") for number in numbers):
         return NOBODY_KNOWS
     boot = current_boot_id()
-    elsewhere = [number_of(number, None) for number in numbers.values()]
+    elsewhere = [number_of(number, None) for number in numbers]
     absence = Absence(
-        tuple(RecordedProcess(number, NO_TICKS, boot) for number in numbers.values()),
+        tuple(RecordedProcess(number, NO_TICKS, boot) for number in sorted(numbers)),
         is_in_first_namespace=pid_namespace() == FIRST_NAMESPACE,
         is_local=is_local(directory),
         is_nowhere=all(isinstance(each, NotThere) and each.is_certain for each in elsewhere),
     )
     return Writer("gone", absence=absence)
+
+
+# Cline's `<session>.json` has the number of the process that runs the session: its own, or that of the hub, which outlives clients and
+# runs several sessions. Without a start time, a process that has the number shows nothing: it may be the hub, or a later one. But
+# if there is none, neither of them is there.
+def cline_writer(directory: str) -> Writer:
+    """Whether the process of a session is gone that counts as running; `unknown` otherwise, or if that can't be read."""
+    try:
+        descriptor = open_in_run(directory, f"{os.path.basename(directory)}.json")
+    except (OSError, NotRegular):
+        return NOBODY_KNOWS
+    with held(descriptor):
+        number = cline.process_of(os.pread(descriptor, LARGEST_DOCUMENT, 0))
+    return _if_missing(frozenset() if number is None else frozenset({number}), directory)
 
 
 def _holders(directory: str, name: str) -> list[int]:

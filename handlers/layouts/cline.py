@@ -12,7 +12,7 @@ its sub-agents. Its `status`, and what becomes of it:
   it misses, too, and marks them: that is `run.aborted.process_gone`. So is an open turn without an error.
 
 The exit code says nothing more: it is 0 for a cancelled session, too. The process that is named may be Cline's hub, which outlives
-its clients and serves several sessions, so it proves nothing. Messages after the end continue the session before its `status` does.
+its clients and serves several sessions: that it lives proves nothing, but that it is missing does. Messages after the end continue the session before its `status` does.
 """
 
 import re
@@ -26,7 +26,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers import calls
 from runward.handlers.calls import Place, Unusable
 from runward.handlers.calls import Told as ToldCall
-from runward.handlers.foreign_json import parse_time
+from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.call_readers import CallLayout, PlacedLine
 from runward.handlers.layouts.conversation import (
     Asked,
@@ -58,6 +58,7 @@ from runward.handlers.layouts.foreign_values import (
     object_in,
     seconds_in,
     text_in,
+    whole_in,
     whole_text_in,
 )
 from runward.handlers.layouts.transcript import (
@@ -287,6 +288,15 @@ def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     """Whether one of the documents with the directory's own name has Cline's fields."""
     keys = ((SESSION, _SESSION_KEYS), (MESSAGES, _MESSAGES_KEYS))
     return any(all(key.search(heads.get(document, b"")) for key in wanted) for document, wanted in keys)
+
+
+def process_of(content: bytes) -> int | None:
+    """The number of the process that runs the session, by the document that says how it stands; None once that says that it is over."""
+    value = read_json(content)
+    if isinstance(value, NotJson) or not isinstance(value, dict) or value.get("status") in _OVER:
+        return None
+    number = whole_in(value.get("pid"))
+    return number if number is not None and 1 < number < 2**31 else None
 
 
 class ClineScanner(KeepsState[State]):

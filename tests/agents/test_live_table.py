@@ -244,9 +244,12 @@ DIFFERENT: Final[Mapping[str, tuple[Told, ...]]] = {
     # No row names the origin.
     "opencode-forks": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)),
     "kilo-forks": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)),
-    # It names its process.
-    "copilot-kill-in-tool": (killed(calls=1, replies=1),),
-    "copilot-kill-in-request": (killed(calls=0, replies=0),),
+    # They name their process.
+    **{
+        f"{agent}-kill-in-{place}": (killed(calls=count, replies=count),)
+        for agent in ("copilot", "cline")
+        for place, count in (("tool", 1), ("request", 0))
+    },
     # They leave the same whatever the signal was, and say what a reply used when it is complete.
     **{
         f"{agent}-{number}-in-{place}": (stays_open(calls=calls, replies=0),)

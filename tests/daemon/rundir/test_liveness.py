@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.daemon.writers import held, kill
+from tests.handlers.layouts import cline_lines
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
@@ -402,6 +403,60 @@ def test_a_free_hold_of_copilot_proves_nothing_while_any_process_has_its_number(
         (session / name).touch()
     assert Writers().writer("copilot", str(session), session.name) == liveness.NOBODY_KNOWS
     assert taken == [], "it is only looked up"
+
+
+@pytest.fixture
+def cline(tmp_path: Path) -> Callable[..., Writer]:
+    """What is known of who writes a session of Cline's whose document says this."""
+    name = cline_lines.SESSION
+    directory = tmp_path / "sessions" / name
+    directory.mkdir(parents=True)
+
+    def writer(content: str | None = None, status: str = "running", **fields: JsonValue) -> Writer:
+        document = cline_lines.session(status, **fields).content.decode() if content is None else content
+        (directory / f"{name}.json").write_text(document)
+        return Writers().writer("cline", str(directory), name)
+
+    return writer
+
+
+@pytest.mark.parametrize("status", ["running", "pending", "idle"])
+def test_a_process_of_cline_that_is_missing_is_gone_whether_it_was_the_hub_or_not(
+    cline: Callable[..., Writer], process: subprocess.Popen[bytes], status: str
+) -> None:
+    pid = process.pid
+    assert cline(status=status, pid=pid) == liveness.NOBODY_KNOWS, "the hub lives on without the session"
+    kill(process)
+    found = cline(status=status, pid=pid)
+    assert (found.liveness, found.process) == ("gone", None)
+    assert found.absence is not None
+    assert [each.pid for each in found.absence.named] == [pid]
+
+
+def test_a_process_of_cline_says_nothing_once_the_session_is_over(
+    cline: Callable[..., Writer], process: subprocess.Popen[bytes]
+) -> None:
+    kill(process)
+    for status in ("completed", "failed", "cancelled"):
+        assert cline(status=status, pid=process.pid) == liveness.NOBODY_KNOWS
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{",
+        *(
+            f'{{"status": "running", "pid": {pid}}}'
+            for pid in ('"7"', "true", "-7", "0", "1", "1e9", str(2**40))
+        ),
+    ],
+)
+def test_what_cline_does_not_write_says_nothing_of_its_process(
+    cline: Callable[..., Writer], content: str
+) -> None:
+    assert cline(content) == liveness.NOBODY_KNOWS
 
 
 def test_other_layouts_name_no_process(tmp_path: Path) -> None:
