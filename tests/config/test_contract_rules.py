@@ -7,6 +7,7 @@ import pytest
 from tests.config.test_settings import FILE, complaints, good
 
 from runward.config.contract_rules import ContractRule, Match, rule_for
+from runward.config.root import FOREIGN_LAYOUTS
 from runward.config.settings import settings_to_json
 from runward.config.settings_layers import Source, read_settings
 from runward.config.table import Placed
@@ -80,8 +81,8 @@ PLAYBOOK = 'playbook = "p"\n'
         (f'[[contracts]]\n{PLAYBOOK}match = {{cwd = "../b"}}', "3:16: contracts[0].match.cwd: '../b' has a '..' in it (write the whole path)"),
         (f'[[contracts]]\n{PLAYBOOK}match = {{cwd = "~you/b"}}', "3:16: contracts[0].match.cwd: '~you/b' names the home of another user (write the whole path)"),
         (f'[[contracts]]\n{PLAYBOOK}match = {{layout = "native"}}', "3:19: contracts[0].match.layout: 'native' matches nothing: native runs name their playbook themselves (name another tool's layout)"),
-        (f'[[contracts]]\n{PLAYBOOK}match = {{layout = "claude"}}', "3:19: contracts[0].match.layout: 'claude' is not a known layout (one of: ctcp, adjutant, lionagi, show, claude-code, codex, pi, qwen, droid, opencode, kilo, copilot, cline, kimi, or a glob of them)"),
-        (f'[[contracts]]\nmatch = {{layout = "auto"}}\n{PLAYBOOK}', "2:19: contracts[0].match.layout: 'auto' is not a known layout (one of: ctcp, adjutant, lionagi, show, claude-code, codex, pi, qwen, droid, opencode, kilo, copilot, cline, kimi, or a glob of them)"),
+        (f'[[contracts]]\n{PLAYBOOK}match = {{layout = "claude"}}', f"3:19: contracts[0].match.layout: 'claude' is not a known layout (one of: {', '.join(FOREIGN_LAYOUTS)}, or a glob of them)"),
+        (f'[[contracts]]\nmatch = {{layout = "auto"}}\n{PLAYBOOK}', f"2:19: contracts[0].match.layout: 'auto' is not a known layout (one of: {', '.join(FOREIGN_LAYOUTS)}, or a glob of them)"),
         (f'[[contracts]]\n{MATCH}playbook = ""', "3:12: contracts[0].playbook: is empty (leave it out for the default)"),
         (f'[[contracts]]\n{MATCH}playbook = "p/q"', "3:12: contracts[0].playbook: 'p/q' has '/' in it (write it without /)"),
     ],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from runward.config.action import Action
 from runward.config.bundle import DEFAULT_VERIFICATION
 from runward.config.problem import Parsed
-from runward.config.root import Root
+from runward.config.root import LAYOUTS, Root
 from runward.config.settings import SETTINGS, Scan, Settings, Watch, settings_from_json, settings_to_json
 from runward.config.settings_layers import Source, read_settings
 from runward.config.shape import ListOf, Shape
@@ -216,7 +216,7 @@ def test_an_own_state_directory_brings_its_runs_along() -> None:
         ('[[roots]]\npath = "a:b"', "2:8: roots[0].path: the last part of '/etc/runward/a:b' can't be a name (give the root a name)"),
         ('[[roots]]\npath = "/"', "2:8: roots[0].path: the last part of '/' can't be a name (give the root a name)"),
         ('[[roots]]\npath = "a/x"\n[[roots]]\npath = "b/x"', "4:8: roots[1].path: 'x' is already the name of another root (give each root a name of its own)"),
-        ('[[roots]]\npath = "a"\nlayout = "nativ"', "3:10: roots[0].layout: 'nativ' is not known (one of: native, auto, ctcp, adjutant, lionagi, show, claude-code, codex, pi, qwen, droid, opencode, kilo, copilot, cline, kimi)"),
+        ('[[roots]]\npath = "a"\nlayout = "nativ"', f"3:10: roots[0].layout: 'nativ' is not known (one of: {', '.join(LAYOUTS)})"),
         ('[[roots]]\npath = "a"\nsettle = "2s"', "3:10: roots[0].settle: 'settle' has no effect here: native runs say themselves when they end (leave it out, or name the root's layout)"),
         ('[[roots]]\npath = "a"\nstale_after = "1d"', "3:15: roots[0].stale_after: 'stale_after' has no effect here: native runs say themselves when they end (leave it out, or name the root's layout)"),
         ('[[roots]]\npath = "a"\nhistory = "none"', "3:11: roots[0].history: 'none' is not known (one of: live, record)"),

@@ -83,6 +83,8 @@ AGENTS: Final = {
 }
 _LOGS: Final = {name: each for name, each in AGENTS.items() if isinstance(each.layout, ConversationLog)}
 EACH = pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
+_FORKING: Final = {name: each for name, each in AGENTS.items() if hasattr(each.lines, "PARENT")}
+FORKING = pytest.mark.parametrize("agent", _FORKING.values(), ids=_FORKING)
 
 SITUATIONS: Final[dict[str, tuple[Callable[[Any], Any], str, str | None, tuple[int, int], tuple[int, int] | None]]] = {
     "ok": (lambda log: log.prompt().say(), "closed", "run.completed.ok", (0, 0), (100, 10)),
@@ -258,7 +260,7 @@ def fork_told(agent: Agent, log: Any) -> tuple[Told, list[Any]]:
     return found, agent.calls(log.lines(), documents)
 
 
-@EACH
+@FORKING
 def test_a_fork_names_its_origin_and_has_nothing_of_what_it_copied(agent: Agent) -> None:
     found, calls = fork_told(agent, fork(agent))
     assert (found.session_id, found.parent_session_id) == (agent.lines.SESSION, agent.lines.PARENT)
@@ -267,7 +269,7 @@ def test_a_fork_names_its_origin_and_has_nothing_of_what_it_copied(agent: Agent)
     assert (found.cwd, calls) == ("/home/dev/app", [])
 
 
-@EACH
+@FORKING
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_a_fork_has_what_it_did_itself(agent: Agent, name: str) -> None:
     _, turn, reason, counts, usage = SITUATIONS[name]
