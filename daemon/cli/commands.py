@@ -121,8 +121,12 @@ class LateGroup(Group):
         groups = self._groups_with(name)
         if groups:
             return f"did you mean {' or '.join(repr(f'{group} {name}') for group in groups)}?"
-        guess = nearest(name, known)
-        return f"did you mean {guess!r}?" if guess else "`runward help --all` lists them"
+        guess = nearest(name, [*known, *_MEANT])
+        return (
+            f"did you mean {_MEANT.get(guess, guess)!r}?"
+            if guess is not None
+            else "`runward help --all` lists them"
+        )
 
     def _groups_with(self, name: str) -> list[str]:
         """The commands that have one of this name."""

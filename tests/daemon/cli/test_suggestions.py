@@ -19,6 +19,8 @@ from runward.daemon.cli.commands import _MEANT, runward
         (("root", "xyz"), "no such command 'xyz'; there are accept, list (see `runward root --help`)"),
         (("zzzz",), "no such command 'zzzz'; `runward help --all` lists them (see"),
         (("ls",), "no such command 'ls'; did you mean 'session list'?"),
+        (("lst",), "no such command 'lst'; did you mean 'session list'?"),
+        (("statsu",), "no such command 'statsu'; did you mean 'status'?"),
         (("ps",), "no such command 'ps'; did you mean 'session list'?"),
         (("logs",), "no such command 'logs'; did you mean 'session logs'?"),
         (("kill",), "no such command 'kill'; did you mean 'session cancel'?"),
