@@ -4,12 +4,14 @@ import pytest
 from tests.agents import scenarios
 from tests.agents.agents import CLAUDE, CLAUDE_2_1_332, CODEX_NOW, Agent
 from tests.agents.checks import StageFor, checked, cost
-from tests.agents.scenarios import Glimpse
+from tests.agents.scenarios import Glimpse, Transcript
 from tests.agents.scripted_model import prompt
 from tests.handlers.usage.naive import claude_code_replies
 
 from runward.config.json_value import JsonValue
+from runward.daemon.rundir.call_reading import told_by
 from runward.daemon.rundir.session_reading import read_session
+from runward.handlers.calls import Paid
 from runward.handlers.layouts.registry import LAYOUTS
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
@@ -22,6 +24,12 @@ def inspected(seen: Glimpse) -> dict[JsonValue, tuple[JsonValue, ...]]:
     """State, attempt and origin of each session that `runward inspect` printed, by its id."""
     keys = ("state", "attempt", "parent_session_id")
     return {session["session_id"]: tuple(session[key] for key in keys) for session in seen.inspected}
+
+
+def paid(log: Transcript) -> list[float | None]:
+    """What each process added to the session's cost, by its own account."""
+    found = told_by("claude-code", str(log.path), lambda read: True)
+    return [each.usd for each in found if isinstance(each, Paid)]
 
 
 @BOTH
@@ -81,6 +89,11 @@ def test_a_fork_is_another_session_and_leaves_its_origin_as_it_was(
         seen.sessions[0]: ("completed", 1, None),
         seen.sessions[1]: ("completed", 1, told.parent_session_id),
     }
+
+    if agent is CLAUDE_2_1_332:
+        (spent,), (added,) = paid(origin), paid(fork)
+        assert spent is not None
+        assert added == pytest.approx(2 * spent), "its account goes on with its origin's"
 
     heard = list(agent.reading.follow(fork.path.name, fork.content))
     assert not any(each.resumed for each in heard)
