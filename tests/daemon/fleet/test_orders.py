@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
+    initialize,
     invariant,
     precondition,
     rule,
@@ -148,6 +149,16 @@ class Orders(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.admin.close()
+
+    @initialize(wanted=st.lists(WANTED, min_size=len(LABELS), max_size=len(LABELS)))
+    def each_has_ordered_something_and_takes_what_it_may(
+        self, wanted: list[tuple[str | None, list[str]]]
+    ) -> None:
+        """A history that begins with nothing says little within a few steps."""
+        for name, each in zip(LABELS, wanted, strict=True):
+            self.place(name, "1", each)
+        for name in LABELS:
+            self.take(name, 1)
 
     @rule(name=NAMES, identifier=IDS, wanted=WANTED)
     def place(self, name: str, identifier: str, wanted: tuple[str | None, list[str]]) -> None:
