@@ -1,4 +1,7 @@
-"""What a fork of Claude Code cost is what its account has beyond the one that it began with, if it is certain which one that was."""
+"""What a session of Claude Code cost is what its account says, unless a process was killed that is not in it.
+
+A fork's is what its account has beyond the one that it began with, if it is certain which one that was.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -132,3 +135,46 @@ def test_a_model_whose_price_claude_code_guesses_leaves_it_unknown() -> None:
     log = answered(Transcript())
     account(log, 0.25, 1, BEGAN - 1, 5, hasUnknownModelCost=False)
     assert paid(log) == [0.25]
+
+
+def called(log: Transcript) -> Transcript:
+    log.prompt("go")
+    log.result(log.call())
+    return log
+
+
+def test_a_session_whose_first_process_was_killed_is_not_known() -> None:
+    log = answered(Transcript())
+    log.now += 60
+    answered(log)
+    account(log, 0.5, 1, BEGAN + 50, 20)
+    assert paid(log) == [None]
+    log = answered(Transcript())
+    log.now += 60
+    answered(log)
+    account(log, 0.5, 2, BEGAN - 1, 80)
+    assert paid(log) == [0.5], "one process did both"
+
+
+def test_a_session_of_which_a_later_process_was_killed_is_not_known() -> None:
+    log = called(Transcript())
+    account(log, 0.5, 1, BEGAN - 1, 20)
+    log.now += 60
+    called(log)  # and killed
+    log.now += 60
+    called(log)
+    account(log, 0.75, 2, BEGAN - 1, 40)
+    assert paid(log) == [0.5, None]
+    log = called(Transcript())
+    account(log, 0.5, 1, BEGAN - 1, 20)
+    log.now += 60
+    called(log)
+    account(log, 0.75, 2, BEGAN - 1, 40)
+    assert paid(log) == [0.5, 0.25], "none was killed"
+
+
+def test_a_reply_that_is_written_twice_was_made_once() -> None:
+    log = called(Transcript())
+    log.lines[-2:-2] = [log.lines[-2]]
+    account(log, 0.5, 1, BEGAN - 1, 20)
+    assert paid(log) == [0.5]
