@@ -71,6 +71,12 @@ def processes() -> set[int]:
     return found
 
 
+def started() -> int:
+    """Our only child that makes bundles. For a moment after a process was started, the kernel has no words of it."""
+    (pid,) = wait_for(processes, "the process that was started")
+    return pid
+
+
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Iterator[DraftingElsewhere]:
     state = tmp_path / "state"
@@ -184,8 +190,7 @@ def test_one_that_dies_in_the_middle_is_told_apart(tmp_path: Path, elsewhere: Dr
         return True
 
     elsewhere._give_back(elsewhere._take())
-    (pid,) = processes()
-    os.kill(pid, signal.SIGSTOP)
+    os.kill(started(), signal.SIGSTOP)
     assert elsewhere.make(told, stop_and_kill) == Unreadable(DIED)
     assert processes() == set()
     assert isinstance(elsewhere.make(told, always), Made), "what it left is in nobody's way"
@@ -198,8 +203,7 @@ def test_a_daemon_that_stops_does_not_wait_for(
     told = order(tmp_path)
     told = Order(told.order._replace(changes=changes), False, True, EPOCH, {})
     elsewhere._give_back(elsewhere._take())
-    (pid,) = processes()
-    os.kill(pid, signal.SIGSTOP)
+    os.kill(started(), signal.SIGSTOP)
     with pytest.raises(Halted):
         elsewhere.make(told, lambda read: False)
     assert processes() == set()
