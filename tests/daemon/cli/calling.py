@@ -82,10 +82,17 @@ CONTRACT: JsonValue = {
 
 @contextlib.contextmanager
 def _signals_as_before() -> Iterator[None]:
-    """A daemon takes its process's signals to its end, and here its process goes on."""
+    """A daemon takes its process's signals to its end, and here its process goes on.
+
+    A launcher would even block them, for itself and all that is started later.
+    """
     before = {number: signal.getsignal(number) for number in HEARD}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         yield
+        assert signal.pthread_sigmask(signal.SIG_SETMASK, blocked) == blocked, (
+            "call it in a process of its own"
+        )
     finally:
         signal.set_wakeup_fd(-1)
         for number, handler in before.items():

@@ -109,7 +109,9 @@ def test_a_run_that_delivered_nothing_names_where_it_should_have(place: Place) -
 
 
 def test_a_run_that_is_not_judged_yet_exited_and_did_not_end_its_turn(place: Place) -> None:
-    assert place.call("run", "--playbook", "review", "--name", "one", "--", "true").code == 1
+    with place.start("run", "--playbook", "review", "--name", "one", "--", "true") as launched:
+        launched.communicate()
+    assert launched.returncode == 1
     told = place.call("why", "one", "--json").items("causes_short")
     assert any(str(each["text"]).startswith("it exited with 0, after ") for each in told)
     shown = draw(Everyday(place.directory), (80, 24), "why", "one").lines
