@@ -171,7 +171,7 @@ def remove_host(settings: Settings, state: Path, host: str) -> None:
         with known.connect() as connection:
             if not remove(connection, known, host):
                 fail(f"the fleet has no host {host!r}: `runward fleet hosts` lists them", NOT_FOUND)
-    print_text(f"{safe(host)} is no host of the fleet any more; what it reported stays")
+    print_text(f"{safe(host)} was removed from the fleet; what it reported stays")
 
 
 def _seen(host: "Host") -> str:

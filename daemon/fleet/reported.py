@@ -89,7 +89,7 @@ class Reported(NamedTuple):
         return f"{ESTIMATE if is_estimate else ''}{dollars(Decimal(str(cost)))}{rest}"
 
     def row(self, now: float, *, is_silent: bool) -> Row:
-        """As a row of a list. Nobody knows what a host does that is silent."""
+        """As a row of a list. It is not known what a silent host does."""
         layout, prompt = self.text("layout") or UNKNOWN, self.text("prompt")
         step = (
             f"{self.text('chain', 'chain')}/{self.text('step', 'chain')}" if self._object("chain") else None

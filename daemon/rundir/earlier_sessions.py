@@ -5,8 +5,7 @@ They are looked for only to say so: they would otherwise be missing silently.
 
 import fnmatch
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -14,25 +13,28 @@ from runward.daemon.rundir.opening import NotRegular, held, open_in_run
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.layout import Earlier
 
-MOST_ENTRIES: Final = 10_000
-"""Entries of a directory that are looked at."""
+MOST_ENTRIES: Final = 100_000
+"""Entries of directories that are looked at in all."""
 
 LARGEST: Final = 1 << 20
 """Bytes of a session's own file that are read for its version."""
 
 
 def earlier_sessions(
-    directory: str, names: Iterable[str], earlier: Earlier, is_taken_over: Callable[[str], bool]
+    directory: str, names: Iterable[str], earlier: Earlier, known: Container[str]
 ) -> tuple[str, str] | None:
     """In which of these names of a directory such sessions are, and the end of a sentence that begins with it.
 
-    Those that the database took over, by their ids, don't count.
+    Those that the database took over, whose ids are `known`, don't count.
     """
+    names, left = sorted(names), iter(range(MOST_ENTRIES))
     for pattern in earlier.files:
         first, *rest = pattern.split("/")
-        for name in sorted(fnmatch.filter(names, first)):
-            found = _below(f"{directory}/{name}", rest)
-            path = next((each for each in found if not is_taken_over(PurePosixPath(each).stem)), None)
+        for name in fnmatch.filter(names, first):
+            if os.path.islink(f"{directory}/{name}"):
+                continue
+            found = _below(f"{directory}/{name}", rest, left)
+            path = next((each for each in found if PurePosixPath(each).stem not in known), None)
             if path is not None:
                 return name, _told(path, earlier)
     return None
@@ -50,18 +52,18 @@ def _told(path: str, earlier: Earlier) -> str:
     return f"has sessions of {which} in files of their own, which Runward doesn't read: {earlier.since}"
 
 
-def _below(directory: str, parts: Sequence[str]) -> Iterator[str]:
-    """The files below a directory at this path of globs. No link is followed."""
+def _below(directory: str, parts: Sequence[str], left: Iterator[int]) -> Iterator[str]:
+    """The files below a directory at this path of globs, as long as entries are `left`. No link is followed."""
     try:
         with os.scandir(directory) as entries:
-            for entry in islice(entries, MOST_ENTRIES):
+            for entry, _ in zip(entries, left, strict=False):
                 if not fnmatch.fnmatchcase(entry.name, parts[0]):
                     continue
                 if len(parts) == 1:
                     if entry.is_file(follow_symlinks=False):
                         yield entry.path
                 elif entry.is_dir(follow_symlinks=False):
-                    yield from _below(entry.path, parts[1:])
+                    yield from _below(entry.path, parts[1:], left)
     except OSError:
         return  # what can't be listed shows nothing, and nothing in it would be read
 

@@ -235,12 +235,8 @@ def _in_databases(root: str, shape: DatabaseShape) -> Listing:
         else:
             places |= {f"{name}/{session}": signature for session, signature in found.items()}
     if shape.database.earlier is not None and not unlisted:
-        names = os.listdir(root)
-
-        def is_taken_over(session: str) -> bool:
-            return any(f"{name}/{session}" in places for name in names)
-
-        earlier = earlier_sessions(root, names, shape.database.earlier, is_taken_over)
+        known = {place.rpartition("/")[2] for place in places}
+        earlier = earlier_sessions(root, os.listdir(root), shape.database.earlier, known)
         problems += [] if earlier is None else [" ".join(earlier)]
     return Listing(places, (), tuple(unlisted), problems=tuple(problems))
 
@@ -487,7 +483,7 @@ def _earlier(
     from runward.daemon.rundir.earlier_sessions import earlier_sessions
 
     known = {each.path.rpartition("/")[2] for each in rows}
-    found = (earlier_sessions(directory, names, each, known.__contains__) for each in _earlier_forms(layouts))
+    found = (earlier_sessions(directory, names, each, known) for each in _earlier_forms(layouts))
     yield from (Obstacle(f"{directory}/{name}", message) for name, message in filter(None, found))
 
 

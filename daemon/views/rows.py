@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from runward.config.json_value import JsonValue, objects
+from runward.config.notification import ENDED
 from runward.config.problem import shortened
 from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.store.tables import session_lists
 from runward.daemon.store.tables.sessions import SessionRow, about_of, session_rows, verification_of
-from runward.daemon.views.sessions import SESSION_STATUSES, launched_command
+from runward.daemon.views.sessions import launched_command
 from runward.daemon.views.text import UNKNOWN
 from runward.daemon.views.unjudged import NOT_JUDGED, unjudged
 
@@ -27,7 +28,6 @@ STATES: Final = {"active": "working", "idle": "idle", "waiting": "waiting", None
 OPEN_STATES: Final = ("waiting", "working", "unknown", "idle")
 """The states of what has not ended, in the order in which a person should see them."""
 
-_ENDED: Final = tuple(each for each in SESSION_STATUSES if each != "running")
 GOOD: Final = ("completed", "cancelled")
 """The ends of which no list says why."""
 _AGENTS: Final = {"claude-code": "claude"}
@@ -133,7 +133,7 @@ def _sessions(
     ]
     known = {row.key for row in fresh}
     recorded: list[SessionRow] = []
-    for statuses, limit in ((("running",), None), (_ENDED, most)):
+    for statuses, limit in ((("running",), None), (ENDED, most)):
         chosen = tuple(each for each in statuses if not wanted.statuses or each in wanted.statuses)
         if chosen:
             recorded += session_lists.sessions(connection, wanted._replace(statuses=chosen), limit)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue, objects
+from runward.config.notification import ENDED
 from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.rundir.changes import last_change
@@ -64,7 +65,7 @@ def _words(command: JsonValue) -> list[str] | None:
     return [each for each in command if isinstance(each, str)] or None
 
 
-SESSION_STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
+SESSION_STATUSES: Final = ("running", *ENDED)
 
 
 def details_of(

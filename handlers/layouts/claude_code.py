@@ -15,7 +15,7 @@ it is alive is for the daemon to find out: by pid and start time.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -32,7 +32,7 @@ from runward.handlers.layouts.call_readers import (
     Plans,
     WithoutDocuments,
 )
-from runward.handlers.layouts.claude_code_forks import Account, Fork, account_in
+from runward.handlers.layouts.claude_code_cost import Accounts
 from runward.handlers.layouts.claude_code_records import (
     LONGEST_ID,
     NOT_DECODED,
@@ -264,10 +264,7 @@ _LONGEST_STAMP: Final = 40
 @dataclass(slots=True)
 class CallsState:
     """What is known so far. `queued` is when a prompt was queued before anything else was written; records that a fork
-    copied are older. `begun` says that a record of the session's own was met. `reply` made the last call. `usd` is what
-    Claude Code said last that the session had cost until then; None before it said so. `account` is the last one that was whole.
-    `first_at` is when the session's first own record was written. `made` are the tokens of replies that made calls since the last
-    account, by the reply.
+    copied are older. `begun` says that a record of the session's own was met. `reply` made the last call.
     """
 
     session: str | None = None
@@ -276,11 +273,6 @@ class CallsState:
     queued: str | None = None
     begun: bool = False
     reply: str | None = None
-    fork: Fork | None = None
-    usd: float | None = None
-    account: Account | None = None
-    first_at: float | None = None
-    made: dict[str, int] = field(default_factory=dict)
 
 
 class ClaudeCodeCalls(WithoutDocuments):
@@ -288,7 +280,7 @@ class ClaudeCodeCalls(WithoutDocuments):
 
     def __init__(self, state: CallsState, lines_beside: LinesBeside = lambda name: ()) -> None:
         self._state = state
-        self._lines_beside = lines_beside
+        self._accounts = Accounts(lines_beside)
         self._plans = Plans()
         self._copied: set[str] = set()
         """Calls that a fork copied from its origin."""
@@ -300,8 +292,8 @@ class ClaudeCodeCalls(WithoutDocuments):
             return
         for line in lines:
             content = line.content
-            is_measured = state.fork is not None and state.usd is None
-            if state.begun and not is_measured and not any(word in content for word in _TELLING):
+            counts = self._accounts.needs_all or not state.begun
+            if not counts and not any(word in content for word in _TELLING):
                 continue
             try:
                 record = decode(content)
@@ -325,18 +317,16 @@ class ClaudeCodeCalls(WithoutDocuments):
     def _record(self, place: Place, record: Record, problem: str | None) -> Iterator[ToldCall]:
         if record.is_sidechain:
             return
-        state = self._state
         if self._is_copied(record):
-            state.fork = state.fork or Fork()
-            state.fork.copied(record)
+            self._accounts.copied(record)
             if isinstance(record.message, Message) and isinstance(record.message.content, list):
                 self._copied.update(block.id for block in record.message.content if block.id)
             return
-        if state.fork is not None:
-            state.fork.own(record)
-        state.first_at = parse_time(record.timestamp) if state.first_at is None else state.first_at
-        if record.type == "cost-state":
-            yield from self._paid(place, record)
+        self._accounts.own(record)
+        if record.type == "cost-state" and record.session_id == self._state.session:
+            usd = self._accounts.added(record)
+            if usd != 0:
+                yield Paid(place, None, usd)
         message = record.message
         if not isinstance(message, Message) or not isinstance(message.content, list):
             return
@@ -375,44 +365,6 @@ class ClaudeCodeCalls(WithoutDocuments):
         state.begun = True
         return False
 
-    def _paid(self, place: Place, record: Record) -> Iterator[ToldCall]:
-        """What a process says at its end that the session has cost, with what processes before it said.
-
-        A fork's begins with what its origin had cost. Claude Code guesses the prices of models that it doesn't know.
-        """
-        total, state = record.total_cost_usd, self._state
-        if total is None or record.session_id != state.session:
-            return
-        account = account_in(record)
-        before = self._paid_before(account) if state.usd is None else state.usd
-        if before is None or record.has_unknown_model_cost or self._lacks_some(account):
-            yield Paid(place, None, None)
-        elif total > before:
-            yield Paid(place, None, total - before)
-        state.usd = total if state.usd is None else max(total, state.usd)
-        state.account, state.made = account or state.account, {}
-
-    def _paid_before(self, account: Account | None) -> float | None:
-        """What the first account has that isn't the session's own; None if that is not known."""
-        fork = self._state.fork
-        if fork is None:
-            return 0.0
-        return None if account is None else fork.began_with(account, self._lines_beside)
-
-    def _lacks_some(self, account: Account | None) -> bool:
-        """Whether a process has added nothing to the account because it was killed.
-
-        Then the session is older than the process that began the account, or has replies whose tokens the account lacks.
-        """
-        state = self._state
-        if account is None:
-            return False
-        before = state.account
-        if before is None and state.fork is None and (state.first_at or account.began) < account.began:
-            return True
-        counted = account.output - (before.output if before is not None else 0)
-        return counted < sum(state.made.values())
-
     def _called(
         self, place: Place, at: float | None, message: Message, block: Block, problem: str | None
     ) -> Iterator[ToldCall]:
@@ -420,8 +372,6 @@ class ClaudeCodeCalls(WithoutDocuments):
             yield Unusable(place, f"a tool_use without {'id' if not block.id else 'name'}")
             return
         tokens = None
-        if message.id is not None and message.usage is not None:
-            self._state.made[message.id] = message.usage.output_tokens
         if message.id is None or message.id != self._state.reply:
             self._state.reply = message.id
             tokens = None if message.usage is None else _tokens(message.usage)

@@ -78,7 +78,7 @@ class LogShape(NamedTuple):
         return owned is None or any(_may_lead(parts[owned:], each.split("/")[:-1]) for each in self.among)
 
     def _log_of(self, path: str) -> str:
-        """The log that a document is beside, as if it weren't packed; the path itself if it is no document."""
+        """The log that a document is beside, as if it weren't packed; the path itself if it is not a document."""
         document = next((each for each in self.documents if path.endswith(each)), None)
         return unpacked_name(path) if document is None else path.removesuffix(document) + LOG
 

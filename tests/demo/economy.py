@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 SETTINGS: Final = """
 [exchange]
 use_contracts = true
+executor = {timeout = "1m"}  # what cuts the loop off is its owner's budget, also on a busy machine
 """
 
 AGENT: Final = """\

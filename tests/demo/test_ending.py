@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.docs.pages import ROOT
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.prove
 
@@ -56,7 +57,8 @@ def test_on_a_terminal_the_demo_ends_with_a_link_that_logs_in_until_ctrl_c(tmp_p
     while (link := re.search(_LINK, shown)) is None:
         shown += os.read(ours, 4096)
     host, port, path = (each.decode() for each in link.groups())
-    answer = httpx2.get(f"http://127.0.0.1:{port}{path}", headers={"host": f"{host}:{port}"})
+    address = f"http://127.0.0.1:{port}{path}"
+    answer = httpx2.get(address, headers={"host": f"{host}:{port}"}, timeout=PATIENCE_S)
     assert (answer.status_code, "runward_studio" in answer.headers["set-cookie"]) == (303, True)
     os.killpg(demo.pid, signal.SIGINT)
     while b"ended" not in shown:

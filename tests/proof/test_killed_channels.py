@@ -94,6 +94,10 @@ class Served:
     def wait_over(self, key: str) -> str:
         return wait_for(lambda: self.reason(key), f"the verdict on {key}")
 
+    def wait_told(self) -> None:
+        """Until every line that is owed to a run is in it: a daemon that stops leaves the rest to the next one."""
+        wait_for(lambda: self.place.rows("select count(*) from outbox") == [(0,)], "every line of the runs")
+
     def wait_begun(self, key: str) -> None:
         wait_for(lambda: self.ran(key), f"the command of {key}")
 
@@ -188,6 +192,7 @@ def _kill_daemons(served: Served, points: Sequence[str]) -> None:
     with served.place.serving():
         for key in runs:
             served.wait_over(key)
+        served.wait_told()
     served.check(runs)
 
 
@@ -209,6 +214,7 @@ def _kill_launchers(served: Served, points: Sequence[str]) -> None:
         lost += [*OF_A_LAUNCHER].index(point) >= [*OF_A_LAUNCHER].index("launch.recorded")
     for key in runs:
         served.wait_over(key)
+    served.wait_told()
     daemon.send(signal.SIGTERM)
     assert daemon.wait() == 0, daemon.said()[-3000:]
     served.check(runs)
@@ -270,6 +276,7 @@ def test_a_daemon_restarted_while_launchers_run_and_wait_knows_every_run_once(se
         write(served.place.directory / "go", "")
         for key in running:
             served.wait_over(key)
+        served.wait_told()
     served.check(dict.fromkeys((*running, short, after), (COMPLETED, 1)))
 
 
@@ -302,4 +309,5 @@ def test_a_superseded_daemon_begins_nothing_twice_with_its_launchers(served: Ser
         served.wait_over(last)
         write(served.place.directory / "go", "")
         served.wait_over(running)
+        served.wait_told()
     served.check(dict.fromkeys((running, short, last), (COMPLETED, 1)))

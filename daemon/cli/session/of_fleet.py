@@ -4,6 +4,7 @@ import time
 from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from runward.config.notification import ENDED
 from runward.config.settings import Settings
 from runward.daemon.cli.session.listing import ABOUT_HEADS, HEADS, about_cells, say_that_there_are_more
 from runward.daemon.cli.session.table import columns_of, has_estimates, that_say_something
@@ -24,7 +25,6 @@ from runward.daemon.cli.terminal.signs import Terminal, terminal_here
 from runward.daemon.cli.terminal.tables import Column
 from runward.daemon.store.tables.session_lists import Wanted
 from runward.daemon.views.rows import OPEN_STATES, Row
-from runward.daemon.views.sessions import SESSION_STATUSES
 from runward.daemon.views.text import ago, duration
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _WHAT_TO_DO: Final = (
     "; try again later, or leave out --fleet: the list of this host's own sessions needs no database"
 )
-_ENDED: Final = tuple(each for each in SESSION_STATUSES if each != "running")
 
 
 def print_fleet(settings: Settings, wanted: Wanted, hosts: Sequence[str], limit: int, as_json: bool) -> None:
@@ -83,7 +82,7 @@ def _open_and_ended(
     from runward.daemon.fleet import lists
 
     found, is_cut = [], False
-    for statuses, has_ended in ((("running",), False), (_ENDED, True)):
+    for statuses, has_ended in ((("running",), False), (ENDED, True)):
         chosen = tuple(each for each in statuses if not wanted.statuses or each in wanted.statuses)
         if not chosen:
             continue
@@ -155,7 +154,7 @@ def _cells(row: "Reported", now: float) -> tuple[str, ...]:
 
 
 def _tell_silent(found: "Sequence[Reported]", silent: "Mapping[str, Host]") -> None:
-    """Name the hosts of whose running sessions nobody knows what they do."""
+    """Name the silent and the removed hosts that have running sessions here: it is not known what those do."""
     for name in sorted({each.host for each in found if each.status == "running" and each.host in silent}):
         host = silent[name]
         what = "was removed" if host.state == "removed" else f"is silent for {duration(host.unheard_s)}"

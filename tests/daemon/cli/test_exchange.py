@@ -351,7 +351,7 @@ def test_code_invokes_pays_and_writes_and_a_contract_decides(place: Place) -> No
     }.items():
         (place.directory / name).write_text(text)
     settings = place.directory / "runward.toml"
-    # Its time is no subject here: a machine that others use may take more than the usual five seconds.
+    # This test is not about how long code may take: a busy machine needs more than the usual five seconds.
     settings.write_text(
         f'{settings.read_text()}\n[exchange]\nuse_contracts = true\nexecutor = {{timeout = "60s"}}\n'
     )

@@ -303,7 +303,7 @@ def test_whatever_a_host_wrote_instead_of_a_session_is_shown_or_named(fleet: Fle
 
 
 BAD_ROWS = {
-    "a time that is none": ("'NaN'", "'{}'"),
+    "a time that is not a number": ("'NaN'", "'{}'"),
     "a time without end": ("'Infinity'", "'{}'"),
     "a time before all": ("-1", "'{}'"),
     "no object": ("1", "'[]'"),

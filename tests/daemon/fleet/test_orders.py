@@ -372,7 +372,7 @@ BAD_ORDERS: dict[str, tuple[object, ...]] = {
     "a host and labels": ("1", "alice", ["gpu"], "train", {}),
     "many labels": ("1", None, ["x" * 5000], "train", {}),
     "no skill": ("1", "alice", [], "", {}),
-    "a body that is no object": ("1", "alice", [], "train", []),
+    "a body that is not an object": ("1", "alice", [], "train", []),
     "a body that is too long": ("1", "alice", [], "train", {"x": "x" * (1 << 20)}),
 }
 

@@ -28,7 +28,7 @@ def _logged_in(server: Server, invitation: Invitation) -> "psycopg.Connection[tu
 
 @pytest.fixture
 def owner(postgresql: Server, tmp_path: Path) -> Iterator[Place]:
-    """The machine of an administrator who owns the database and has CREATEROLE, and is no superuser."""
+    """The machine of an administrator who owns the database and has CREATEROLE, but is not a superuser."""
     with postgresql.admin("postgres") as admin:
         admin.execute("create role owner login createrole password 'of the owner'")
     try:
@@ -57,7 +57,7 @@ def test_who_owns_the_database_and_makes_roles_can_do_all_of_it(
         login.execute("select lo_create(0)")
         told = owner.call("fleet", "remove", "lost")
         assert (told.code, told.err) == (0, "")
-        assert told.out == "lost is no host of the fleet any more; what it reported stays\n"
+        assert told.out == "lost was removed from the fleet; what it reported stays\n"
         with pytest.raises(psycopg.OperationalError):
             login.execute("select 1")
     with pytest.raises(psycopg.OperationalError, match="authentication failed"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from tests.handlers.layouts import test_claude_code_forks
+from tests.handlers.layouts import test_claude_code_cost
 from tests.handlers.layouts.claude_code_lines import BEGAN, PARENT, SESSION, Transcript
 
 from runward.daemon.rundir import session_logs
@@ -190,7 +190,7 @@ def test_what_says_nothing_about_a_call_counts_as_read_and_reading_it_can_be_hal
 def test_the_origin_of_a_fork_is_read_beside_it_to_tell_what_the_fork_cost(
     tmp_path: Path, suffix: str
 ) -> None:
-    origin, fork = test_claude_code_forks.origin(), test_claude_code_forks.fork(BEGAN + 60)
+    origin, fork = test_claude_code_cost.origin(), test_claude_code_cost.fork(BEGAN + 60)
     path = tmp_path / f"{SESSION}.jsonl"
     path.write_bytes(fork.content())
 

@@ -7,6 +7,7 @@ import pytest
 from tests.handlers.layouts.opencode_rows import SESSION, Sessions, made
 
 from runward.config.root import Root
+from runward.daemon.rundir import earlier_sessions as earlier_sessions_module
 from runward.daemon.rundir.earlier_sessions import earlier_session, earlier_sessions
 from runward.daemon.rundir.explaining import explain
 from runward.daemon.rundir.run_directories import Listing
@@ -87,6 +88,20 @@ def test_a_home_without_such_sessions_is_none(tmp_path: Path) -> None:
     kept(tmp_path / "elsewhere")
     (tmp_path / "project").symlink_to(tmp_path / "elsewhere")
     assert listed(tmp_path).problems == ()
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "storage").symlink_to(tmp_path / "elsewhere/storage")
+    assert listed(linked).problems == ()
+
+
+def test_no_more_entries_are_looked_at_than_a_home_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(tmp_path)
+    monkeypatch.setattr(earlier_sessions_module, "MOST_ENTRIES", 2)
+    assert listed(tmp_path).problems == (), "there are three: two directories, and the session in them"
+    monkeypatch.setattr(earlier_sessions_module, "MOST_ENTRIES", 3)
+    assert len(listed(tmp_path).problems) == 1
 
 
 @pytest.mark.parametrize("content", ["", "[", "[1]", '{"version": 7}', '{"version": null}'])
@@ -96,4 +111,4 @@ def test_a_session_that_names_no_version_is_one_all_the_same(tmp_path: Path, con
     said = earlier_session(str(path), EARLIER)
     assert said is not None
     assert said.startswith("has sessions of a version that it doesn't name in files")
-    assert earlier_sessions(str(tmp_path), ["storage"], EARLIER, lambda session: False) == ("storage", said)
+    assert earlier_sessions(str(tmp_path), ["storage"], EARLIER, ()) == ("storage", said)

@@ -56,7 +56,7 @@ class Machine:
         self.victim = subprocess.Popen(["sleep", "600"], user=owner)
         self.others = children()
         self.before = self.traces()
-        self.memory = _resident()
+        self.memory = _own_memory()
 
     def told(self) -> dict[str, JsonValue]:
         """Where they are, as code would know it."""
@@ -96,7 +96,7 @@ class Machine:
             raise AssertionError("the listener was reached")
         assert self.traces() == self.before
         wait_for(lambda: not children() - self.others, "every process of the sandbox ends", 5.0)
-        assert _resident() - self.memory < MOST_GROWTH
+        assert _own_memory() - self.memory < MOST_GROWTH
 
     def close(self) -> None:
         self.listener.close()
@@ -131,9 +131,10 @@ def children() -> set[int]:
     return found
 
 
-def _resident() -> int:
-    """The memory of this process, in bytes."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def _own_memory() -> int:
+    """The memory of this process alone, in bytes: what the kernel took away meanwhile and gives back is not growth."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return sum(int(status[name].split()[0]) << 10 for name in ("RssAnon", "VmSwap"))
 
 
 def attempt_it(attempt: Attempt, told: JsonValue, sandbox: str = "bubblewrap") -> Execution:
