@@ -78,11 +78,14 @@ def _changed(before: set[Stretch], after: set[Stretch]) -> list[Statement]:
 
 
 SETTLED: Final = (
-    "not exists (select 1 from events e join journal_lines l on l.id between 256 * e.seq and 256 * e.seq + 255"
+    "not exists (select 1 from events e cross join journal_lines l on l.id between 256 * e.seq and 256 * e.seq + 255"
     " where e.key > s.key || '#' and e.key < s.key || '$' and e.lane = s.key"
     " and l.id > (select settled from daemon))"
 )
-"""Whether no crash can undo anything in the journals of a session `s`."""
+"""Whether no crash can undo anything in the journals of a session `s`.
+
+The join is a `cross join`, which SQLite carries out as it is written. Otherwise it makes an index of all events for each session.
+"""
 
 _CANDIDATES: Final = (
     f"select s.key, s.finished_at, s.rowid, s.evidence_refs, s.artifact_verification_json, {NOTHING_OWED} and {SETTLED}"  # noqa: S608 # our own words

@@ -13,7 +13,7 @@ import pytest
 from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.daemon.store.in_memory import InMemory, asked
 
-from runward.daemon.store import journals
+from runward.daemon.store import journals, packing, pruning
 from runward.daemon.store.due_jobs import next_due, next_due_in_background
 from runward.daemon.store.schema import make_empty
 from runward.daemon.store.store import Store, Transaction
@@ -49,6 +49,8 @@ class Planned:
         names = dict(re.findall(r"(?:from|join|update|into)\s+(\w+)\s+(?:as\s+)?(\w+)", sql))
         aliases = {alias: table for table, alias in names.items()}
         for *_, step in self._store.execute(f"explain query plan {sql}", values):
+            if "AUTOMATIC" in step:  # an index that is made of the whole table, for this one question
+                self.scans.append((step, sql))
             match = re.fullmatch(r"SCAN (\w+)(?: USING (?:COVERING )?INDEX (\w+))?", step)
             if match is None:
                 continue
@@ -97,7 +99,7 @@ def run(base: Path, name: str, **documents: object) -> None:
 
 
 async def ask_all(running: Daemon) -> None:
-    """What a daemon asks only in places where runs are launched, linked, signed or repaired."""
+    """What a daemon asks only in places where runs are launched, linked, signed, repaired, packed or pruned."""
     store = running.store
     await starts.unseen_runs(store)
     await chain_runs.offered(store)
@@ -106,6 +108,8 @@ async def ask_all(running: Daemon) -> None:
     await receipts.owed_signings(store, 0, 9)
     await next_due(store)
     await next_due_in_background(store, 1.0)
+    await packing.sessions_to_pack(store, packing.FIRST_TO_PACK, 1e12, 10, 1e12)
+    await pruning.sessions_to_prune(store, pruning.FIRST, 1e12, 1e12, 10, 1e12)
 
 
 async def test_a_daemon_reads_by_index(tmp_path: Path, planned: Planned) -> None:
