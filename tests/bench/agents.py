@@ -171,6 +171,7 @@ def _idle(conditions: Conditions) -> list[Measured]:
                 each.wait_judged(count * len(layouts))
                 each.wait_scanned()
             for each in running.values():
+                each.wait_packing()
                 each.settle()
             before = {layouts: each.cpu_s() for layouts, each in running.items()}
             time.sleep(seconds)

@@ -20,7 +20,9 @@ from tests.bench.usage import Usage, cpu_s, exact_cpu_s, peak_mb, peak_of_family
 
 _READY_WITHIN_S = 60.0
 _STOPPED_WITHIN_S = 60.0
-_NO_PROGRESS_S = 30.0
+_NO_PROGRESS_S = 90.0
+"""More than the minute after which old sessions are packed."""
+
 _POLL_S = 0.02
 _SETTLED_WITHIN_S = 120.0
 _QUIET_SHARE, _QUIET_S = 0.04, 0.5
@@ -109,6 +111,10 @@ class Daemon:
     def wait_placed(self, count: int) -> None:
         """Until so many bundles are in their places."""
         self._wait_for(count, lambda: len(self.record.placed()))
+
+    def wait_packing(self) -> None:
+        """Until it packs sessions that ended long ago. It begins a minute after its start."""
+        self._wait_for(1, self.record.packed)
 
     def wait_scanned(self) -> Scan:
         """Until its first scan is done and nothing is left of it to look at; what it says of that."""

@@ -106,6 +106,10 @@ class Record:
         """How many sessions have a verdict."""
         return self._count("select coalesce(sum(sessions), 0) from session_counts where status <> 'running'")
 
+    def packed(self) -> int:
+        """How many sessions are packed."""
+        return self._count("select count(*) from packed")
+
     def owed(self) -> int:
         """How many rows of the outbox are not carried out, and how many jobs of the next minute are not done."""
         soon = time.time() + _SOON_S

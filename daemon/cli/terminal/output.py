@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import lru_cache
 from typing import Any, Final, NoReturn, TextIO, TypeAlias, TypeVar
 from unicodedata import category, combining, east_asian_width
 
@@ -226,12 +227,13 @@ def align(rows: Sequence[Sequence[str]]) -> list[str]:
 def width(text: str) -> int:
     """The columns that a terminal shows `text` in."""
     # Colours take no columns; what is written in East Asia takes two for a character.
-    plain = click.unstyle(text)
+    plain = click.unstyle(text) if "\x1b" in text else text
     if plain.isascii():
         return len(plain)
     return sum(map(_width, plain))
 
 
+@lru_cache(1 << 10)
 def _width(character: str) -> int:
     if combining(character) or category(character) in ("Mn", "Me"):
         return 0
