@@ -148,4 +148,21 @@ begin
     return found or exists (select from orders where origin = own and id = of_id and settled_at is not null);
 end $$;
 
+-- Have the programs look that a change of an order concerns: whoever may take it; its origin, once it is taken or over; its taker,
+-- once it is cancelled. Any login of the server may listen to any channel, so nothing of the order is said: each looks for itself.
+create function runward.tell_of_order() returns trigger
+language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
+begin
+    perform pg_notify('runward_orders_' || host.name, '') from hosts host
+        where host.joined_at is not null and host.removed_at is null and case new.state
+            when 'open' then not new.declined ? host.name
+                and (new.wanted_host = host.name or new.wanted_host is null and new.wanted_labels <@ host.labels)
+            when 'taken' then host.name in (new.origin, case when new.cancelled then new.taken_by end)
+            else host.name = new.origin end;
+    return null;
+end $$;
+create trigger tell_of_placed after insert on runward.orders for each row execute function runward.tell_of_order();
+create trigger tell_of_changed after update on runward.orders for each row
+    when ((old.state, old.cancelled) is distinct from (new.state, new.cancelled)) execute function runward.tell_of_order();
+
 revoke all on all functions in schema runward from public;

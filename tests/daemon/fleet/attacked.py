@@ -1,7 +1,7 @@
 """A fleet with a host that attacks it, by its own login and by whatever guard is missing."""
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import psycopg
 from tests.daemon.fleet.database import Server
@@ -39,7 +39,13 @@ class Fleet:
             return admin.execute("select host, key, status from runward.sessions order by 1, 2").fetchall()
 
 
-def without(fleet: Fleet, guard: str, function: str, instead: str = "") -> str:
+class Administered(Protocol):
+    """A fleet whose database can be changed."""
+
+    def admin(self) -> Connection: ...
+
+
+def without(fleet: Administered, guard: str, function: str, instead: str = "") -> str:
     """Take a guard out of a function of the database, as if nobody had written it; returns the function as it was."""
     with fleet.admin() as admin:
         ((text,),) = admin.execute(
