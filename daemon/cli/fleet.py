@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 import click
 
 from runward.config.fleet import HOST_NAME, database_of
-from runward.config.problem import TextError
+from runward.config.problem import TextError, shortened
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
@@ -24,8 +24,12 @@ from runward.daemon.views.text import age
 if TYPE_CHECKING:
     from runward.daemon.fleet.administration import Administration
     from runward.daemon.fleet.lists import Host
+    from runward.daemon.fleet.order_list import Order
 
 Given = ParamSpec("Given")
+
+MOST_REASON: Final = 200
+"""Characters that are shown of why a host declined. Another host wrote it."""
 
 LABEL: Final = r"[A-Za-z0-9][A-Za-z0-9._=-]{0,63}"
 
@@ -215,6 +219,65 @@ def hosts(settings: Settings, limit: int, as_json: bool) -> None:
         rows = lists.hosts(connection, limit + 1 if limit else None)
     shown = rows[:limit] if limit else rows
     print_list(shown, _COLUMNS, as_json, value=lambda host: host.as_json(), nothing="no host was invited yet")
+    if len(shown) < len(rows):
+        note(f"there are more than these {limit}: `--limit 0` shows all")
+
+
+def _ago(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{age(0.0, seconds)} ago"
+
+
+def _outcome(order: "Order") -> str:
+    """What is known of how it ended, or will."""
+    if order.status is not None:
+        return coloured(order.status)
+    if order.declined:
+        return safe(
+            "; ".join(f"{host}: {shortened(why, MOST_REASON)}" for host, why in order.declined.items())
+        )
+    return "cancelled" if order.cancelled else "-"
+
+
+_ORDER_COLUMNS: "Final[Columns[Order]]" = {
+    "STATE": lambda order: order.state,
+    "FROM": lambda order: safe(order.origin),
+    "FOR": lambda order: safe(order.host or f"label {', '.join(order.labels)}"),
+    "SKILL": lambda order: safe(order.skill),
+    "PLACED": lambda order: _ago(order.placed_s),
+    "TAKER": lambda order: safe(order.taken_by or "-"),
+    "TAKEN": lambda order: _ago(order.taken_s),
+    "OUTCOME": _outcome,
+    "ORDER": lambda order: safe(order.id),
+}
+
+
+@fleet.command("orders")
+@click.option("--open", "only_open", is_flag=True, help="Only those that are not over.")
+@limit_option
+@listed(_ORDER_COLUMNS)
+@json_option()
+@pass_settings
+def list_orders(settings: Settings, only_open: bool, limit: int, as_json: bool) -> None:
+    """List the steps that hosts ordered from others: who ordered what, its state, and who took it when.
+
+    A host sees what it ordered or took; where the fleet was made, all are listed. STATE is `open` (nobody has taken it), `taken` (that host
+    may have begun it), `ended`, `declined` (no host is left that may begin it), or `withdrawn` (nobody ever begins it).
+
+    Exit code 1: this machine belongs to no fleet, or the database refuses. 75: it can't be reached.
+
+    \b
+    Example:
+      runward fleet orders --open
+    """
+    with fleet_to_read(
+        settings, "; try again later: what was taken runs on, and the rest waits"
+    ) as connection:
+        from runward.daemon.fleet import order_list
+
+        rows = order_list.orders(connection, limit + 1 if limit else None, only_open=only_open)
+    shown = rows[:limit] if limit else rows
+    nothing = "no order is open" if only_open else "nothing was ordered"
+    print_list(shown, _ORDER_COLUMNS, as_json, value=lambda order: order.as_json(), nothing=nothing)
     if len(shown) < len(rows):
         note(f"there are more than these {limit}: `--limit 0` shows all")
 

@@ -29,6 +29,7 @@ create table runward.orders (
     check ((result is not null) = (state = 'ended'))
 );
 create index orders_open on runward.orders (placed_at, origin, id) where state = 'open';
+create index orders_placed on runward.orders (placed_at desc, origin, id);
 create index orders_taken on runward.orders (taken_by, taken_at) where state = 'taken';
 create index orders_unsettled on runward.orders (origin, placed_at) where settled_at is null;
 

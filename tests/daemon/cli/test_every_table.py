@@ -25,10 +25,10 @@ TABLES = [
     "show show",
     "receipt key",
 ]
-_OF_A_FLEET = "fleet hosts"
-"""Here there is none; `tests/daemon/fleet/test_lists.py` has one."""
+_OF_A_FLEET = ("fleet hosts", "fleet orders")
+"""Here there is none; `tests/daemon/fleet` has one."""
 
-_ENDS = {"show show": 2, _OF_A_FLEET: 1}
+_ENDS = {"show show": 2, **dict.fromkeys(_OF_A_FLEET, 1)}
 """What needs an argument, or a fleet: refusals fit the terminal, too."""
 
 
@@ -87,7 +87,7 @@ def test_a_plain_terminal_gets_plain_text(
         assert b"\x1b" not in drawn.raw
 
 
-@pytest.mark.parametrize("command", sorted({*LISTS} - {_OF_A_FLEET}))
+@pytest.mark.parametrize("command", sorted({*LISTS} - {*_OF_A_FLEET}))
 def test_an_unknown_column_names_all_and_the_first_one_is_a_column(everyday: Everyday, command: str) -> None:
     refused = everyday.call(*command.split(), "--columns", "NOSUCH")
     assert refused.code == 2

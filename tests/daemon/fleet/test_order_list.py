@@ -1,0 +1,151 @@
+"""`runward fleet orders`: who ordered what, and what became of it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from psycopg.types.json import Jsonb
+from tests.daemon.cli.calling import Place, Result
+from tests.daemon.fleet.attacked import Fleet
+from tests.daemon.fleet.database import Server
+from tests.daemon.fleet.places import joined
+
+
+def _has(fleet: Fleet, *orders: dict[str, Any]) -> None:
+    """Orders of mallory for the victim, unless it is said otherwise, each a minute older than the one before."""
+    usual = {"origin": "mallory", "wanted_host": "victim", "wanted_labels": [], "skill": "train", "body": {}}
+    with fleet.admin() as admin:
+        for age, order in enumerate(orders):
+            row = {**usual, **order}
+            given = {name: Jsonb(value) if isinstance(value, dict) else value for name, value in row.items()}
+            names, places = ", ".join(row), ", ".join(f"%({name})s" for name in row)
+            insert = (
+                f"insert into runward.orders ({names}, placed_at)"
+                f" values ({places}, clock_timestamp() - interval '{age} min')"
+            )
+            admin.execute(insert.encode(), given)
+
+
+_TAKEN = {"state": "taken", "taken_by": "victim", "takes": 1, "taken_at": "2026-01-02 03:04:05+00"}
+_ORDERS = (
+    {"id": "waits"},
+    {"id": "labels", "wanted_host": None, "wanted_labels": ["big", "gpu"], "skill": "render"},
+    {"id": "stops", **_TAKEN, "cancelled": True, "taken_at": None},
+    {"id": "ended", **_TAKEN, "state": "ended", "result": {"status": "failed"}, "taken_at": None},
+    {"id": "refused", "state": "declined", "declined": {"victim": "it accepts nothing from mallory"}},
+)
+
+
+def _lines(told: Result) -> list[str]:
+    assert (told.code, told.err) == (0, "")
+    return [" ".join(line.split()) for line in told.out.splitlines()]
+
+
+def _ids(told: Result) -> list[object]:
+    assert (told.code, told.err) == (0, "")
+    return [each["id"] for each in told.objects()]
+
+
+def test_orders_are_listed_with_who_took_them_and_what_became_of_them(fleet: Fleet, office: Place) -> None:
+    assert office.call("fleet", "orders").out == "nothing was ordered\n"
+    _has(fleet, *_ORDERS)
+    assert _lines(office.call("fleet", "orders")) == [
+        "STATE FROM FOR SKILL PLACED TAKER TAKEN OUTCOME ORDER",
+        "open mallory victim train 0s ago - - - waits",
+        "open mallory label big, gpu render 1m ago - - - labels",
+        "taken mallory victim train 2m ago victim - cancelled stops",
+        "ended mallory victim train 3m ago victim - failed ended",
+        "declined mallory victim train 4m ago - - victim: it accepts nothing from mallory refused",
+    ]
+    assert _ids(office.call("fleet", "orders", "--open", "--json")) == ["waits", "labels", "stops"]
+
+
+def test_json_has_all_that_is_known_but_the_values(fleet: Fleet, office: Place) -> None:
+    _has(fleet, {"id": "1", **_TAKEN, "body": {"with": {"key": "hidden"}}})
+    told = office.call("fleet", "orders", "--json")
+    (order,) = told.objects()
+    assert isinstance(order.pop("placed_at"), str)
+    assert order == {
+        "origin": "mallory",
+        "id": "1",
+        "host": "victim",
+        "labels": [],
+        "skill": "train",
+        "state": "taken",
+        "cancelled": False,
+        "takes": 1,
+        "taken_by": "victim",
+        "status": None,
+        "declined": {},
+        "taken_at": "2026-01-02T03:04:05.000Z",
+        "begin_by": None,
+        "ended_at": None,
+        "settled_at": None,
+    }
+    assert "hidden" not in told.out
+
+
+def test_a_host_lists_what_it_ordered_or_took_and_nothing_else(
+    fleet: Fleet, office: Place, laptop: Place
+) -> None:
+    joined(office, laptop, "laptop")
+    _has(fleet, *_ORDERS)
+    assert laptop.call("fleet", "orders").out == "nothing was ordered\n"
+    _has(
+        fleet,
+        {"id": "own", "origin": "laptop"},
+        {"id": "done", **_TAKEN, "taken_by": "laptop", "state": "ended", "result": {}},
+    )
+    assert _ids(laptop.call("fleet", "orders", "--json")) == ["own", "done"]
+    # It is the policy of the table that hides the others.
+    with fleet.admin() as admin:
+        admin.execute("alter table runward.orders disable row level security")
+    assert len(_ids(laptop.call("fleet", "orders", "--json"))) == 2 + len(_ORDERS)
+
+
+def _many() -> Iterable[dict[str, Any]]:
+    return ({"id": f"{number:03}"} for number in range(230))
+
+
+def test_a_list_of_many_orders_is_whole_and_as_long_as_one_wants(fleet: Fleet, office: Place) -> None:
+    _has(fleet, *_many())
+    with fleet.admin() as admin:
+        # Many of one moment: the next page begins in the middle of them.
+        admin.execute("update runward.orders set placed_at = '2026-01-01' where id >= '050'")
+    assert _ids(office.call("fleet", "orders", "--limit", "0", "--json")) == [
+        f"{number:03}" for number in range(230)
+    ]
+    told = office.call("fleet", "orders", "--limit", "2", "--columns", "ORDER")
+    assert told.out.split() == ["ORDER", "000", "001"]
+    assert told.err == "runward: there are more than these 2: `--limit 0` shows all\n"
+
+
+EVIL = "\x1b[31m\u202e\x07"
+
+
+def test_what_other_hosts_wrote_into_orders_is_escaped(fleet: Fleet, office: Place) -> None:
+    _has(
+        fleet,
+        {"id": f"1{EVIL}", "skill": EVIL, "state": "declined", "declined": {"victim": EVIL + "x" * 10_000}},
+        {"id": "2", **_TAKEN, "state": "ended", "result": {"status": EVIL}},
+        {"id": "3", **_TAKEN, "state": "ended", "result": {"status": ["no", "text"]}},
+    )
+    told = office.call("fleet", "orders")
+    assert (told.code, told.err) == (0, "")
+    assert not {"\x1b", "\u202e", "\x07"} & {*told.out}
+    assert max(map(len, told.out.splitlines())) < 1000
+
+
+def test_without_a_fleet_or_its_database_there_is_no_list(
+    postgresql: Server, office: Place, laptop: Place
+) -> None:
+    told = laptop.call("fleet", "orders")
+    assert told.code == 1
+    assert "belongs to no fleet" in told.err
+    joined(office, laptop, "laptop")
+    postgresql.stop()
+    try:
+        told = laptop.call("fleet", "orders")
+    finally:
+        postgresql.start()
+    assert told.code == 75
+    assert "try again later: what was taken runs on" in told.err
