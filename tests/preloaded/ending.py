@@ -22,6 +22,7 @@ def to_its_end(command: Callable[[], None]) -> None:
         if isinstance(end.code, int):
             _CODES.append(end.code)
         raise
+    _CODES.append(0)
 
 
 def _end() -> None:
