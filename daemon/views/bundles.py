@@ -16,6 +16,7 @@ from runward.daemon.views.text import fields
 from runward.handlers.journal.place import journal_directory
 
 if TYPE_CHECKING:
+    from runward.handlers.bundle.summary import Summary
     from runward.handlers.bundle.verify import SignatureState
 
 
@@ -116,6 +117,14 @@ def bundle_text(bundle: SessionBundle) -> str:
     return f"{words}{as_recorded}{problem}"
 
 
+def calls_text(bundle: SessionBundle) -> str | None:
+    """How many calls the bundle's replay has, in words for people; None if it has none, or that is not known."""
+    summary = _loaded(bundle.row)
+    if summary is None or not summary.calls:
+        return None
+    return f"{summary.calls}, {summary.failed_calls} failed" if summary.failed_calls else str(summary.calls)
+
+
 def is_valid(bundle: SessionBundle) -> bool | None:
     """Whether the parts now have the recorded sizes and hashes; None if unknown."""
     row = bundle.row
@@ -150,13 +159,21 @@ def _signature(
 
 
 def _summary(row: BundleRow | None) -> JsonValue:
+    from runward.handlers.bundle.summary import summary_json
+
+    summary = _loaded(row)
+    return None if summary is None else summary_json(summary)
+
+
+def _loaded(row: BundleRow | None) -> "Summary | None":
+    """What the summary of a bundle says, if it was recorded."""
     if row is None or row.summary is None:
         return None
 
-    from runward.handlers.bundle.summary import load_summary, summary_json
+    from runward.handlers.bundle.summary import load_summary
 
     try:
-        return summary_json(load_summary(row.summary))
+        return load_summary(row.summary)
     except ValueError:
         return None  # another version of Runward wrote it
 

@@ -520,6 +520,8 @@ def summary_of(replay: Replay) -> Summary:
         estimate=order.estimate if order.cost is None and replay.cost_usd is None else None,
         failure=_failure(order, shown),
         lacks_untracked=order.work_tree is not None and order.work_tree.lacks_untracked,
+        calls=calls,
+        failed_calls=sum(call.is_back and not call.success for call in replay.calls.values()),
     )
 
 

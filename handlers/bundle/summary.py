@@ -68,6 +68,8 @@ class Summary(NamedTuple):
     """Whether the files that git does not track are unknown."""
     estimate: str | None = None
     """What it cost at list prices, if it doesn't say itself what it cost."""
+    calls: int | None = None
+    failed_calls: int | None = None
 
 
 _STORED: Final = Stored(Summary)
@@ -114,6 +116,8 @@ def summary_json(summary: Summary) -> dict[str, JsonValue]:
         "confidence": summary.confidence,
         "issue_number": summary.issue_number,
         "duration_s": summary.duration_s,
+        "calls": summary.calls,
+        "failed_calls": summary.failed_calls,
         "apm": summary.apm,
         "sapm": summary.sapm,
         "tokens": None if tokens is None else {"input": tokens[0], "output": tokens[1]},

@@ -139,7 +139,7 @@ def _write_junit(connection: sqlite3.Connection, settings: Settings, row: Sessio
 
 
 class Described(NamedTuple):
-    """What is told of a session; `bundle` and `cost` are in words, `why` says by path why a file doesn't count."""
+    """What is told of a session; `bundle`, `cost` and `calls` are in words, `why` says by path why a file doesn't count."""
 
     row: SessionRow
     history: Sequence[StatusChange]
@@ -149,6 +149,7 @@ class Described(NamedTuple):
     bundle: str | None
     problems: Sequence[ProblemRow]
     cost: str | None
+    calls: str | None
 
 
 def _whole(settings: Settings, session: Described) -> str:
@@ -163,7 +164,7 @@ def _whole(settings: Settings, session: Described) -> str:
 
 
 def _described(connection: sqlite3.Connection, settings: Settings, row: SessionRow) -> Described:
-    from runward.daemon.views.bundles import bundle_text, shown_bundle
+    from runward.daemon.views.bundles import bundle_text, calls_text, shown_bundle
     from runward.daemon.views.outcomes import not_delivered
 
     bundle = shown_bundle(connection, settings, row)
@@ -176,6 +177,7 @@ def _described(connection: sqlite3.Connection, settings: Settings, row: SessionR
         bundle=None if bundle is None else bundle_text(bundle),
         problems=problems(connection, row.path),
         cost=shown_cost(connection, settings, row),
+        calls=None if bundle is None else calls_text(bundle),
     )
 
 
@@ -197,6 +199,7 @@ def _screen(connection: sqlite3.Connection, settings: Settings, session: Describ
         expected=expected_artifacts(contract_of(row), verification_of(row), session.why),
         bundle=session.bundle,
         cost=session.cost,
+        calls=session.calls,
         problems=session.problems,
     )
     return "\n".join(page(shown, terminal_here(), lambda text: text_without_secrets(text, redact)))

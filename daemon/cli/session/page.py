@@ -32,7 +32,7 @@ _STATES: Final = {
 
 
 class Shown(NamedTuple):
-    """What the screen is made of; `bundle` and `cost` are in words."""
+    """What the screen is made of; `bundle`, `cost` and `calls` are in words."""
 
     row: SessionRow
     answer: Answer
@@ -40,6 +40,7 @@ class Shown(NamedTuple):
     expected: Sequence[ExpectedArtifact] | None
     bundle: str | None
     cost: str | None
+    calls: str | None
     problems: Sequence[ProblemRow]
 
 
@@ -89,6 +90,7 @@ def _facts(shown: Shown, terminal: Terminal) -> Iterator[tuple[str, str]]:
         ("Playbook", _playbook(row)),
         ("Agent", row.agent or (None if row.layout == NATIVE else row.layout)),
         ("Model", ", ".join(each for each in (about.model, tokens(about.usage), shown.cost) if each)),
+        ("Calls", shown.calls),
         ("Files", terminal.path(row.path)),
         ("", "  ".join(_files(row))),
         ("Bundle", shown.bundle),

@@ -82,10 +82,11 @@ def lines_of(
     bundle: str | None = None,
     problems: Sequence[ProblemRow] = (),
     cost: str | None = None,
+    calls: str | None = None,
 ) -> list[str]:
     """Everything about a session, as lines for a terminal; `journal` is the directory of its journal."""
     verification = verification_of(row)
-    lines = align(_facts(row, journal, now, bundle, cost))
+    lines = align(_facts(row, journal, now, bundle, cost, calls))
     clash = disagreement(row.status, row.reason_code, verification)
     if clash is not None:
         lines += ["", f"{coloured('warning', 'Status and verification differ')}: {safe(clash)}."]
@@ -125,7 +126,7 @@ def _outcomes(outcomes: Sequence[ArtifactRow]) -> list[str]:
 
 
 def _facts(
-    row: SessionRow, journal: str, now: float, bundle: str | None, cost: str | None
+    row: SessionRow, journal: str, now: float, bundle: str | None, cost: str | None, calls: str | None
 ) -> list[tuple[str, str]]:
     took = duration(max(0.0, (row.finished_at or now) - row.started_at))
     about = about_of(row)
@@ -153,6 +154,7 @@ def _facts(
         ("Model", about.model and safe(about.model)),
         ("Tokens", tokens(about.usage)),
         ("Cost", cost and safe(cost)),
+        ("Calls", calls),
         ("Invocation", row.invocation_id and safe(row.invocation_id)),
         ("Containment", row.containment and safe(row.containment)),
         ("Contract", _contract(row)),

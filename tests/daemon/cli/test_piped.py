@@ -53,8 +53,10 @@ _NEW_WORDS = (
         r"\1; it has been silent for DURATION (",
     ),
     (r"^(Tokens:  111 in, 20 out)$", "\\1\nCost:  ~$0.0011 at list prices of PRICES"),
+    (r"^(Contract:  fixed \(late\))$(?=\nPath:  .*/delivered$)", "Calls:  1\n\\1"),
 )
-"""What was said, and what is said now, in the order of the interface's pages: a verdict, a receipt, a silence, a cost."""
+"""What was said, and what is said now, in the order of the interface's pages: a verdict, a receipt, a silence, a cost,
+the number of calls."""
 
 
 def _with_new_words(lines: list[str]) -> list[str]:

@@ -153,7 +153,9 @@ def test_a_session_shows_its_bundle(worked: Place) -> None:
         {"command": "pytest -q", "exit_code": 0, "tests_passed": 4, "tests_total": 4}
     ]
     shown = worked.call("session", "show", "one").out
+    assert "\nCalls:     2\n" in shown
     assert "REPLAY.jsonl, PR_SUMMARY.md, RECEIPT.json, as recorded" in shown
+    assert (summary["calls"], summary["failed_calls"]) == (2, 0)
 
 
 def test_a_bundle_is_verified_where_it_lies_and_where_it_is_exported(worked: Place, tmp_path: Path) -> None:

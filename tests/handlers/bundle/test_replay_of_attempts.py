@@ -193,6 +193,13 @@ def test_latency_is_unknown_where_the_clock_went_back() -> None:
     assert [each.latency_ms for each in replay.calls.values()] == [None]
 
 
+def test_a_call_without_a_result_has_not_failed() -> None:
+    replay = Replay(order())
+    lines(replay, [*call(1, 110.0), Called(at(3), 112.0, "c", "t", None)])
+    said = summary_json(summary_of(replay))
+    assert (said["calls"], said["failed_calls"]) == (2, 0)
+
+
 def test_the_summary_has_edits_verification_and_rates() -> None:
     told: list[Told] = [
         *call(1, 110.0, "Edit", {"file_path": "/w/src/a.py", "old_string": "a\nb", "new_string": "a\nc\nd"}),
@@ -214,6 +221,7 @@ def test_the_summary_has_edits_verification_and_rates() -> None:
         {"command": "cd /w && pytest -q", "exit_code": 0, "tests_passed": 4, "tests_total": 4}
     ]
     assert (said["apm"], said["sapm"], said["failure"]) == (2.4, 1.8, None)
+    assert (said["calls"], said["failed_calls"]) == (4, 1)
 
 
 def test_the_cost_of_an_attempt_is_that_of_its_own_replies() -> None:
