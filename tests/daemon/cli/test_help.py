@@ -42,12 +42,19 @@ _ON_A_DATABASE = {
     ("fleet", "invite"),
     ("fleet", "join"),
     ("fleet", "hosts"),
+    ("fleet", "orders"),
     ("fleet", "remove"),
 }
 """Their examples need a PostgreSQL server: `tests/daemon/fleet` has one."""
 
 _LIKE_A_DAEMON = {("chain", "check")}
-_WITH_JSON = {("fleet", "hosts"), ("daemon", "install"), ("daemon", "uninstall"), ("hook", "status")}
+_WITH_JSON = {
+    ("fleet", "hosts"),
+    ("fleet", "orders"),
+    ("daemon", "install"),
+    ("daemon", "uninstall"),
+    ("hook", "status"),
+}
 _SILENT = {("claude-code",), ("codex",)}
 """The hooks that agents call."""
 
