@@ -12,8 +12,8 @@ from runward.daemon.rundir.session_files import NOTHING_READ, FilesRead, Gathere
 from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, Cursor, Made, PlacedLines, TooLong
 from runward.daemon.rundir.session_places import log_at, made_log
 from runward.handlers.calls import Place, Told, Unusable
-from runward.handlers.layouts import call_readers, native
-from runward.handlers.layouts.call_readers import LONGEST_LINE, CallLayout, CallReader, PlacedLine
+from runward.handlers.layouts.call_readers import LONGEST_LINE, CallReader, PlacedLine
+from runward.handlers.layouts.declared import declared
 from runward.handlers.layouts.places import PACKED, named, unpacked_name
 from runward.handlers.model.sessions import Complaint
 
@@ -32,17 +32,14 @@ class CallReading:
 
     def __init__(self, layout: str, path: str, go_on: Callable[[int], bool] = lambda read: True) -> None:
         self._go_on = go_on
-        self._layout = _calls_of(layout)
+        self._layout = declared(layout).calls
         self._path = path
         self._name = unpacked_name(os.path.basename(path))
         self._made = made_log(layout, path)
         self._logs: dict[str, Cursor] = {}
         self._files: FilesRead = NOTHING_READ
         self._ends: Mapping[str, int] | None = None
-        start = self._layout.start_beside
-        self._reader: CallReader = (
-            self._layout.start(self._name) if start is None else start(self._name, self._lines_beside)
-        )
+        self._reader: CallReader = self._layout.start(self._name, self._lines_beside)
         self.obstacles: list[Complaint] = []
         self.changed: list[str] = []
         self.may_pass: str | None = None
@@ -196,12 +193,3 @@ def told_by(layout: str, path: str, go_on: Callable[[int], bool], *, waits: bool
         raise CannotReadNow(reading.may_pass)
     for each in reading.obstacles:
         yield Unusable(Place(each.file, 0, 0, 0), each.message)
-
-
-def _calls_of(layout: str) -> CallLayout:
-    """How the calls of a layout's sessions are read. All layouts are imported with the first that isn't native."""
-    if layout == native.LAYOUT:
-        return call_readers.CALLS
-    from runward.handlers.layouts.registry import CALLS
-
-    return CALLS[layout]

@@ -27,6 +27,7 @@ from runward.daemon.rundir.opening import (
 from runward.daemon.rundir.run_directories import Listing
 from runward.daemon.rundir.session_logs import CannotUnpack, Unpacked
 from runward.handlers.layouts import native
+from runward.handlers.layouts.declared import declared
 from runward.handlers.layouts.layout import Database, DirectoryLayout, Earlier, Layouts, LogLayout
 from runward.handlers.layouts.places import (
     DATABASE,
@@ -193,11 +194,7 @@ def found_in(database: Database, path: str) -> "Found":
 
 def made_log(layout: str, path: str) -> "Found | None":
     """The log of the session whose place is at `path`; None if sessions of this layout are not rows."""
-    if layout == native.LAYOUT:
-        return None
-    from runward.handlers.layouts.registry import LAYOUTS
-
-    database = next((each.database for each in LAYOUTS.logs if each.name == layout), None)
+    database = declared(layout).database
     return None if database is None else found_in(database, path)
 
 

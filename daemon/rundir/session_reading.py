@@ -47,6 +47,7 @@ from runward.daemon.rundir.session_places import (
     recognise_head,
     recognise_inside,
 )
+from runward.handlers.layouts.declared import declared
 from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout, Scan
 from runward.handlers.layouts.places import (
     LOG,
@@ -402,11 +403,10 @@ def final_message(layout: str, path: str) -> str | Unreadable | None:
 
     If the agent packed the log meanwhile, the packed log is read.
     """
-    from runward.handlers.layouts.registry import FINAL_MESSAGES
-
-    if layout not in FINAL_MESSAGES:
+    found = declared(layout).final_message
+    if found is None:
         return None
-    file, find = FINAL_MESSAGES[layout]
+    file, find = found
     if (made := made_log(layout, path)) is not None:
         try:
             return find(reversed(_end_of_made(made)))

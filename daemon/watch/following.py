@@ -541,10 +541,9 @@ def _scanned(hinted: Hinted, kept: Scan | None, sight: SessionSight) -> tuple[Sc
 
 def _lines_read(hinted: Hinted, read: FilesRead) -> int | None:
     """The lines that were read of the log with the session's calls; None if they are in no log, or in several."""
-    from runward.handlers.layouts.registry import CALLS
-
     layout = hinted.layout
-    names = (hinted.place.rpartition("/")[2],) if isinstance(layout, LogLayout) else CALLS[layout.name].logs
+    is_log = isinstance(layout, LogLayout)
+    names = (hinted.place.rpartition("/")[2],) if is_log else layout.declared().calls.logs
     counts = [log.cursor.lines for log in read.logs if log.name in names]
     return counts[0] if len(names) == 1 and counts else None
 

@@ -332,4 +332,4 @@ class AdjutantCalls(WithoutDocuments):
         return told_by_events(source, lines, hashes_alone=_HASHES_ALONE, verifies=True)
 
 
-CALLS: Final = CallLayout(lambda name: AdjutantCalls(), logs=(REPLAY,))
+CALLS: Final = CallLayout(lambda name, beside: AdjutantCalls(), logs=(REPLAY,))

@@ -69,15 +69,13 @@ LinesBeside: TypeAlias = Callable[[str], Iterable[bytes]]
 class CallLayout(NamedTuple):
     """How a layout records calls.
 
-    `start` gives a reader for the session whose file or directory has this name; `start_beside` one that may also ask for
-    other logs, in layouts where they say more. `logs` and `documents` are the files to
+    `start` gives a reader for the session whose file or directory has this name; it may also ask for other logs. `logs` and `documents` are the files to
     read in a session's directory; the documents come first. A session that is a single log has neither.
     """
 
-    start: Callable[[str], CallReader]
+    start: Callable[[str, LinesBeside], CallReader]
     logs: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
-    start_beside: Callable[[str, LinesBeside], CallReader] | None = None
 
 
 class WithoutDocuments:
@@ -324,4 +322,4 @@ class NativeCalls(WithoutDocuments):
             yield Stated(Place(RUN, 0, 0, 0), issue_number=issue)
 
 
-CALLS: Final = CallLayout(lambda name: NativeCalls(), logs=(TRACE,), documents=(RUN,))
+CALLS: Final = CallLayout(lambda name, beside: NativeCalls(), logs=(TRACE,), documents=(RUN,))

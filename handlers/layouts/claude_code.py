@@ -447,7 +447,7 @@ def _start(name: str, lines_beside: LinesBeside) -> CallReader:
     return ClaudeCodeCalls(CallsState(session=session, is_subagent=is_subagent_file(name)), lines_beside)
 
 
-CALLS: Final = CallLayout(lambda name: _start(name, lambda other: ()), start_beside=_start)
+CALLS: Final = CallLayout(_start)
 
 
 _PERSONS: Final = ("prompt", "command", "shell", "interruption")

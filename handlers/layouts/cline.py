@@ -569,4 +569,4 @@ class ClineCalls:
         return True
 
 
-CALLS: Final = CallLayout(lambda name: ClineCalls(), documents=MARKERS)
+CALLS: Final = CallLayout(lambda name, beside: ClineCalls(), documents=MARKERS)

@@ -571,7 +571,7 @@ def _read(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iterat
             unreadable.add(file, line.number, torn.complaints[0].message)
 
 
-CALLS: Final = CallLayout(lambda name: CodexCalls(Rollout(thread=thread_of(name))))
+CALLS: Final = CallLayout(lambda name, beside: CodexCalls(Rollout(thread=thread_of(name))))
 
 
 _ENDS: Final = frozenset({"task_complete", "turn_complete"})

@@ -644,7 +644,9 @@ class ConversationDirectory(_Provided[Record]):
         self.MARKERS = (log,)
         self.LOGS = (log,) if layout.subagents is None else (log, layout.subagents)
         self.DOCUMENTS = documents
-        self.CALLS = CallLayout(lambda name: ConversationCalls(layout), logs=(log,), documents=documents)
+        self.CALLS = CallLayout(
+            lambda name, beside: ConversationCalls(layout), logs=(log,), documents=documents
+        )
 
     def recognises_directory(self, names: frozenset[str], heads: Heads) -> bool:
         """Whether the log begins as one of this layout."""
@@ -658,7 +660,7 @@ class ConversationLog(_Provided[Record]):
 
     def __init__(self, layout: Layout[Record]) -> None:
         super().__init__(layout)
-        self.CALLS = CallLayout(lambda name: ConversationCalls(layout))
+        self.CALLS = CallLayout(lambda name, beside: ConversationCalls(layout))
 
     def recognises_log(self, name: str, head: bytes) -> bool:
         """Whether a log that begins so (with whole lines or not) is one: a record decides, not the name."""

@@ -355,4 +355,4 @@ def _command(record: dict[str, JsonValue]) -> JsonValue:
     return {key: record[key] for key in ("cmd", "path") if key in record}
 
 
-CALLS: Final = CallLayout(lambda name: CtcpCalls(), logs=(EVENTS,), documents=(RUN,))
+CALLS: Final = CallLayout(lambda name, beside: CtcpCalls(), logs=(EVENTS,), documents=(RUN,))

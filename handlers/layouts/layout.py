@@ -123,11 +123,6 @@ class _Layout:
         """What shows that a file or a directory is one: the end of a sentence that begins with `it has`."""
         return self.module.SHOWN_BY
 
-    @property
-    def calls(self) -> CallLayout:
-        """How the calls of its sessions are read."""
-        return self.module.CALLS
-
     def start(self, name: str) -> Scan:
         """The scan of a file or directory with this name before anything was read."""
         return _Scan(self.module.SCANNER, self.module.SCANNER.start(name))
@@ -163,6 +158,14 @@ class Earlier(NamedTuple):
     since: str
 
 
+AsOutcome: TypeAlias = Callable[[dict[str, JsonValue]], dict[str, JsonValue]]
+
+FindMessage: TypeAlias = Callable[[Iterable[bytes]], str | None]
+"""Finds the last message in lines, newest first."""
+
+NO_FILES: Final[Mapping[str, AsOutcome]] = {}
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Database:
     """How the sessions of a layout are read from its database.
@@ -191,6 +194,20 @@ class Database:
     earlier: Earlier | None = None
 
 
+class Declared(NamedTuple):
+    """What a layout declares about reading its sessions.
+
+    `calls` is how their calls are read. With a `database` they are its rows. `outcomes` are the files that hold outcomes in the
+    layout's own words. `final_message` is in which file of a session's directory its last message is (None: the session is
+    a log), and how it is found in the lines; None if nobody can find it.
+    """
+
+    calls: CallLayout
+    database: Database | None = None
+    outcomes: Mapping[str, AsOutcome] = NO_FILES
+    final_message: tuple[str | None, FindMessage] | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class LogLayout(_Layout):
     """A layout in which a session is one growing file.
@@ -216,8 +233,9 @@ class LogLayout(_Layout):
         """Whether a log of this name that begins so is one."""
         return self.module.recognises_log(name, head)
 
-
-AsOutcome: TypeAlias = Callable[[dict[str, JsonValue]], dict[str, JsonValue]]
+    def declared(self) -> Declared:
+        """What it declares about reading its sessions."""
+        return Declared(self.module.CALLS, self.database, final_message=(None, self.module.final_message))
 
 
 class InDirectory(NamedTuple):
@@ -229,12 +247,6 @@ class InDirectory(NamedTuple):
     file: str
     message_in: Callable[[bytes], Said | None]
     lines: Callable[[bytes], Sequence[bytes]] | None = None
-
-
-FindMessage: TypeAlias = Callable[[Iterable[bytes]], str | None]
-"""Finds the last message in lines, newest first."""
-
-NO_FILES: Final[Mapping[str, AsOutcome]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,6 +284,10 @@ class DirectoryLayout(_Layout):
     def recognises(self, names: frozenset[str], heads: Heads) -> bool:
         """Whether a directory with these names, whose markers begin so, is one."""
         return self.module.recognises_directory(names, heads)
+
+    def declared(self) -> Declared:
+        """What it declares about reading its sessions."""
+        return Declared(self.module.CALLS, None, dict(self.outcomes), self.final_message)
 
     def artifacts_path(self, path: str) -> str:
         """Where the paths of a contract begin, for the session in the directory `path`."""

@@ -447,4 +447,4 @@ class LionagiCalls:
         yield answered(place, at, call, output if error is None else error, failed=failed)
 
 
-CALLS: Final = CallLayout(lambda name: LionagiCalls(), documents=(RUN, _BRANCHES))
+CALLS: Final = CallLayout(lambda name, beside: LionagiCalls(), documents=(RUN, _BRANCHES))

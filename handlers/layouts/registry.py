@@ -11,7 +11,6 @@ from typing import Final
 
 from runward.handlers.layouts import (
     adjutant,
-    call_readers,
     claude_code,
     cline,
     codex,
@@ -20,18 +19,15 @@ from runward.handlers.layouts import (
     droid,
     kimi,
     lionagi,
-    native,
     opencode,
     pi,
     qwen,
     show,
 )
-from runward.handlers.layouts.call_readers import CallLayout
 from runward.handlers.layouts.conversation import ConversationDirectory
 from runward.handlers.layouts.layout import (
-    AsOutcome,
+    Declared,
     DirectoryLayout,
-    FindMessage,
     InDirectory,
     Layouts,
     LogLayout,
@@ -107,19 +103,11 @@ LAYOUTS: Final = Layouts(
 )
 """What Runward reads. A new layout is a module and its entry here; everything else follows from the entry."""
 
-CALLS: Final[Mapping[str, CallLayout]] = {
-    native.LAYOUT: call_readers.CALLS,
-    **{each.name: each.calls for each in LAYOUTS.logs},
-    **{each.name: each.calls for each in LAYOUTS.directories},
+DECLARED: Final[Mapping[str, Declared]] = {
+    **{each.name: each.declared() for each in LAYOUTS.logs},
+    **{each.name: each.declared() for each in LAYOUTS.directories},
 }
-"""How the calls of a layout's sessions are read, by the layout's name."""
-
-FINAL_MESSAGES: Final[Mapping[str, tuple[str | None, FindMessage]]] = {
-    **{each.name: (None, each.module.final_message) for each in LAYOUTS.logs},
-    **{each.name: each.final_message for each in LAYOUTS.directories if each.final_message is not None},
-}
-"""In which file of a session's directory its last message is (None: the session is a log), and how it is found in its lines,
-by the layout's name."""
+"""What each declares about reading its sessions, by its name. `declared.py` also knows the native layout."""
 
 _CONVERSATIONS: Final = {
     each.name: InDirectory(each.module.LOGS[0], each.module.message_in)
@@ -137,13 +125,3 @@ MESSAGES: Final[Mapping[str, Callable[[bytes], Said | None]]] = {
 def conversation_in(layout: str) -> InDirectory | None:
     """The conversation in a session's directory; None if the session itself is the log."""
     return _CONVERSATIONS.get(layout)
-
-
-def outcome_files(layout: str) -> Mapping[str, AsOutcome]:
-    """The files of a session of this layout that hold outcomes in the layout's own words."""
-    return {
-        file: as_outcome
-        for each in LAYOUTS.directories
-        if each.name == layout
-        for file, as_outcome in each.outcomes
-    }

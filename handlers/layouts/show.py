@@ -197,4 +197,4 @@ class _NoCalls(WithoutDocuments):
         return iter(())
 
 
-CALLS: Final = CallLayout(lambda name: _NoCalls(), documents=(META,))
+CALLS: Final = CallLayout(lambda name, beside: _NoCalls(), documents=(META,))

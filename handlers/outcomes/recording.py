@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -12,8 +12,7 @@ from runward.config.json_value import JsonValue
 from runward.config.path_rule import PathRuleError, relative_parts
 from runward.handlers.contracts.files import MAY_PASS, PROBLEMS, TRIES, hashed, outcome_kinds
 from runward.handlers.contracts.snapshots import stored_contract
-from runward.handlers.layouts import native
-from runward.handlers.layouts.layout import NO_FILES, AsOutcome
+from runward.handlers.layouts.declared import declared
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
@@ -188,15 +187,7 @@ NO_OUTCOMES: Final = Recorded((), (), {})
 
 def outcomes_asked(layout: str, path: str, artifacts_path: str, named: tuple[str, ...]) -> OutcomesIn:
     """How the outcomes of a session are asked for. `named` are files of its contract that may hold some."""
-    return OutcomesIn(path, artifacts_path, (*named, *_outcome_files(layout)))
-
-
-def _outcome_files(layout: str) -> Mapping[str, AsOutcome]:
-    if layout == native.LAYOUT:
-        return NO_FILES
-    from runward.handlers.layouts.registry import outcome_files  # other tools' layouts
-
-    return outcome_files(layout)
+    return OutcomesIn(path, artifacts_path, (*named, *declared(layout).outcomes))
 
 
 def recorded(
@@ -216,7 +207,7 @@ def recorded(
     read: list[ReadOutcome] = []
     invalid: list[InvalidOutcome] = []
     if reads_files:
-        in_other_words = _outcome_files(session.layout)
+        in_other_words = declared(session.layout).outcomes
         question = outcomes_asked(session.layout, session.path, session.artifacts_path, named)
         files = yield from ask(question)
         if isinstance(files, Unreadable):
@@ -268,11 +259,7 @@ def recorded(
 
 def _said_last(agent: Session, source: str) -> Asking[ReadOutcome | InvalidOutcome | None]:
     """The outcome in the last message of a foreign session."""
-    if agent.layout == native.LAYOUT:
-        return None
-    from runward.handlers.layouts.registry import FINAL_MESSAGES
-
-    if agent.layout not in FINAL_MESSAGES:
+    if declared(agent.layout).final_message is None:
         return None
     question = FinalMessageOf(agent.layout, agent.path)
     message = yield from ask_readable(question, f"the last message of {agent.key}")

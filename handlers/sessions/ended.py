@@ -33,6 +33,7 @@ from runward.handlers.invocations import with_session
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native, show
+from runward.handlers.layouts.declared import declared
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
 from runward.handlers.model.bundle import BegunReplayOf, BundleRulesOf
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
@@ -265,10 +266,8 @@ def _contract_of(event: AttemptEnded, session: Session) -> Contract | None:
 def _reads_outcomes(session: Session, contract: Contract | None) -> bool:
     if session.layout == native.LAYOUT:
         return True
-    from runward.handlers.layouts.registry import outcome_files
-
     # Another tool's session has outcomes only where its layout or its contract says so.
-    return bool(outcome_files(session.layout)) or (contract is not None and reads_outcomes(contract))
+    return bool(declared(session.layout).outcomes) or (contract is not None and reads_outcomes(contract))
 
 
 def _held_to_contract(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from runward.handlers.calls import Told
 from runward.handlers.layouts.call_readers import PlacedLine
-from runward.handlers.layouts.registry import CALLS
+from runward.handlers.layouts.declared import declared
 from runward.handlers.model.sessions import Document
 
 
@@ -18,7 +18,7 @@ def placed(contents: Sequence[bytes]) -> Iterator[PlacedLine]:
 
 def told(layout: str, name: str, contents: Sequence[bytes], *documents: Document) -> list[Told]:
     """What the reader tells of a session's only log, and of its documents before it."""
-    reader = CALLS[layout].start(name)
+    reader = declared(layout).calls.start(name, lambda name: ())
     seen = [each for document in documents for each in reader.see(document)]
     return [*seen, *reader.take(name, placed(contents))]
 
@@ -26,5 +26,5 @@ def told(layout: str, name: str, contents: Sequence[bytes], *documents: Document
 def told_in_halves(layout: str, name: str, contents: Sequence[bytes], first: int) -> list[Told]:
     """The same, where the lines come in two portions."""
     lines = list(placed(contents))
-    reader = CALLS[layout].start(name)
+    reader = declared(layout).calls.start(name, lambda name: ())
     return [*reader.take(name, lines[:first]), *reader.take(name, lines[first:])]

@@ -66,8 +66,7 @@ def paid(log: Transcript, beside: Sequence[bytes] = ()) -> list[float | None]:
         asked.append(name)
         return beside
 
-    assert CALLS.start_beside is not None
-    found = list(CALLS.start_beside(NAME, lines_beside).take(NAME, placed(log.lines)))
+    found = list(CALLS.start(NAME, lines_beside).take(NAME, placed(log.lines)))
     assert asked in ([], [f"{PARENT}.jsonl"])
     return [each.usd for each in found if isinstance(each, Paid)]
 

@@ -20,7 +20,7 @@ from runward.handlers.calls import Called, Paid, Returned, Unusable
 from runward.handlers.calls import Told as CallTold
 from runward.handlers.layouts import cline
 from runward.handlers.layouts.cline import SCANNER, State, unwrapped
-from runward.handlers.layouts.registry import CALLS
+from runward.handlers.layouts.declared import declared
 from runward.handlers.layouts.transcript import Told, Usage
 from runward.handlers.model.sessions import Document
 
@@ -301,7 +301,7 @@ def test_fields_of_any_type_raise_nothing_and_complete_nothing(data: st.DataObje
 
 def calls(*looks: Sequence[Document]) -> list[CallTold]:
     """What is told of calls. What replies cost is told, too."""
-    reader = CALLS["cline"].start(SESSION)
+    reader = declared("cline").calls.start(SESSION, lambda name: ())
     found = [each for documents in looks for one in documents for each in reader.see(one)]
     return [each for each in found if not isinstance(each, Paid)]
 

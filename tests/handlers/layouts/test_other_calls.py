@@ -12,7 +12,7 @@ from tests.handlers.layouts.placed import told
 
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Paid, Returned, Stated, StepDone, Told, Unusable
-from runward.handlers.layouts.registry import CALLS
+from runward.handlers.layouts.declared import declared
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -81,7 +81,7 @@ def _action(kind: str, name: str, content: JsonValue, at: float = 1001.0, **meta
 
 
 def _lionagi(*branches: tuple[str, list[JsonValue]]) -> list[Told]:
-    reader = CALLS["lionagi"].start("run")
+    reader = declared("lionagi").calls.start("run", lambda name: ())
     documents = [document("run.json", lionagi_run())]
     documents += [document(f"branches/{name}.json", branch(name, messages)) for name, messages in branches]
     return [each for one in documents for each in reader.see(one)]
@@ -120,7 +120,7 @@ def test_what_the_replies_of_a_lionagi_run_cost_is_told_once_each() -> None:
 def test_a_lionagi_branch_that_is_written_anew_tells_only_what_is_new() -> None:
     first: list[JsonValue] = [_action("ActionRequest", "m1", {"function": "search"})]
     second = [*first, _action("ActionResponse", "m2", {"action_request_id": "m1", "output": 1})]
-    reader = CALLS["lionagi"].start("run")
+    reader = declared("lionagi").calls.start("run", lambda name: ())
     assert list(reader.see(document("run.json", lionagi_run()))) == []
     assert [type(each) for each in reader.see(document(f"branches/{OWN}.json", branch(OWN, first)))] == [
         Called

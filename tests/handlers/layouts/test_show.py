@@ -6,7 +6,8 @@ import pytest
 from tests.handlers.layouts.directories import document, fed
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.registry import LAYOUTS, outcome_files
+from runward.handlers.layouts.declared import declared
+from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.layouts.show import META, SCANNER, VERDICT, gate_verdict, recognises_directory
 from runward.handlers.layouts.transcript import Told
 from runward.handlers.model.outcomes import OutcomeFile, ReadOutcome
@@ -77,7 +78,7 @@ def test_a_play_is_recognised_by_its_verdict_or_its_data_beside_its_texts(
 
 def _read(value: JsonValue) -> tuple[list[ReadOutcome], list[InvalidOutcome]]:
     file = OutcomeFile(VERDICT, json.dumps(value).encode())
-    return read_outcomes((file,), outcome_files("show"))
+    return read_outcomes((file,), declared("show").outcomes)
 
 
 def test_a_verdict_becomes_a_gate_verdict_with_the_gates_feedback_as_its_summary() -> None:
@@ -107,8 +108,8 @@ def test_a_verdict_that_contradicts_itself_is_no_outcome() -> None:
 
 
 def test_only_plays_have_outcomes_in_other_words() -> None:
-    assert [each for each in LAYOUTS.names() if outcome_files(each)] == ["show"]
-    assert dict(outcome_files("native")) == {}
+    assert [each for each in LAYOUTS.names() if declared(each).outcomes] == ["show"]
+    assert dict(declared("native").outcomes) == {}
 
 
 def test_every_layout_can_be_remembered_by_its_value() -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import NotJson, read_json
-from runward.handlers.layouts.call_readers import CallLayout, CallReader
+from runward.handlers.layouts.call_readers import CallLayout, CallReader, LinesBeside
 from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.transcript import Close, Counts, Heads, KeepsState, LogLine, Resumed, Said, Told
 from runward.handlers.model.sessions import Complaint, Document
@@ -78,7 +78,7 @@ def _take(told: Told, record: dict[str, JsonValue]) -> Told:
     return told
 
 
-def _no_calls(name: str) -> CallReader:
+def _no_calls(name: str, beside: LinesBeside) -> CallReader:
     raise AssertionError(f"no call of {name} is read")
 
 
