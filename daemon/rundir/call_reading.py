@@ -13,7 +13,7 @@ from runward.daemon.rundir.session_logs import UNREAD, CannotUnpack, Cursor, Mad
 from runward.daemon.rundir.session_places import log_at, made_log
 from runward.handlers.calls import Place, Told, Unusable
 from runward.handlers.layouts.call_readers import LONGEST_LINE, CallReader, PlacedLine
-from runward.handlers.layouts.declared import declared
+from runward.handlers.layouts.layout import declared
 from runward.handlers.layouts.places import PACKED, named, unpacked_name
 from runward.handlers.model.sessions import Complaint
 

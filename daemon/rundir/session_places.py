@@ -27,8 +27,7 @@ from runward.daemon.rundir.opening import (
 from runward.daemon.rundir.run_directories import Listing
 from runward.daemon.rundir.session_logs import CannotUnpack, Unpacked
 from runward.handlers.layouts import native
-from runward.handlers.layouts.declared import declared
-from runward.handlers.layouts.layout import Database, DirectoryLayout, Earlier, Layouts, LogLayout
+from runward.handlers.layouts.layout import Database, DirectoryLayout, Earlier, Layouts, LogLayout, declared
 from runward.handlers.layouts.places import (
     DATABASE,
     LEVELS,

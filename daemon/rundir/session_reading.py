@@ -47,8 +47,7 @@ from runward.daemon.rundir.session_places import (
     recognise_head,
     recognise_inside,
 )
-from runward.handlers.layouts.declared import declared
-from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout, Scan
+from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout, Scan, declared
 from runward.handlers.layouts.places import (
     LOG,
     PACKED,

@@ -1,5 +1,6 @@
 """The bundle of a session as commands find it: written by the daemon, still being made, or to be made on demand."""
 
+import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -16,7 +17,6 @@ from runward.daemon.views.text import fields
 from runward.handlers.journal.place import journal_directory
 
 if TYPE_CHECKING:
-    from runward.handlers.bundle.summary import Summary
     from runward.handlers.bundle.verify import SignatureState
 
 
@@ -117,12 +117,22 @@ def bundle_text(bundle: SessionBundle) -> str:
     return f"{words}{as_recorded}{problem}"
 
 
+CALLS_STORED: Final = slice(14, 16)
+"""Where a stored summary has its calls, and how many failed. The types of all of it cost a command a tenth of its start."""
+
+
 def calls_text(bundle: SessionBundle) -> str | None:
     """How many calls the bundle's replay has, in words for people; None if it has none, or that is not known."""
-    summary = _loaded(bundle.row)
-    if summary is None or not summary.calls:
+    if bundle.row is None or bundle.row.summary is None:
         return None
-    return f"{summary.calls}, {summary.failed_calls} failed" if summary.failed_calls else str(summary.calls)
+    try:
+        stored = json.loads(bundle.row.summary)
+    except ValueError:
+        return None  # another version of Runward wrote it
+    match stored[CALLS_STORED] if isinstance(stored, list) else None:
+        case [int(calls), int(failed)] if calls:
+            return f"{calls}, {failed} failed" if failed else str(calls)
+    return None
 
 
 def is_valid(bundle: SessionBundle) -> bool | None:
@@ -159,21 +169,13 @@ def _signature(
 
 
 def _summary(row: BundleRow | None) -> JsonValue:
-    from runward.handlers.bundle.summary import summary_json
-
-    summary = _loaded(row)
-    return None if summary is None else summary_json(summary)
-
-
-def _loaded(row: BundleRow | None) -> "Summary | None":
-    """What the summary of a bundle says, if it was recorded."""
     if row is None or row.summary is None:
         return None
 
-    from runward.handlers.bundle.summary import load_summary
+    from runward.handlers.bundle.summary import load_summary, summary_json
 
     try:
-        return load_summary(row.summary)
+        return summary_json(load_summary(row.summary))
     except ValueError:
         return None  # another version of Runward wrote it
 

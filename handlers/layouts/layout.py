@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias
 
 from runward.config.json_value import JsonValue
+from runward.handlers.layouts import call_readers, native
 from runward.handlers.layouts.call_readers import CallLayout
 from runward.handlers.layouts.transcript import Heads, LogLine, Resumed, Said, State, Told, TranscriptScanner
 from runward.handlers.model.sessions import Document
@@ -314,6 +315,18 @@ class Layouts(NamedTuple):
             tuple(each for each in self.logs if each.name == name),
             tuple(each for each in self.directories if each.name == name),
         )
+
+
+_NATIVE: Final = Declared(call_readers.CALLS)
+
+
+def declared(layout: str) -> Declared:
+    """What the layout of this name declares about reading its sessions. All are imported with the first that isn't native."""
+    if layout == native.LAYOUT:
+        return _NATIVE
+    from runward.handlers.layouts.registry import DECLARED
+
+    return DECLARED[layout]
 
 
 def fed(scan: Scan, file: str, lines: Sequence[LogLine]) -> tuple[Scan, tuple[Resumed, ...]]:

@@ -107,7 +107,7 @@ DECLARED: Final[Mapping[str, Declared]] = {
     **{each.name: each.declared() for each in LAYOUTS.logs},
     **{each.name: each.declared() for each in LAYOUTS.directories},
 }
-"""What each declares about reading its sessions, by its name. `declared.py` also knows the native layout."""
+"""What each declares about reading its sessions, by its name. `layout.declared` also knows the native layout."""
 
 _CONVERSATIONS: Final = {
     each.name: InDirectory(each.module.LOGS[0], each.module.message_in)

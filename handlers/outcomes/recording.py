@@ -12,7 +12,7 @@ from runward.config.json_value import JsonValue
 from runward.config.path_rule import PathRuleError, relative_parts
 from runward.handlers.contracts.files import MAY_PASS, PROBLEMS, TRIES, hashed, outcome_kinds
 from runward.handlers.contracts.snapshots import stored_contract
-from runward.handlers.layouts.declared import declared
+from runward.handlers.layouts.layout import declared
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain

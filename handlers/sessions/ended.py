@@ -33,7 +33,7 @@ from runward.handlers.invocations import with_session
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native, show
-from runward.handlers.layouts.declared import declared
+from runward.handlers.layouts.layout import declared
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
 from runward.handlers.model.bundle import BegunReplayOf, BundleRulesOf
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of

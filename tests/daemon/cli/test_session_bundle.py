@@ -11,8 +11,10 @@ from tests.daemon.cli.calling import Place
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript, good_turn
 
 from runward.config.json_value import JsonValue
+from runward.daemon.views.bundles import CALLS_STORED
 from runward.handlers.bundle.receipt import receipt_text, sealed
 from runward.handlers.bundle.signatures import SecretKey, sign
+from runward.handlers.bundle.summary import Summary
 
 PARTS = ["PR_SUMMARY.md", "RECEIPT.json", "REPLAY.jsonl"]
 
@@ -156,6 +158,10 @@ def test_a_session_shows_its_bundle(worked: Place) -> None:
     assert "\nCalls:     2\n" in shown
     assert "REPLAY.jsonl, PR_SUMMARY.md, RECEIPT.json, as recorded" in shown
     assert (summary["calls"], summary["failed_calls"]) == (2, 0)
+
+
+def test_the_calls_are_where_a_stored_summary_has_them() -> None:
+    assert list(Summary._fields)[CALLS_STORED] == ["calls", "failed_calls"]
 
 
 def test_a_bundle_is_verified_where_it_lies_and_where_it_is_exported(worked: Place, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from runward.handlers.calls import Told
 from runward.handlers.layouts.call_readers import PlacedLine
-from runward.handlers.layouts.declared import declared
+from runward.handlers.layouts.layout import declared
 from runward.handlers.model.sessions import Document
 
 

@@ -20,7 +20,7 @@ from runward.handlers.calls import Called, Paid, Returned, Unusable
 from runward.handlers.calls import Told as CallTold
 from runward.handlers.layouts import cline
 from runward.handlers.layouts.cline import SCANNER, State, unwrapped
-from runward.handlers.layouts.declared import declared
+from runward.handlers.layouts.layout import declared
 from runward.handlers.layouts.transcript import Told, Usage
 from runward.handlers.model.sessions import Document
 

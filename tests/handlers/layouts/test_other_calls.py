@@ -12,7 +12,7 @@ from tests.handlers.layouts.placed import told
 
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Paid, Returned, Stated, StepDone, Told, Unusable
-from runward.handlers.layouts.declared import declared
+from runward.handlers.layouts.layout import declared
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -6,7 +6,7 @@ import pytest
 from tests.handlers.layouts.directories import document, fed
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.declared import declared
+from runward.handlers.layouts.layout import declared
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.layouts.show import META, SCANNER, VERDICT, gate_verdict, recognises_directory
 from runward.handlers.layouts.transcript import Told
