@@ -58,6 +58,8 @@ def draw(
     content, code = _played(place, size, arguments, keys, variables)
     screen = pyte.Screen(size[0], _FEW)
     pyte.ByteStream(screen).feed(content.partition(_GIVES_BACK)[0])
+    # To read back each row that nothing was written to takes longer than the command.
+    screen.lines = 1 + max((number for number, row in screen.buffer.items() if row), default=-1)
     lines = [line.rstrip() for line in screen.display]
     while lines and not lines[-1]:
         lines.pop()

@@ -5,6 +5,8 @@ import shlex
 import shutil
 import signal
 import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import CONTRACT, Place
@@ -14,13 +16,33 @@ from tests.waiting import wait_for
 _ENOUGH = 40
 
 
-@pytest.fixture
-def busy(place: Place) -> Place:
-    """A place with more sessions than a screen has rows."""
+def _with_sessions(directory: Path) -> Place:
+    place = Place(directory)
+    place.furnish()
     for number in range(_ENOUGH):
         place.add_run(f"run-{number:02}", exit_code=0, contract=CONTRACT)
     place.daemon_once()
     return place
+
+
+@pytest.fixture(scope="module")
+def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return _with_sessions(tmp_path_factory.mktemp("busy"))
+
+
+@pytest.fixture
+def busy(recorded_once: Place) -> Iterator[Place]:
+    """A place with more sessions than a screen has rows, for tests that only read; what pagers leave is removed."""
+    before = set(recorded_once.directory.iterdir())
+    yield recorded_once
+    for left in set(recorded_once.directory.iterdir()) - before:
+        left.unlink()
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Place:
+    """The same, for a test that records more."""
+    return _with_sessions(tmp_path)
 
 
 def _program(place: Place, text: str, name: str = "my pager") -> str:
@@ -110,17 +132,17 @@ def test_one_that_can_not_be_started_is_as_if_there_were_none(busy: Place) -> No
         assert b"run-00" in screen.raw
 
 
-def test_no_shell_sees_its_words_or_its_text(busy: Place) -> None:
-    busy.add_run("hostile", exit_code=0, command=["$(touch owned)", "`touch owned`", "\x1b]0;owned\x07"])
-    busy.daemon_once()
-    pager = _program(busy, 'for word in "$@"; do echo "[$word]"; done; cat >paged')
+def test_no_shell_sees_its_words_or_its_text(changed: Place) -> None:
+    changed.add_run("hostile", exit_code=0, command=["$(touch owned)", "`touch owned`", "\x1b]0;owned\x07"])
+    changed.daemon_once()
+    pager = _program(changed, 'for word in "$@"; do echo "[$word]"; done; cat >paged')
     with live_screen(
-        busy, 10, 80, "session", "list", "--wide", PAGER=f"{pager} '$(touch owned)' ';' x"
+        changed, 10, 80, "session", "list", "--wide", PAGER=f"{pager} '$(touch owned)' ';' x"
     ) as screen:
         screen.shows("[$(touch owned)]")
         assert screen.ended() == 0
-    assert not (busy.directory / "owned").exists()
-    shown = (busy.directory / "paged").read_text()
+    assert not (changed.directory / "owned").exists()
+    shown = (changed.directory / "paged").read_text()
     assert "$(touch owned)" in shown
     assert "\x1b]" not in shown
 
@@ -179,19 +201,19 @@ def test_ctrl_c_is_a_key_of_the_pager(busy: Place) -> None:
         "session logs run-00",
     ],
 )
-def test_a_pager_that_stands_still_holds_no_transaction(busy: Place, command: str) -> None:
-    (busy.directory / "state/runs/run-00/stdout.log").write_text("line\n" * 100_000)
-    with live_screen(busy, 2, 80, *command.split(), PAGER=_program(busy, _WAITS)) as screen:
+def test_a_pager_that_stands_still_holds_no_transaction(changed: Place, command: str) -> None:
+    (changed.directory / "state/runs/run-00/stdout.log").write_text("line\n" * 100_000)
+    with live_screen(changed, 2, 80, *command.split(), PAGER=_program(changed, _WAITS)) as screen:
         if command not in ("chain runs", "usage"):  # there is nothing to page
             _stands(screen)
-        store = sqlite3.connect(busy.state / "runward.db", timeout=0, isolation_level=None)
+        store = sqlite3.connect(changed.state / "runward.db", timeout=0, isolation_level=None)
         for statement in ("create table grown (x)", "drop table grown"):
             store.execute(statement)
             assert store.execute("pragma wal_checkpoint(truncate)").fetchone()[0] == 0, "somebody reads"
         store.close()
-        busy.add_run("late", exit_code=0, contract=CONTRACT)
-        busy.daemon_once()
-        assert busy.call("session", "show", "late", "--json").object()["status"] == "failed"
+        changed.add_run("late", exit_code=0, contract=CONTRACT)
+        changed.daemon_once()
+        assert changed.call("session", "show", "late", "--json").object()["status"] == "failed"
         os.kill(screen.pid, signal.SIGTERM)
 
 
