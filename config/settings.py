@@ -4,8 +4,9 @@ Adding a key takes its line here or there, and the file that uses it; `table.py`
 """
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 from runward.config.action import ACTIONS, Action
 from runward.config.bundle import Bundle
@@ -18,6 +19,7 @@ from runward.config.prices import PRICES, ModelPrice
 from runward.config.problem import Complaint, Location, Problem, Severity, TextError, quoted
 from runward.config.root import NATIVE, ROOT, Root
 from runward.config.shape import (
+    Choice,
     Complain,
     DurationText,
     ListOf,
@@ -98,6 +100,46 @@ class _Address(Text):
         return text
 
 
+class _Origin(_HostName):
+    """A host's name, or all of them."""
+
+    def meant(self, text: str, loc: Location, complain: Complain) -> str | None:
+        return text if text == ANY_HOST else super().meant(text, loc, complain)
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        return {"anyOf": [{"const": ANY_HOST}, super().json_schema()]}
+
+
+ANY_HOST: Final = "*"
+
+_GLOB: Final = Text("A glob over names.", 200)
+
+
+class Accept(NamedTuple):
+    """What this host starts for others. Without such an entry, it starts nothing for anybody."""
+
+    from_: Annotated[
+        tuple[str, ...], ListOf("The hosts, or '*' for all.", _Origin("The name of a host, or '*'.", 32), 100)
+    ]
+    skills: Annotated[tuple[str, ...], ListOf("Globs over this host's playbooks.", _GLOB, 100)] = ()
+    actions: Annotated[tuple[str, ...], ListOf("Globs over this host's actions.", _GLOB, 100)] = ()
+    allow: Annotated[
+        tuple[str, ...],
+        ListOf(
+            "What an order may bring besides values: variables, which can replace any program, and the directory.",
+            Choice("'env' or 'cwd'.", ("env", "cwd")),
+            2,
+        ),
+    ] = ()
+    longest: Annotated[float | None, DurationText("Timeouts are cut to this.", 1.0)] = None
+
+    def has(self, origin: str, kind: Literal["skill", "action"], name: str) -> bool:
+        """Whether it accepts this playbook or action from this host."""
+        globs = self.skills if kind == "skill" else self.actions
+        is_from = origin in self.from_ or ANY_HOST in self.from_
+        return is_from and any(fnmatchcase(name, glob) for glob in globs)
+
+
 class FleetSettings(NamedTuple):
     """The fleet that this host reports to. `runward fleet join` writes this table. Without it, nothing is reported."""
 
@@ -120,6 +162,12 @@ class FleetSettings(NamedTuple):
     titles: Annotated[
         bool, TrueOrFalse("Whether prompts, directories and paths of sessions are reported, too.")
     ] = False
+    slots: Annotated[
+        int, WholeNumber("Steps of other hosts that may run here at the same time.", 0, 1000)
+    ] = 2
+    accept: Annotated[
+        tuple[Accept, ...], ListOf("What this host starts for others.", Table(Accept), 100)
+    ] = ()
 
 
 class Settings(NamedTuple):

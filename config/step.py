@@ -138,6 +138,31 @@ def _cwd(value: JsonValue, loc: Location, step: _InStep) -> str | None:
     return value
 
 
+def _host(value: JsonValue, loc: Location, step: _InStep) -> str | None:
+    if value is None:
+        return None
+    from runward.config.fleet import HOST_NAME, HOST_NAME_FIX  # few chains have such steps
+
+    fix = "write the name of a host of the fleet, or an expression that gives one"
+    if not isinstance(value, str) or not value:
+        step(Complaint(loc, f"is {kind(value) if value != '' else 'empty'}, not a name", fix))
+        return None
+    if "{{" in value:
+        check_text(value, loc, step.before, step)
+    elif re.fullmatch(HOST_NAME, value) is None:
+        step(Complaint(loc, f"{quoted(value)} is not the name of a host", HOST_NAME_FIX))
+    for other, why in _NOT_REMOTE.items():
+        if step.table.get(other):
+            step(Complaint((*loc[:-1], other), "can't be combined with 'host'", why, at_key=True))
+    return value
+
+
+_NOT_REMOTE: Final = {
+    "worktree": "leave it out: let the playbook of that host make one",
+    "requires_approval": "leave it out: the command is that host's, so it could not be shown here",
+}
+"""Keys that a step on another host can't have, with what to do."""
+
 _WORKTREE_FIX: Final = "as in worktree: {repo: /srv/app, ref: main}"
 
 
@@ -304,7 +329,8 @@ class Step:
 
     A step without an id is called by its number, as in `step0`. `values`, `env` and `cwd` are as they were written,
     texts with expressions in them. Without a `condition` it always runs. `timeout` and `grace` are in seconds, and
-    replace the playbook's or the action's. With an `approval` a person is asked before it runs. `start_within` are the
+    replace the playbook's or the action's. With a `host`, that host of the fleet runs it. With an `approval` a person is asked
+    before it runs. `start_within` are the
     seconds that it may wait for a slot or its run's turn, `stale_after` those of silence that end it.
     """
 
@@ -321,6 +347,14 @@ class Step:
     ] = ""
     skill: Annotated[str | None, Key(text_schema("The name of a playbook."), _name)] = None
     action: Annotated[str | None, Key(text_schema("The name of an action of the settings."), _name)] = None
+    host: Annotated[
+        str | None,
+        Key(
+            text_schema("The host of the fleet that runs it, with a playbook or an action of its own."),
+            _host,
+            rank=_NEWER,
+        ),
+    ] = None
     values: Annotated[
         Mapping[str, JsonValue],
         Key(_values_schema("The values for {{ with.KEY }} in the command."), _values, name="with"),
@@ -332,7 +366,7 @@ class Step:
     grace: Annotated[float | None, seconds("The time between TERM and KILL.")] = None
     start_within: Annotated[
         float | None,
-        seconds("The longest time that it may wait for a slot or for its run's turn.", rank=_NEWER),
+        seconds("The longest time that it may wait for a slot, its host or its run's turn.", rank=_NEWER),
     ] = None
     stale_after: Annotated[float | None, seconds("The silence after which it is ended.", rank=_NEWER)] = None
     worktree: Annotated[
@@ -449,6 +483,8 @@ def _check_called(
     if not isinstance(name, str):
         complain(Complaint((*loc, called), f"is {kind(name)}, not a text", f"write the name of a {what}"))
         return
+    if step.get("host") is not None:
+        return  # that host knows what it has
     known = None if callables is None else callables.skills if called == "skill" else callables.actions
     if known is not None and name not in known:
         guess = nearest(name, known)

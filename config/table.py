@@ -5,6 +5,7 @@ follow its check, its default, its text in the JSON Schema, its place in stored 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from keyword import iskeyword
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from runward.config.json_value import JsonValue
@@ -135,8 +136,8 @@ class Table(Shape, Generic[T]):
                 item = value[name]
                 # Null is a value only where None is the default: as an answer to another key, another version wrote it.
                 may_be_none = item is None and name in self.defaults and self.defaults[name] is None
-                fields[name] = None if may_be_none else shape.from_json(item)
-        if any(name not in fields for name in self._without_default):
+                fields[_field(name)] = None if may_be_none else shape.from_json(item)
+        if any(_field(name) not in fields for name in self._without_default):
             raise UnknownForm
         return self.of(**fields)
 
@@ -144,7 +145,7 @@ class Table(Shape, Generic[T]):
         """What `from_json` reads."""
         stored: dict[str, JsonValue] = {}
         for name, shape in self.fields.items():
-            item = getattr(value, name)
+            item = getattr(value, _field(name))
             if isinstance(shape, Table) and shape.inlined:
                 stored |= shape.to_json(item)
             elif not (self.sparse and name in self.defaults and item == self.defaults[name]):
@@ -274,4 +275,9 @@ def _shapes(of: type) -> Iterator[tuple[str, Shape]]:
     for name, annotation in of.__annotations__.items():
         for each in getattr(annotation, "__metadata__", ()):
             if isinstance(each, Shape):
-                yield name, each
+                yield name.rstrip("_"), each
+
+
+def _field(key: str) -> str:
+    """The field of a key. A key that is a word of Python has an underscore behind it."""
+    return f"{key}_" if iskeyword(key) else key

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.config.problem import one_line, shortened
 from runward.handlers.chains.advancing import Position, command_at, position_of, waiting_for_person
-from runward.handlers.chains.stepping import NotStarted
+from runward.handlers.chains.stepping import NotStarted, Remote
 from runward.handlers.contracts.files import TRIES
 from runward.handlers.left_files import STATES, hash_of, why_not_without
 from runward.handlers.model.approvals import (
@@ -99,6 +99,8 @@ def shown(
     command = yield from command_at(position, step)
     if isinstance(command, NotStarted):
         return command
+    if isinstance(command, Remote):
+        return NotStarted("another host has its command, so it can't be shown")
     outcomes: list[JsonValue] = []
     places: list[_Named] = []
     workplaces: dict[int, Workplace] = {}

@@ -14,6 +14,7 @@ from runward.handlers.bundle import orders
 from runward.handlers.chains import continuing, firing, gather
 from runward.handlers.contracts import files
 from runward.handlers.exchange import results
+from runward.handlers.fleet import ordering, taking
 from runward.handlers.journal import lines
 from runward.handlers.model.approvals import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.model.asking import Asking, Given
@@ -40,6 +41,13 @@ from runward.handlers.model.exchange import (
     IntentMade,
     MintRequested,
     PrincipalCreateRequested,
+)
+from runward.handlers.model.fleet import (
+    RemoteStepCancelled,
+    RemoteStepOrdered,
+    RemoteStepOver,
+    RemoteStepTaken,
+    lane_of_taken,
 )
 from runward.handlers.model.invocations import StartedEarlier, StartFailed
 from runward.handlers.model.journal import JournalDamaged
@@ -122,6 +130,11 @@ def _chain_run(event: AttemptStarted | SessionFinished | StartFailed | StartedEa
     return chain_run_of(event.session_key)
 
 
+def _taken(event: AttemptStarted | SessionFinished | StartFailed | StartedEarlier) -> str | None:
+    """The lane of the order of another host that this session was begun for, if it was."""
+    return lane_of_taken(event.session_key)
+
+
 def _files(event: SessionFinished) -> str | None:
     """A lane of its own, so that reading whole files delays no other job of the session."""
     if not event.produced or event.origin != "live":
@@ -181,11 +194,13 @@ def _run(event: TimerRang) -> str | None:
 ROUTES: Final = (
     _route(AttemptStarted, "sessions/opened", opened.open_attempt, foresee=foreseen.of_start),
     _route(AttemptStarted, "chains/begun", continuing.end_withdrawn_step, _chain_run, number=1),
+    _route(AttemptStarted, "fleet/begun", taking.end_withdrawn, _taken, number=2),
     _route(FlowPlanned, "contracts/planned", opened.fold_plan),
     _route(AttemptEnded, "sessions/ended", ended.end_attempt, foresee=foreseen.of_end),
     _route(SessionFinished, "contracts/hashes", files.hash_produced, _files),
     _route(SessionFinished, "chains/advance", continuing.advance_after_step, _chain_run, number=1),
     _route(SessionFinished, "bundle/write", orders.write_after_verdict, _bundle, number=2),
+    _route(SessionFinished, "fleet/ended", taking.end_taken, _taken, number=3),
     _route(ReceiptSignRequested, "bundle/sign", orders.sign_receipt),
     _route(JournalDamaged, "journal/repair", lines.repair_journal),
     _route(JobRetryRequested, "requests/retry", requests.retry_job),
@@ -217,8 +232,14 @@ ROUTES: Final = (
     _route(ScheduleChanged, "schedules/define", schedules.define_schedule),
     _route(StartFailed, "starts/failed", invocations.give_up_start),
     _route(StartFailed, "chains/advance", continuing.advance_after_step, _chain_run, number=1),
+    _route(StartFailed, "fleet/ended", taking.end_taken, _taken, number=2),
     _route(StartedEarlier, "starts/earlier", invocations.link_started_earlier),
     _route(StartedEarlier, "chains/advance", continuing.advance_after_step, _chain_run, number=1),
+    _route(StartedEarlier, "fleet/ended", taking.end_taken, _taken, number=2),
+    _route(RemoteStepTaken, "fleet/taken", ordering.step_taken),
+    _route(RemoteStepOver, "fleet/over", ordering.step_over),
+    _route(RemoteStepOrdered, "fleet/begin", taking.begin_taken),
+    _route(RemoteStepCancelled, "fleet/cancel", taking.cancel_taken),
     _route(TimerSet, "timers/ring", schedules.ring_timer, due=lambda event: event.due),
     _route(TimerRang, "chains/rang", continuing.advance_after_timer, _run),
     _route(TimerRang, "approvals/expire", approvals.expire_approval, _approval, number=1),

@@ -16,7 +16,7 @@ from runward.config.exchange import ExchangeRules, Executor
 from runward.config.notification import Recipient
 from runward.config.playbook import Playbook, read_playbook
 from runward.config.problem import Parsed, Problem
-from runward.config.settings import Settings
+from runward.config.settings import FleetSettings, Settings
 from runward.daemon.configuration.checked_chains import CheckedChain, CheckedChains, schedules_of
 from runward.daemon.configuration.complaints import Reading, Wrong, complaints_about
 from runward.daemon.configuration.declared_files import (
@@ -305,6 +305,10 @@ class Declarer:
     def steps_at_once(self) -> int:
         """How many steps of chains may run at the same time."""
         return self._settings.steps_at_once
+
+    def fleet(self) -> FleetSettings | None:
+        """What the settings say of the fleet; None if this host is in none."""
+        return self._settings.fleet
 
     def chain(self, name: str) -> Chain | str:
         """The chain of this name, or why none can be fired. Usually its file has the same name."""

@@ -34,7 +34,7 @@ from runward.daemon.processes.client_gone import end_with_client
 from runward.daemon.processes.giving_way import give_way
 from runward.daemon.store import reading
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.tables.fleet_outbox import Owed, how_many_owed, owed
+from runward.daemon.store.tables.fleet_outbox import SESSION, Owed, how_many_owed, owed
 from runward.daemon.views.daemon_report import report_of
 
 MOST_AT_ONCE: Final = 100
@@ -138,7 +138,7 @@ class Reports:
     def _deliver(self, connection: Connection) -> bool:
         """Deliver the next rows, with a sign of life; returns whether there were any."""
         with reading.reading(str(self._state)) as store:
-            rows = owed(store, self._reached, self._most)
+            rows = owed(store, SESSION, self._reached, self._most)
             left = how_many_owed(store, self._reached) - len(rows)
             # In the same snapshot: each body is that of its version.
             reports = self._reports(store, rows)

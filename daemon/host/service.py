@@ -265,6 +265,7 @@ def _world(
             bundled=declarer.bundled,
             estimated=partial(_estimate, declarer),
             exchange=declarer.exchange,
+            fleet=declarer.fleet,
             with_code=ActionsWithCode(
                 _acting(declarer, state, of_code),
                 lambda: declarer.executor().workers,

@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeAlias
 from runward.config.bundle import BundleRules
 from runward.config.chain import Chain
 from runward.config.exchange import ExchangeRules
-from runward.config.settings import USUAL
+from runward.config.settings import USUAL, FleetSettings
 from runward.daemon.engine.deciding import Answers
 from runward.daemon.engine.foreseeing import MOST_BYTES
 from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
@@ -31,6 +31,7 @@ from runward.handlers.model.contracts import (
 )
 from runward.handlers.model.exchange import ExchangeRulesNow
 from runward.handlers.model.files import Unreadable
+from runward.handlers.model.fleet import Accepted, AcceptedNow, OwnHost
 from runward.handlers.model.invocations import ActionOf, Play, PlayOf
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import BeingRead, FinalMessageOf, OutcomeFile, OutcomesIn
@@ -103,6 +104,11 @@ def no_estimate(key: str) -> str | None:
     return None
 
 
+def no_fleet() -> FleetSettings | None:
+    """The settings of a host that is in no fleet."""
+    return None
+
+
 class NoChains:
     """Stands in if there are no chains."""
 
@@ -155,6 +161,7 @@ class InForce:
     estimated: Callable[[str], str | None] = no_estimate
     """What a session of this key cost at the prices that are known; for threads."""
     exchange: Callable[[], ExchangeRules] = ExchangeRules
+    fleet: Callable[[], FleetSettings | None] = no_fleet
     with_code: ActionsWithCode = field(default_factory=lambda: ActionsWithCode(no_sandbox))
     """Works out the actions that need code."""
 
@@ -198,6 +205,8 @@ def answers_of_the_world(
     answers.at_once(EstimateOf, lambda asked: in_force.estimated(asked.key))
     answers.at_once(DraftOf, drafted)
     answers.once_a_round(ExchangeRulesNow, lambda asked: in_force.exchange(), opens_files=False)
+    answers.once_a_round(OwnHost, lambda asked: _own_host(in_force.fleet()), opens_files=False)
+    answers.once_a_round(AcceptedNow, lambda asked: _accepted(in_force.fleet(), asked), opens_files=False)
     # It starts the code: only once the intent is durable, so not inside the transaction that records it.
     answers.at_once(ActedWithCode, in_force.with_code.answer)
     answers.at_once(CodeOf, in_force.with_code.ran, opens_files=False)
@@ -210,6 +219,21 @@ def _bytes_of_outcomes(answer: tuple[OutcomeFile, ...] | BeingRead | Unreadable)
         return 0
     # What a large report says is as bounded, but how large it is in memory is not known.
     return sum(MOST_BYTES if each.content is None else len(each.content) for each in answer)
+
+
+def _own_host(fleet: FleetSettings | None) -> str | None:
+    return None if fleet is None else fleet.host
+
+
+def _accepted(fleet: FleetSettings | None, asked: AcceptedNow) -> Accepted | None:
+    """What all entries that accept it allow together, within the longest time that one of them has."""
+    entries = [] if fleet is None else fleet.accept
+    fitting = [each for each in entries if each.has(asked.origin, asked.kind, asked.name)]
+    if not fitting:
+        return None
+    limits = [each.longest for each in fitting]
+    longest = None if None in limits else max(each for each in limits if each is not None)
+    return Accepted(frozenset(word for each in fitting for word in each.allow), longest)
 
 
 def _age(processes: Processes, asked: AgeOf) -> float | None:

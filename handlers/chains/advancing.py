@@ -14,10 +14,12 @@ from runward.handlers.chains.stepping import (
     Judged,
     NotStarted,
     Ready,
+    Remote,
     command_of,
     given_to,
     judge,
     outcomes_seen,
+    remote_of,
     unseen,
 )
 from runward.handlers.invocations import of_try
@@ -25,6 +27,8 @@ from runward.handlers.layouts.native import session_key
 from runward.handlers.model.approvals import ApprovalWanted
 from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.chains import (
+    RUNS_ELSEWHERE,
+    WAITS_FOR_HOST,
     WAITS_FOR_SLOT,
     ChainRunFinished,
     ChainRunOf,
@@ -41,6 +45,7 @@ from runward.handlers.model.chains import (
     Waiter,
 )
 from runward.handlers.model.effects import Effect, Emit, Explain
+from runward.handlers.model.fleet import CancelOrder, OwnHost, PlaceOrder, Try
 from runward.handlers.model.invocations import ActionOf, OpenInvocation, Play, PlayOf, StartRun
 from runward.handlers.model.schedules import TimerSet
 from runward.handlers.times import in_utc
@@ -69,11 +74,18 @@ OPEN: Final[tuple[StepStatus, ...]] = ("waiting", "waiting_approval", "running")
 """The statuses of a step that is not over."""
 
 LATE: Final = Reason("chain.timed_out.deadline", "the time limit of the whole run has passed")
+MAY_RUN: Final = "its order is cancelled, but another host may have begun it"
+ORDER_FORMAT: Final = 1
+"""The form of the body of an order to another host."""
+
 BEGIN: Final = "begin "
 """The prefix of timers that end a step's wait for a slot."""
 
 TURN: Final = "turn "
 """Likewise, for the wait for its run's turn. A person may be asked between the two waits, so each has its own time."""
+
+HOST: Final = "host "
+"""Likewise, for the wait for another host."""
 
 
 class Position(NamedTuple):
@@ -175,11 +187,12 @@ def ended(
 def over(run: ChainRunStanding, ending: Reason, at: float) -> tuple[Effect, ...]:
     """End a chain run, and have that announced."""
     status: ChainRunStatus = ending.code.split(".")[1]  # type: ignore[assignment] # the codes of `FAILED_BY`
-    end = _moved(run.id, status, ending, max(run.steps, default=0), at)
+    end = moved(run.id, status, ending, max(run.steps, default=0), at)
     return end, Emit(ChainRunFinished(run.id, run.chain, at, status, ending.code))
 
 
-def _moved(run: str, status: ChainRunStatus, reason: Reason, step: int, at: float) -> SetChainRun:
+def moved(run: str, status: ChainRunStatus, reason: Reason, step: int, at: float) -> SetChainRun:
+    """Move a chain run on to a step."""
     return SetChainRun(
         run=run,
         at=at,
@@ -213,7 +226,7 @@ class Startable(NamedTuple):
     play: Play
 
 
-def command_at(position: Position, index: int) -> Asking[Startable | NotStarted]:
+def command_at(position: Position, index: int) -> Asking[Startable | Remote | NotStarted]:
     """What the step with this number would start now, given the steps before it."""
     step = position.step(index)
     seen = _seen(position.without(index), step)
@@ -221,7 +234,15 @@ def command_at(position: Position, index: int) -> Asking[Startable | NotStarted]
     return unseen(step, seen) or (yield from _command(step, given, Budget()))
 
 
-def _command(step: Step, given: Mapping[str, object], budget: Budget) -> Asking[Startable | NotStarted]:
+def _command(
+    step: Step, given: Mapping[str, object], budget: Budget
+) -> Asking[Startable | Remote | NotStarted]:
+    if step.host is not None:
+        if (yield from ask(OwnHost())) is None:
+            return NotStarted(
+                "it is for another host, and this one is in no fleet: `runward fleet join` says how"
+            )
+        return remote_of(step, given, budget)
     play = yield from (ask(PlayOf(step.skill)) if step.skill is not None else ask(ActionOf(step.name)))
     ready = command_of(step, play, given, budget)
     return ready if isinstance(ready, NotStarted) else Startable(ready, play)
@@ -235,8 +256,13 @@ def resume(position: Position, standing: StepStanding) -> Asking[tuple[Effect, .
     return (yield from begin(position, position.step(standing.step), command, standing.attempt))
 
 
-def begin(position: Position, step: Step, command: Startable, attempt: int) -> Asking[tuple[Effect, ...]]:
-    """Have a try of the step started, or let it wait for a slot. It asks nothing after this."""
+def begin(
+    position: Position, step: Step, command: Startable | Remote, attempt: int
+) -> Asking[tuple[Effect, ...]]:
+    """Have a try of the step started, or let it wait for a slot or for another host. It asks nothing after this."""
+    if isinstance(command, Remote):
+        ordered = _order(position, step, command, attempt)
+        return (*ordered, *(yield from let_go(position.run.id, position.freed, position.given)))
     # This question comes last. Chain runs are decided side by side, and the decider folds what one lane decided into
     # the answer for the next. A question after this one would let two lanes take the same slot.
     run = position.run
@@ -260,7 +286,7 @@ def _wait(position: Position, step: Step, attempt: int) -> tuple[Effect, ...]:
     waits = StepStanding(step.index, "waiting", WAITS_FOR_SLOT, attempt=attempt)
     return (
         SetStep(run, at, waits, reason, value=True, fired_at=position.run.created_at),
-        _moved(run, "running", position.ending or Reason(STARTED, reason), step.index, at),
+        moved(run, "running", position.ending or Reason(STARTED, reason), step.index, at),
         Explain(run, "decided", reason),
         *(() if is_timed else begin_within(run, step, BEGIN, attempt, at)),
     )
@@ -272,7 +298,7 @@ def wait_for_turn(position: Position, others: Sequence[str]) -> tuple[Effect, ..
     reason = f"it waits until {', '.join(others[:3])} is over"
     return (
         SetStep(run, at, StepStanding(step.index, "waiting", None), reason),
-        _moved(run, "running", Reason(WAITS, reason), step.index, at),
+        moved(run, "running", Reason(WAITS, reason), step.index, at),
         Explain(run, "decided", reason),
         *begin_within(run, step, TURN, 1, at),
     )
@@ -341,9 +367,54 @@ def _start(position: Position, step: Step, command: Startable, attempt: int) -> 
         start,
         invocation,
         SetStep(run, at, runs, None, value=True),
-        _moved(run, "running", ending, step.index, at),
+        moved(run, "running", ending, step.index, at),
         Explain(run, "decided", f"step {step.id} is started as {name}", known),
     )
+
+
+def _order(position: Position, step: Step, remote: Remote, attempt: int) -> tuple[Effect, ...]:
+    """Have a try of the step ordered from another host. Only names and values travel, never a command."""
+    run, at, rendered = position.run.id, position.given.at, remote.rendered
+    waits = f"step {step.id} waits for the host {remote.host}"
+    body: dict[str, JsonValue] = {
+        "format": ORDER_FORMAT,
+        "kind": "action" if step.skill is None else "skill",
+        "name": step.name,
+        "with": dict(rendered.values),
+        "env": dict(rendered.environment),
+        "cwd": rendered.cwd,
+        "timeout": _timeout(position, step.timeout),
+        "grace": step.grace,
+        "stale_after": step.stale_after,
+        "chain": position.chain.name,
+        "run": run,
+        "step": step.id,
+        "attempt": attempt,
+    }
+    order = PlaceOrder(Try(run, step.index, attempt), at, remote.host, step.name, body, step.start_within)
+    return (
+        order,
+        SetStep(
+            run, at, StepStanding(step.index, "waiting", WAITS_FOR_HOST, attempt=attempt), waits, value=True
+        ),
+        moved(run, "running", position.ending or Reason(STARTED, waits), step.index, at),
+        Explain(run, "decided", waits, {"with": dict(rendered.values)}),
+        *begin_within(run, step, HOST, attempt, at),
+    )
+
+
+def is_elsewhere(standing: StepStanding) -> bool:
+    """Whether another host shall run this try of a step, and may run it."""
+    return standing.reason == WAITS_FOR_HOST or (
+        standing.status == "running" and standing.reason == RUNS_ELSEWHERE
+    )
+
+
+def cancel_order(run: str, standing: StepStanding, at: float) -> tuple[Effect, ...]:
+    """Have the order for this try cancelled, if there is one that is not over."""
+    if not is_elsewhere(standing):
+        return ()
+    return (CancelOrder(Try(run, standing.step, standing.attempt), at),)
 
 
 def _ask(position: Position, step: Step) -> tuple[Effect, ...]:
@@ -352,7 +423,7 @@ def _ask(position: Position, step: Step) -> tuple[Effect, ...]:
     asked = Reason(ASKED, f"step {step.id} waits for a person")
     return (
         SetStep(run, given.at, StepStanding(step.index, "waiting_approval", None), None, value=True),
-        _moved(run, "waiting_approval", asked, step.index, given.at),
+        moved(run, "waiting_approval", asked, step.index, given.at),
         Emit(ApprovalWanted(run, step.index, given.event_hash[:16], given.at)),
     )
 
@@ -405,7 +476,9 @@ def _shown(step: Step, standing: StepStanding | None) -> SeenStep:
         "exit_code": result.exit_code,
         "session_id": None if standing is None else (standing.session_key or "").rpartition("/")[2] or None,
         "artifacts": result.artifacts,
-        "try": 0 if standing is None or standing.session_key is None else standing.attempt,
+        "try": 0
+        if standing is None or (standing.session_key is None and step.host is None)
+        else standing.attempt,
     }
 
 
@@ -426,15 +499,21 @@ def is_late(run: ChainRunStanding, at: float) -> bool:
 
 def end(run: ChainRunStanding, given: Given, freed: int | None = None) -> Asking[tuple[Effect, ...]]:
     """End the step that waits."""
-    # Only what waits is ended here. A running step has a launcher, which enforces the deadline itself.
-    waits = [each for each in run.steps.values() if each.status in ("waiting", "waiting_approval")]
+    # Only what waits, and what another host runs, is ended here. A running step of this host has a launcher, which
+    # enforces the deadline itself.
+    waits = [
+        each
+        for each in run.steps.values()
+        if each.status in ("waiting", "waiting_approval") or is_elsewhere(each)
+    ]
     position = position_of(run, given, freed)
     if not waits or position.ending is not None:
         return ()
     effects: list[Effect] = [Explain(run.id, "decided", LATE.summary)]
     for each in waits:
         over = each._replace(status="timed_out", reason="run.timed_out.deadline")
-        effects.append(SetStep(run.id, given.at, over, LATE.summary, value=True))
+        why = f"{LATE.summary}; {MAY_RUN}" if is_elsewhere(each) else LATE.summary
+        effects += [SetStep(run.id, given.at, over, why, value=True), *cancel_order(run.id, each, given.at)]
         position = position.with_step(over)
     return (*effects, *(yield from onward(position._replace(ending=LATE))))
 

@@ -11,13 +11,17 @@ from runward.handlers.chains import advancing
 from runward.handlers.chains.advancing import (
     BEGIN,
     FAILED_BY,
+    HOST,
+    MAY_RUN,
     TURN,
     WAITS,
     Position,
     Reason,
     begin,
+    cancel_order,
     command_at,
     ended,
+    is_elsewhere,
     let_go,
     onward,
     over,
@@ -36,6 +40,7 @@ from runward.handlers.model.chains import (
     ChainRunStanding,
     LaneWaits,
     LeftBy,
+    LeftBySession,
     SetStep,
     SlotOffered,
     StepResult,
@@ -67,7 +72,7 @@ def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, gi
     if run is None:
         return ()
     current = next((each for each in run.steps.values() if each.session_key == event.session_key), None)
-    verdict = yield from _verdict(event)
+    verdict = yield from verdict_on(event)
     if current is None or verdict is None or verdict.status == "running":
         return ()
     position = position_of(run, given, freed=1)
@@ -82,10 +87,7 @@ def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, gi
     if isinstance(event, StartFailed):
         explained = (Explain(run.id, "refused", f"step {current.step} is not started: {why}"),)
     else:
-        # The expressions of later steps see all outcomes of this one. So those that are still on their way come first.
-        if (yield from ask(LaneWaits(lane(event.session_key)))):
-            raise TryLater("an artifact that was added to the session of its step is not stored yet")
-        left = yield from ask(LeftBy(event.session_key, verdict.attempt))
+        left = yield from all_left_by(event.session_key, verdict.attempt)
         outcome, result = None if left.outcome is None else dict(left.outcome), left.result
         why = left.why if status != "completed" else None
     over = current._replace(status=status, reason=code, outcome=outcome, result=result)
@@ -95,29 +97,39 @@ def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, gi
     if run.status != "running":
         return (*effects, *(yield from let_go(run.id, 1, given)))
     # A step that waits for its next try holds no slot.
-    again = _again(position, over)
+    again = again_after(position, over)
     if again:
         return (*effects, *again, *(yield from let_go(run.id, 1, given)))
     return (*effects, *(yield from onward(position.with_step(over))))
 
 
-class _Verdict(NamedTuple):
+def all_left_by(session_key: str, attempt: int) -> Asking[LeftBySession]:
+    """What the session of a step left. Raises `TryLater` while outcomes of it are still on their way."""
+    # The expressions of later steps see all outcomes of this one, so those come first.
+    if (yield from ask(LaneWaits(lane(session_key)))):
+        raise TryLater("an artifact that was added to the session of its step is not stored yet")
+    return (yield from ask(LeftBy(session_key, attempt)))
+
+
+class Verdict(NamedTuple):
+    """How the run of a step ended."""
+
     status: StepStatus
     code: str
     why: str | None
     attempt: int = 1
 
 
-def _verdict(event: SessionFinished | StartFailed | StartedEarlier) -> Asking[_Verdict | None]:
+def verdict_on(event: SessionFinished | StartFailed | StartedEarlier) -> Asking[Verdict | None]:
     """How the run of the step ended; None if it is not known yet."""
     if isinstance(event, StartFailed):
-        return _Verdict("failed", NOT_STARTED, event.why)
+        return Verdict("failed", NOT_STARTED, event.why)
     if isinstance(event, SessionFinished):
-        return _Verdict(event.status, event.reason_code, None, event.attempt)
+        return Verdict(event.status, event.reason_code, None, event.attempt)
     session = yield from ask(SessionOf(event.session_key))
     if session is None or session.reason_code is None:
         return None
-    return _Verdict(session.status, session.reason_code, None, session.attempt)
+    return Verdict(session.status, session.reason_code, None, session.attempt)
 
 
 def _cleared(position: Position, current: StepStanding, session: str, has_failed: bool) -> tuple[Effect, ...]:
@@ -132,7 +144,7 @@ def _cleared(position: Position, current: StepStanding, session: str, has_failed
     return (Explain(position.run.id, "decided", summary),)
 
 
-def _again(position: Position, over: StepStanding) -> tuple[Effect, ...]:
+def again_after(position: Position, over: StepStanding) -> tuple[Effect, ...]:
     """The next try of a step, if there is one and it would come before the end of the run's time."""
     step, run, at = position.step(over.step), position.run, position.given.at
     if step.retry is None or over.status == "completed" or over.reason is None:
@@ -169,7 +181,7 @@ def advance_after_timer(event: TimerRang, given: Given) -> Deciding:
     standing = run.steps.get(int(step))
     if standing is None or (standing.status, standing.attempt) != ("waiting", int(attempt)):
         return ()
-    if f"{word} " in (BEGIN, TURN):
+    if f"{word} " in (BEGIN, TURN, HOST):
         return (yield from _waited(run, standing, f"{word} ", given))
     if advancing.is_late(run, given.at):
         return (yield from advancing.end(run, given))
@@ -179,18 +191,23 @@ def advance_after_timer(event: TimerRang, given: Given) -> Deciding:
 def _waited(
     run: ChainRunStanding, standing: StepStanding, word: str, given: Given
 ) -> Asking[tuple[Effect, ...]]:
-    """End a step that still waits for a slot or its run's turn. It is not tried again: it would only wait again."""
-    if standing.reason != WAITS_FOR_SLOT and run.reason_code != WAITS:
+    """End a step that still waits for a slot, its host or its run's turn. It is not tried again: it would only wait again."""
+    if is_elsewhere(standing) != (word == HOST) or (
+        word != HOST and standing.reason != WAITS_FOR_SLOT and run.reason_code != WAITS
+    ):
         return ()
     position = position_of(run, given)
     step = position.step(standing.step)
     if word == TURN and run.reason_code != WAITS and step.approval is not None:
         return ()  # a person was asked after the turn came, and the wait for a slot has its own timer
     why = f"step {step.id} could not begin within {step.start_within or 0.0:g} s (start_within)"
+    if word == HOST:
+        # It may have been taken, and this host was not told yet.
+        why = f"{why}; {MAY_RUN}"
     if run.reason_code == WAITS:  # it is not the run's turn, so no other step may begin either
         position = position._replace(ending=Reason(FAILED_BY["timed_out"], why))
     followed = yield from ended(position, standing, "timed_out", Reason(WAITED, why))
-    return (Explain(run.id, "decided", why), *followed)
+    return (Explain(run.id, "decided", why), *cancel_order(run.id, standing, given.at), *followed)
 
 
 DENIED = "chain.aborted.denied"
@@ -265,7 +282,12 @@ def cancel_run(event: ChainRunCancelRequested, given: Given) -> Deciding:
     effects: list[Effect] = [Explain(run.id, "decided", order)]
     for step in run.steps.values():
         cancelled = step._replace(status="cancelled", reason="run.cancelled.user")
-        if step.status in ("waiting", "waiting_approval"):
+        if is_elsewhere(step):
+            effects += [
+                SetStep(run.id, given.at, cancelled, MAY_RUN),
+                *cancel_order(run.id, step, given.at),
+            ]
+        elif step.status in ("waiting", "waiting_approval"):
             effects.append(SetStep(run.id, given.at, cancelled, NOT_BEGUN))
         if step.status == "running" and step.session_key is not None:
             session = yield from ask(SessionOf(step.session_key))

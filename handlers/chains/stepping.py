@@ -1,6 +1,7 @@
 """Whether a step of a chain runs, and with which command, given what happened before it."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -153,27 +154,69 @@ def _in_words(key: str, value: object) -> str:
     return quoted(text_without_secrets(value[:_MOST_SEARCHED]) if isinstance(value, str) else value)
 
 
-def command_of(step: Step, play: Play, given: Given, budget: Budget) -> Ready | NotStarted:
-    """The command of a step that runs, as far as the budget allows."""
-    playbook = play.playbook
-    if playbook is None:
-        return NotStarted(play.problem or f"there is no {step.name}")
+class Rendered(NamedTuple):
+    """What a step gives its command: the values of `with`, variables, a directory, and a worktree (see `Ready`)."""
+
+    values: Mapping[str, JsonValue]
+    environment: Mapping[str, str]
+    cwd: str | None = None
+    worktree: tuple[str, str] | None = None
+
+
+def rendered_of(step: Step, given: Given, budget: Budget) -> Rendered | NotStarted:
+    """What the step gives its command, as far as the budget allows."""
     values = _table(step.values, "with", given, budget)
     if isinstance(values, NotStarted):
         return values
     table = _table(step.env, "env", given, budget)
     if isinstance(table, NotStarted):
         return table
-    variables = {name: _text(each) for name, each in table.items()}
-    nul = next((name for name, each in variables.items() if "\0" in each), None)
-    if nul is not None:
-        return NotStarted(f"env.{nul} has a NUL character in it")
     directory = _directory(step, given, budget)
     if isinstance(directory, NotStarted):
         return directory
     worktree = _worktree(step, given, budget)
     if isinstance(worktree, NotStarted):
         return worktree
+    return Rendered(values, {name: _text(each) for name, each in table.items()}, directory, worktree)
+
+
+class Remote(NamedTuple):
+    """Another host runs the step, with its own command."""
+
+    host: str
+    rendered: Rendered
+
+
+def remote_of(step: Step, given: Given, budget: Budget) -> Remote | NotStarted:
+    """Which host runs a step that names one, and with what, as far as the budget allows."""
+    from runward.config.fleet import HOST_NAME  # few chains have such steps
+
+    table = _table({"host": step.host}, "step", given, budget)
+    if isinstance(table, NotStarted):
+        return table
+    host = _text(table["host"])
+    if re.fullmatch(HOST_NAME, host) is None:
+        return NotStarted(f"host is not the name of a host: {quoted(host)}")
+    rendered = rendered_of(step, given, budget)
+    return rendered if isinstance(rendered, NotStarted) else Remote(host, rendered)
+
+
+def command_of(step: Step, play: Play, given: Given, budget: Budget) -> Ready | NotStarted:
+    """The command of a step that runs, as far as the budget allows."""
+    if play.playbook is None:
+        return NotStarted(play.problem or f"there is no {step.name}")
+    rendered = rendered_of(step, given, budget)
+    return rendered if isinstance(rendered, NotStarted) else command_with(play, rendered)
+
+
+def command_with(play: Play, rendered: Rendered) -> Ready | NotStarted:
+    """The command of a playbook or an action with what a step gives it."""
+    playbook, values, variables = play.playbook, rendered.values, rendered.environment
+    if playbook is None:
+        return NotStarted(play.problem or "there is no such playbook")
+    nul = next((name for name, each in variables.items() if "\0" in each), None)
+    if nul is not None:
+        return NotStarted(f"env.{nul} has a NUL character in it")
     unused: tuple[str, ...] = ()
     if play.shell is not None:
         argv: tuple[str, ...] = ("sh", "-c", play.shell)
@@ -194,9 +237,9 @@ def command_of(step: Step, play: Play, given: Given, budget: Budget) -> Ready | 
         argv=argv,
         values=values,
         environment=tuple(variables.items()),
-        cwd=directory,
+        cwd=rendered.cwd,
         unused=unused,
-        worktree=worktree,
+        worktree=rendered.worktree,
     )
 
 

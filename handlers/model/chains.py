@@ -448,6 +448,10 @@ class ToldBy(Question["Mapping[str, JsonValue]"], frozen=True):
 WAITS_FOR_SLOT: Final = "step.waiting.slot"
 """The reason of a step that waits because the most steps allowed are running."""
 
+WAITS_FOR_HOST: Final = "step.waiting.host"
+RUNS_ELSEWHERE: Final = "step.running.remote"
+"""The reasons of a step that another host shall run, and of one that it took. Such a step has no session here, and no slot."""
+
 
 class Waiter(NamedTuple):
     """A step that waits for a slot. They are ordered by when their runs were fired."""
@@ -534,7 +538,7 @@ def slots_after(slots: SlotsStanding, effect: SetStep) -> SlotsStanding:
     place = (effect.run, step.step)
     running, waiters = slots.running - {place}, slots.waiters
     waiters = tuple(each for each in waiters if (each.run, each.step) != place)
-    if step.status == "running":
+    if step.status == "running" and step.session_key is not None:
         running |= {place}
     elif step.status == "waiting" and step.reason == WAITS_FOR_SLOT:
         waiter = Waiter(effect.fired_at, effect.run, step.step, step.attempt)

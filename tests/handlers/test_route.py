@@ -53,10 +53,14 @@ def test_the_jobs_of_an_event_keep_their_numbers_which_are_stored() -> None:
     assert len(numbered) == len(ROUTES), "no two jobs of an event have one id"
     assert {key: handler for key, handler in numbered.items() if key[1]} == {
         ("AttemptStarted", 1): "chains/begun",
+        ("AttemptStarted", 2): "fleet/begun",
         ("SessionFinished", 1): "chains/advance",
         ("SessionFinished", 2): "bundle/write",
+        ("SessionFinished", 3): "fleet/ended",
         ("StartFailed", 1): "chains/advance",
+        ("StartFailed", 2): "fleet/ended",
         ("StartedEarlier", 1): "chains/advance",
+        ("StartedEarlier", 2): "fleet/ended",
         ("TimerRang", 1): "approvals/expire",
         ("TimerRang", 2): "schedules/due",
     }

@@ -369,6 +369,7 @@ async def slots(store: Reader) -> SlotsStanding:
     # Both conditions on the status: the first is that of the index, which SQLite uses only if its own words stand here.
     running = await store.read(
         "select run, step from chain_steps where status in ('running', 'waiting') and status = 'running'"
+        " and session_key is not null"
     )
     waiters = await store.read(
         select(

@@ -14,6 +14,10 @@ from runward.daemon.store.store import Store, Transaction
 from runward.daemon.store.transaction import Statement, as_int, listed
 
 SESSION: Final = "session"
+ORDER: Final = "order"
+TAKEN: Final = "taken"
+"""The kinds of what is owed: a session by its key; an order of this host by its id; and a take of an order of another host, by a
+JSON list of its origin, its id and its number."""
 
 _OF_SESSION: Final = "root, path, status, attempt, reason_code, delivery, artifact_contract_json, contract_problem, invocation_id"
 """The columns of a session whose changes are reported. Packing, which changes others, is not."""
@@ -25,8 +29,11 @@ _OWED: Final = (
 """Not `insert or replace`: inside a trigger, the clause of the statement that fired it would replace that."""
 
 
-def _trigger(name: str, event: str, subject: str) -> str:
-    owed = _OWED.format(kind=SESSION, subject=subject)
+_OF_TAKE: Final = "json_array(new.origin, new.id, new.take)"
+
+
+def _trigger(name: str, event: str, kind: str, subject: str) -> str:
+    owed = _OWED.format(kind=kind, subject=subject)
     return f"create temp trigger {name} {event} begin {owed} end"
 
 
@@ -35,17 +42,22 @@ _DOES_SOMETHING_ELSE: Final = (
 )
 
 TRIGGERS: Final = {
-    "fleet_session_opened": ("after insert on main.sessions", "new.key"),
-    "fleet_session_changed": (f"after update of {_OF_SESSION} on main.sessions", "new.key"),
-    "fleet_session_gone": ("after delete on main.sessions", "old.key"),
+    "fleet_session_opened": ("after insert on main.sessions", SESSION, "new.key"),
+    "fleet_session_changed": (f"after update of {_OF_SESSION} on main.sessions", SESSION, "new.key"),
+    "fleet_session_gone": ("after delete on main.sessions", SESSION, "old.key"),
     # What a session does is in its cursor. What is read of an agent's log changes with each reply: that waits for the next
     # change of what it does.
     "fleet_activity_changed": (
         f"after update of activity, state on main.cursors when {_DOES_SOMETHING_ELSE}",
+        SESSION,
         "new.session_key",
     ),
+    "fleet_order_placed": ("after insert on main.remote_steps", ORDER, "new.id"),
+    "fleet_order_changed": ("after update of wanted on main.remote_steps", ORDER, "new.id"),
+    "fleet_take_declined": ("after insert on main.orders_taken when new.state = 'declined'", TAKEN, _OF_TAKE),
+    "fleet_take_over": ("after update of state on main.orders_taken", TAKEN, _OF_TAKE),
 }
-"""By name: what fires each, and the session that is owed then."""
+"""By name: what fires each, and the kind and the subject of what is owed then."""
 
 _ON: Final = (
     "insert into fleet_reporting (id, epoch, reported_as, walked) values (1, ?1, ?2, '')"
@@ -73,9 +85,9 @@ async def switch_on(store: Store, reported_as: str) -> None:
     """
 
     def work(transaction: Transaction) -> None:
-        for name, (event, subject) in TRIGGERS.items():
+        for name, owed in TRIGGERS.items():
             transaction.define(f"drop trigger if exists temp.{name}")
-            transaction.define(_trigger(name, event, subject))
+            transaction.define(_trigger(name, *owed))
         transaction.write([Statement(_ON, [(store.epoch, reported_as)])])
 
     await store.transact(work, "fleet")
@@ -118,10 +130,11 @@ class Owed(NamedTuple):
     subject: str
 
 
-def owed(connection: sqlite3.Connection, after: int, most: int) -> list[Owed]:
-    """The next ones, the longest owed first."""
+def owed(connection: sqlite3.Connection, kind: str, after: int, most: int) -> list[Owed]:
+    """The next ones of a kind, the longest owed first."""
     rows = connection.execute(
-        select(Owed, "from fleet_outbox where version > ? order by version limit ?"), (after, most)
+        select(Owed, "from fleet_outbox where kind = ? and version > ? order by version limit ?"),
+        (kind, after, most),
     )
     return rows_of(Owed, rows)
 

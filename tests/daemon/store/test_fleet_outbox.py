@@ -135,12 +135,12 @@ async def test_what_changed_since_it_was_delivered_stays_owed(store: Store, tmp_
     await switch_on(store, "here")
     await _do(store, INSERT, ("a",), ("b",))
     with closing(sqlite3.connect(tmp_path / "runward.db")) as reader:
-        sent = owed(reader, 0, 10)
+        sent = owed(reader, "session", 0, 10)
     await _do(store, "update sessions set status = 'failed' where key = 'a'")
     await delivered(store, [each.version for each in sent])
     with closing(sqlite3.connect(tmp_path / "runward.db")) as reader:
-        assert owed(reader, 0, 10) == [Owed(3, "session", "a")]
-        assert owed(reader, 3, 10) == []
+        assert owed(reader, "session", 0, 10) == [Owed(3, "session", "a")]
+        assert owed(reader, "session", 3, 10) == []
         assert (how_many_owed(reader), how_many_owed(reader, 3)) == (1, 0)
 
 

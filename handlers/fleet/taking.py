@@ -1,0 +1,277 @@
+"""What this host does with an order that it took: it begins the step, or never will; and how it ended.
+
+The database gave the order to this host alone, and never gives it to another one by itself. So an order is declined only if
+nothing was started for it: once its start is recorded, it ends here, whatever happens.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+from runward.config.contract import contract_to_json, resolve_contract
+from runward.config.json_value import JsonValue
+from runward.handlers.chains.advancing import ORDER_FORMAT
+from runward.handlers.chains.continuing import Verdict, all_left_by, verdict_on
+from runward.handlers.chains.stepping import NotStarted, Ready, Rendered, command_with
+from runward.handlers.invocations import of_request
+from runward.handlers.layouts.native import session_key
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
+from runward.handlers.model.fleet import (
+    Accepted,
+    AcceptedNow,
+    BeginTaken,
+    DeclineTaken,
+    EndTaken,
+    RemoteStepCancelled,
+    RemoteStepOrdered,
+    Taken,
+    TakenAs,
+    TakenOf,
+    run_of_order,
+)
+from runward.handlers.model.invocations import (
+    ActionOf,
+    OpenInvocation,
+    Play,
+    PlayOf,
+    StartedEarlier,
+    StartFailed,
+    StartRun,
+    WithdrawStart,
+)
+from runward.handlers.model.requests import SessionCancelRequested
+from runward.handlers.model.sessions import AttemptStarted, SessionFinished, SessionOf
+from runward.handlers.subjects import of_start
+
+MOST_OUTCOME: Final = 64 << 10
+"""Characters of an outcome, as JSON, that travel back."""
+
+_MOST_TEXT: Final = 1 << 12
+_CANCELLED: Final = "its origin cancelled it before it began"
+
+
+class Ordered(NamedTuple):
+    """What an origin wants, read from the body of its order. Durations are seconds.
+
+    `chain`, `run`, `step` and `attempt` say what it is for. They are shown and decide nothing.
+    """
+
+    kind: Literal["skill", "action"]
+    name: str
+    values: dict[str, JsonValue]
+    environment: dict[str, str]
+    cwd: str | None
+    timeout: float | None
+    grace: float | None
+    stale_after: float | None
+    chain: str
+    run: str
+    step: str
+    attempt: int
+
+
+def ordered(body: JsonValue) -> Ordered | str:
+    """What the body of an order says, or why this host can't begin it."""
+    if not isinstance(body, dict):
+        return "its body is not an object"
+    if body.get("format") != ORDER_FORMAT:
+        return f"its body has the format {json.dumps(body.get('format'))[:20]}, and this Runward knows {ORDER_FORMAT}: upgrade it here"
+    kind: Literal["skill", "action"] = "skill" if body.get("kind") == "skill" else "action"
+    name, cwd = body.get("name"), body.get("cwd")
+    values, environment, attempt = body.get("with"), body.get("env"), body.get("attempt")
+    seconds = [body.get(each) for each in ("timeout", "grace", "stale_after")]
+    words = [body.get(each) for each in ("chain", "run", "step")]
+    if (
+        body.get("kind") != kind
+        or not isinstance(name, str)
+        or not isinstance(values, dict)
+        or not isinstance(environment, dict)
+        or not all(isinstance(each, str) for each in environment.values())
+        or not (cwd is None or isinstance(cwd, str))
+        or not all(each is None or (_is_number(each) and each > 0) for each in seconds)  # type: ignore[operator] # a number
+        or not all(isinstance(each, str) and len(each) <= _MOST_TEXT for each in words)
+        or not isinstance(attempt, int)
+    ):
+        return "its body can't be read"
+    timeout, grace, stale_after = (None if each is None else float(each) for each in seconds)  # type: ignore[arg-type]
+    chain, run, step = map(str, words)
+    named = {key: str(each) for key, each in environment.items()}
+    limits = (timeout, grace, stale_after)
+    return Ordered(kind, name, values, named, cwd, *limits, chain, run, step, attempt)
+
+
+def _is_number(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def begin_taken(event: RemoteStepOrdered, given: Given) -> Deciding:
+    """This host took an order: the step is started by this host's own settings, or never begins here."""
+    name = run_of_order(event.origin, event.id, event.take)
+    # A store that was restored, or a second request under another name, changes nothing of what is recorded.
+    if (yield from ask(TakenOf(event.origin, event.id, event.take))) is not None:
+        return (Explain(of_start(name), "refused", "this take of the order is decided already"),)
+    wanted = ordered(event.body)
+    if event.cancelled:
+        return _declined(event, name, given, _CANCELLED)
+    if isinstance(wanted, str):
+        return _declined(event, name, given, wanted)
+    accepted = yield from ask(AcceptedNow(event.origin, wanted.kind, wanted.name))
+    if accepted is None:
+        why = f"no [[fleet.accept]] here has {wanted.kind} {wanted.name!r} from {event.origin}"
+        return _declined(event, name, given, why)
+    refused = _not_allowed(wanted, accepted)
+    if refused is not None:
+        return _declined(event, name, given, refused)
+    play = yield from (ask(PlayOf(wanted.name)) if wanted.kind == "skill" else ask(ActionOf(wanted.name)))
+    ready = command_with(play, Rendered(wanted.values, wanted.environment, wanted.cwd))
+    if isinstance(ready, NotStarted):
+        return _declined(event, name, given, ready.why)
+    return _begun(event, name, given, wanted, accepted, play, ready)
+
+
+def _not_allowed(wanted: Ordered, accepted: Accepted) -> str | None:
+    for what, is_there in (("env", bool(wanted.environment)), ("cwd", wanted.cwd is not None)):
+        if is_there and what not in accepted.allow:
+            return f"it has {what}, which [[fleet.accept]] does not allow here"
+    if any(each.startswith("RUNWARD_") or "=" in each or not each for each in wanted.environment):
+        return "env has a variable that no step may set"
+    if wanted.cwd is not None and (not wanted.cwd.startswith("/") or "\0" in wanted.cwd):
+        return "cwd is not an absolute path"
+    return None
+
+
+def _declined(event: RemoteStepOrdered, name: str, given: Given, why: str) -> Effects:
+    return (
+        DeclineTaken(event.origin, event.id, event.take, why, given.at),
+        Explain(of_start(name), "refused", f"the order {event.id} of {event.origin} is not begun: {why}"),
+    )
+
+
+def _begun(
+    event: RemoteStepOrdered,
+    name: str,
+    given: Given,
+    wanted: Ordered,
+    accepted: Accepted,
+    play: Play,
+    ready: Ready,
+) -> Effects:
+    playbook = play.playbook
+    assert playbook is not None, "its command is known"
+    session, key = session_key(play.root_name, name), f"fleet/{event.origin}/{event.id}/{event.take}"
+    contract = resolve_contract(playbook=playbook.artifacts, agent=play.defaults)
+    limits = [each for each in (wanted.timeout or playbook.timeout, accepted.longest) if each is not None]
+    asked: Mapping[str, JsonValue] = {
+        "fleet_origin": event.origin,
+        "order": event.id,
+        "chain": wanted.chain,
+        "chain_run_id": wanted.run,
+        "step": wanted.step,
+        "try": wanted.attempt,
+        "with": dict(ready.values),
+    }
+    start = StartRun(
+        key=key,
+        session=session,
+        root=play.root_path,
+        name=name,
+        command=ready.argv,
+        cwd=ready.cwd or f"{play.root_path}/{name}/artifacts",
+        environment=ready.environment,
+        playbook=wanted.name if wanted.kind == "skill" else None,
+        agent=play.agent,
+        contract=None if contract is None else contract_to_json(contract),
+        timeout=min(limits, default=None),
+        grace=playbook.grace if wanted.grace is None else wanted.grace,
+        stale_after=wanted.stale_after,
+        metadata=tuple(asked.items()),
+        kind="step",
+        invocation_id=of_request(key),
+    )
+    summary = f"{event.origin} ordered it: step {wanted.step} of {wanted.chain} ({wanted.run})"
+    return (
+        BeginTaken(event.origin, event.id, event.take, session, given.at),
+        start,
+        OpenInvocation(of_request(key), wanted.name, given.at, session, metadata=dict(asked)),
+        Explain(of_start(name), "decided", summary, {"command": list(ready.argv)}),
+    )
+
+
+def end_taken(event: SessionFinished | StartFailed | StartedEarlier, given: Given) -> Deciding:
+    """The run of another host's step is judged, or can never begin: its origin is told how it ended."""
+    taken = yield from ask(TakenAs(event.session_key))
+    if taken is None or taken.state != "begun":
+        return ()
+    verdict = yield from verdict_on(event)
+    if verdict is None or verdict.status == "running":
+        return ()
+    # What was to be started may have begun before it vanished. So this is an end, and never gives the order back.
+    if isinstance(event, StartFailed):
+        return (_over(taken, verdict, given),)
+    left = yield from all_left_by(event.session_key, verdict.attempt)
+    outcome = None if left.outcome is None else dict(left.outcome)
+    size = len(json.dumps(outcome))
+    result = left.result
+    verdict = verdict._replace(why=left.why)
+    more: dict[str, JsonValue] = {
+        "outcome": outcome if size <= MOST_OUTCOME else None,
+        "outcome_is_too_long": size > MOST_OUTCOME,
+        "delivery": result.delivery,
+        "exit_code": result.exit_code,
+        "artifacts": list(result.artifacts),
+    }
+    return (_over(taken, verdict, given, more),)
+
+
+def _over(
+    taken: Taken, verdict: Verdict, given: Given, more: Mapping[str, JsonValue] | None = None
+) -> EndTaken:
+    result: dict[str, JsonValue] = {
+        "format": ORDER_FORMAT,
+        "status": verdict.status,
+        "reason": verdict.code,
+        "summary": None if verdict.why is None else verdict.why[:_MOST_TEXT],
+        "session": (taken.session_key or "").rpartition("/")[2],
+        **(more or {}),
+    }
+    return EndTaken(taken.origin, taken.id, taken.take, result, given.at)
+
+
+def cancel_taken(event: RemoteStepCancelled, given: Given) -> Deciding:
+    """The origin does not want the step any more: it never begins, or is ended."""
+    taken = yield from ask(TakenOf(event.origin, event.id, event.take))
+    if taken is None or taken.state != "begun" or taken.session_key is None:
+        return ()
+    session = yield from ask(SessionOf(taken.session_key))
+    effects: Effects = ()
+    if session is None:
+        verdict = Verdict("cancelled", "run.cancelled.user", "it had not begun")
+        effects = (
+            WithdrawStart(taken.session_key, given.at, _CANCELLED),
+            _over(taken, verdict, given),
+        )
+    if session is None or session.status == "running":
+        # Even if it is not a session yet: the job that opens it may be in progress, and then comes before this.
+        attempt = 1 if session is None else session.attempt
+        effects += (Emit(_cancelled(f"{event.key}/step", taken.session_key, attempt, event.origin, given)),)
+    return effects
+
+
+def end_withdrawn(event: AttemptStarted, given: Given) -> Deciding:
+    """A session began: if another host cancelled it too late to be withdrawn, it is ended."""
+    taken = yield from ask(TakenAs(event.session_key))
+    if taken is None or taken.state == "begun" or event.attempt != 1:
+        return ()
+    return (Emit(_cancelled(f"{event.key}/late", event.session_key, 1, taken.origin, given)),)
+
+
+def _cancelled(key: str, session: str, attempt: int, origin: str, given: Given) -> SessionCancelRequested:
+    return SessionCancelRequested(
+        request=key,
+        at=given.at,
+        session_key=session,
+        attempt=attempt,
+        reason="its origin does not want it any more",
+        said_by=origin,
+    )

@@ -1,0 +1,231 @@
+"""Steps on other hosts as data: events, effects, questions and their answers.
+
+An order is a row of the fleet's database. `id` names it at its origin, `take` counts how often it was taken. So what is said of
+one take can't be meant for another one.
+"""
+
+import hashlib
+import re
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from runward.config.json_value import JsonValue
+from runward.handlers.model.asking import Question
+from runward.handlers.model.effects import Effect
+from runward.handlers.model.events import Request
+
+OrderEnd: TypeAlias = Literal["ended", "declined", "withdrawn"]
+
+_ORDER: Final = re.compile(r"(cr_[0-9a-f]{12})-([0-9]{1,3})-([0-9]{1,6})")
+_RUN: Final = re.compile(r"(?:.*/)?(fl_[0-9a-f]{12}-[0-9]{1,9})")
+
+
+class Try(NamedTuple):
+    """A try of a step of a chain run."""
+
+    run: str
+    step: int
+    attempt: int
+
+
+def order_id(of: Try) -> str:
+    """The id of the order for a try."""
+    return f"{of.run}-{of.step}-{of.attempt}"
+
+
+def try_of(order: str) -> Try | None:
+    """The try that an order is for, judging by its id."""
+    match = _ORDER.fullmatch(order)
+    return None if match is None else Try(match[1], int(match[2]), int(match[3]))
+
+
+def run_of_order(origin: str, order: str, take: int) -> str:
+    """The run directory and session id of an order that this host takes, known before anything is started."""
+    return f"fl_{hashlib.sha256(f'{origin}/{order}'.encode()).hexdigest()[:12]}-{take}"
+
+
+def lane_of_taken(session_key: str) -> str | None:
+    """The lane of the order that a session would have been begun for, judging by its name; None if it is none."""
+    match = _RUN.fullmatch(session_key) if "fl_" in session_key else None
+    return None if match is None else f"fleet:{match[1]}"
+
+
+class _OfOrder:
+    """What another host did with an order of this one: it goes into the lane of its chain run."""
+
+    __slots__ = ()
+    id: str
+
+    @property
+    def lane(self) -> str:
+        of = try_of(self.id)
+        return f"fleet:{self.id}" if of is None else of.run
+
+
+class _OfTake:
+    """What concerns a take of an order by this host: it goes into the lane in which its session's end is decided, too."""
+
+    __slots__ = ()
+    origin: str
+    id: str
+    take: int
+
+    @property
+    def lane(self) -> str:
+        return f"fleet:{run_of_order(self.origin, self.id, self.take)}"
+
+
+class RemoteStepTaken(_OfOrder, Request, frozen=True):
+    """Another host took an order of this one: it begins the step, or says why not."""
+
+    id: str
+    host: str
+    take: int
+    said_by: str = ""
+
+
+class RemoteStepOver(_OfOrder, Request, frozen=True):
+    """An order of this host is over: its taker says how the step ended, or nobody begins it.
+
+    `result` is what `EndTaken` has; None unless it `ended`. `declined` says why hosts don't begin it, by their names.
+    """
+
+    id: str
+    end: OrderEnd
+    host: str | None
+    result: JsonValue
+    declined: dict[str, JsonValue]
+    said_by: str = ""
+
+
+class RemoteStepOrdered(_OfTake, Request, frozen=True):
+    """This host took an order: `body` is what the origin wrote, which may be anything.
+
+    If it is `cancelled`, the origin did not want it any more when it was read.
+    """
+
+    origin: str
+    id: str
+    take: int
+    body: JsonValue
+    cancelled: bool = False
+    said_by: str = ""
+
+
+class RemoteStepCancelled(_OfTake, Request, frozen=True):
+    """The origin does not want an order any more that this host took."""
+
+    origin: str
+    id: str
+    take: int
+    said_by: str = ""
+
+
+class PlaceOrder(Effect, frozen=True):
+    """Have a try of a step ordered from `host`. `body` is what travels. `begin_within` are the seconds in which it must begin."""
+
+    of: Try
+    at: float
+    host: str
+    skill: str
+    body: JsonValue
+    begin_within: float | None
+
+
+class CancelOrder(Effect, frozen=True):
+    """Have an order withdrawn, or its step ended. One that is settled stays as it is."""
+
+    of: Try
+    at: float
+
+
+class SettleOrder(Effect, frozen=True):
+    """Record that what an order became is known here, so the fleet may forget it."""
+
+    id: str
+    at: float
+
+
+class BeginTaken(Effect, frozen=True):
+    """Record that this host begins a step of another one as a session, for this take of its order."""
+
+    origin: str
+    id: str
+    take: int
+    session_key: str
+    at: float
+
+
+class DeclineTaken(Effect, frozen=True):
+    """Record that this host never begins an order that it took, and why. Only then another host may get it."""
+
+    origin: str
+    id: str
+    take: int
+    why: str
+    at: float
+
+
+class EndTaken(Effect, frozen=True):
+    """Record how a step of another host ended, for its origin."""
+
+    origin: str
+    id: str
+    take: int
+    result: JsonValue
+    at: float
+
+
+TakenState: TypeAlias = Literal["begun", "declined", "ended"]
+
+
+class Taken(NamedTuple):
+    """What this host did with an order that it took."""
+
+    origin: str
+    id: str
+    take: int
+    state: TakenState
+    session_key: str | None
+
+
+class TakenAs(Question["Taken | None"], frozen=True):
+    """Question: for which order a session was begun. Answer: `Taken`, or None if no other host ordered it."""
+
+    session_key: str
+
+
+class TakenOf(Question["Taken | None"], frozen=True):
+    """Question: what became of a take of an order. Answer: `Taken`, or None if this host did nothing about it yet."""
+
+    origin: str
+    id: str
+    take: int
+
+
+class Accepted(NamedTuple):
+    """What this host may do for another one. `longest` are seconds; None: as long as the origin wants."""
+
+    allow: frozenset[str]
+    longest: float | None
+
+
+class AcceptedNow(Question["Accepted | None"], frozen=True):
+    """Question: whether the settings accept this playbook or action from this host. Answer: `Accepted`, or None if not."""
+
+    origin: str
+    kind: Literal["skill", "action"]
+    name: str
+
+
+def taken_after(taken: Taken | None, effect: BeginTaken | DeclineTaken | EndTaken) -> Taken | None:
+    """What this host did after the effect."""
+    match effect:
+        case BeginTaken():
+            return Taken(effect.origin, effect.id, effect.take, "begun", effect.session_key)
+        case DeclineTaken():
+            return Taken(effect.origin, effect.id, effect.take, "declined", None)
+    return None if taken is None else taken._replace(state="ended")
+
+
+class OwnHost(Question["str | None"], frozen=True):
+    """Question: the name of this host in its fleet, by the settings in force. Answer: the name, or None without a fleet."""

@@ -1,0 +1,229 @@
+"""A step that another host shall run: ordered by its name and values, and continued with what became of the order."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.handlers.chains.test_machine import decided, of
+
+from runward.config.chain import read_chain
+from runward.config.json_value import JsonValue
+from runward.config.step import Callables
+from runward.handlers.chains import continuing, firing
+from runward.handlers.chains.advancing import run_id
+from runward.handlers.fleet import ordering
+from runward.handlers.model.asking import Given
+from runward.handlers.model.chains import (
+    RUNS_ELSEWHERE,
+    WAITS_FOR_HOST,
+    ChainFired,
+    ChainFiresNow,
+    ChainRunCancelRequested,
+    ChainRunOf,
+    ChainRunStanding,
+    FiringsOf,
+    OpenRunsOf,
+    SetChainRun,
+    SetStep,
+    SlotsNow,
+    SlotsStanding,
+    StepStanding,
+    slots_after,
+)
+from runward.handlers.model.effects import Effect, Emit
+from runward.handlers.model.fleet import (
+    CancelOrder,
+    OwnHost,
+    PlaceOrder,
+    RemoteStepOver,
+    RemoteStepTaken,
+    SettleOrder,
+    Try,
+)
+from runward.handlers.model.invocations import StartRun
+from runward.handlers.model.schedules import TimerRang, TimerSet
+
+TEXT = """\
+name: nightly
+trigger: {event: data.ready}
+timeout: 1d
+steps:
+  - {id: train, skill: train, host: gpu-box, with: {data: "{{ trigger.data }}"}, start_within: 2h}
+  - {id: tell, skill: tell, with: {said: "{{ steps.train.outcome.score }}"}}
+"""
+CHAIN = read_chain(TEXT, "nightly.yaml", Callables(("tell",))).value
+assert CHAIN is not None
+DEFINITION = CHAIN.definition
+FIRED = ChainFired("nightly", 1.0, "request", "data.ready", "id", {"data": "{{ x }}"}, DEFINITION)
+RUN = run_id(FIRED.key)
+ORDER = f"{RUN}-0-1"
+GIVEN = Given("hash", 5.0)
+NOT_YET: dict[Any, object] = {
+    ChainFiresNow("nightly"): None,
+    ChainRunOf(RUN): None,
+    FiringsOf("nightly"): (),
+    OpenRunsOf("nightly"): (),
+    OwnHost(): "laptop",
+}
+WAITS = StepStanding(0, "waiting", WAITS_FOR_HOST)
+RUNS = StepStanding(0, "running", RUNS_ELSEWHERE)
+
+
+def stands(step: StepStanding, deadline: float | None = None) -> ChainRunStanding:
+    return ChainRunStanding(
+        id=RUN,
+        chain="nightly",
+        status="running",
+        definition=DEFINITION,
+        trigger={"data": "x"},
+        fired_by="request",
+        reason_code="chain.running.started",
+        reason_summary="",
+        deadline=deadline,
+        steps={0: step},
+        created_at=1.0,
+    )
+
+
+def of_step(effects: tuple[Effect, ...]) -> list[tuple[str, str | None]]:
+    return [
+        (each.standing.status, each.standing.reason)
+        for each in of(SetStep, effects)
+        if each.standing.step == 0
+    ]
+
+
+def over(
+    step: StepStanding, result: JsonValue, end: Any = "ended", **declined: JsonValue
+) -> tuple[Effect, ...]:
+    event = RemoteStepOver("r", 4.0, ORDER, end, "gpu-box", result, declined)
+    return decided(ordering.step_over(event, GIVEN), {ChainRunOf(RUN): stands(step)})
+
+
+def test_a_step_with_a_host_is_ordered_by_its_name_and_values_and_starts_nothing_here() -> None:
+    effects = decided(firing.open_run(FIRED, GIVEN), NOT_YET)
+    (order,) = of(PlaceOrder, effects)
+    assert (order.of, order.host, order.skill, order.begin_within) == (
+        Try(RUN, 0, 1),
+        "gpu-box",
+        "train",
+        7200.0,
+    )
+    assert isinstance(order.body, dict)
+    assert (order.body["kind"], order.body["name"], order.body["with"]) == (
+        "skill",
+        "train",
+        {"data": "{{ x }}"},
+    )
+    assert of_step(effects) == [("waiting", WAITS_FOR_HOST)]
+    assert of(StartRun, effects) == []
+    assert [each.event.what for each in of(Emit, effects) if isinstance(each.event, TimerSet)][
+        -1
+    ] == "host 0 1"
+
+
+def test_a_step_with_a_host_fails_where_there_is_no_fleet() -> None:
+    effects = decided(firing.open_run(FIRED, GIVEN), {**NOT_YET, OwnHost(): None})
+    assert of_step(effects) == [("failed", "run.failed.not_started")]
+    assert of(PlaceOrder, effects) == []
+
+
+def test_a_step_that_another_host_runs_has_no_slot_here() -> None:
+    assert slots_after(SlotsStanding(), SetStep(RUN, 1.0, RUNS, None)) == SlotsStanding()
+    here = StepStanding(0, "running", None, "native:runs/x")
+    assert slots_after(SlotsStanding(), SetStep(RUN, 1.0, here, None)).running == {(RUN, 0)}
+
+
+def test_a_taken_order_runs_there_and_a_second_report_says_nothing() -> None:
+    event = RemoteStepTaken("r", 4.0, ORDER, "gpu-box", 1)
+    effects = decided(ordering.step_taken(event, GIVEN), {ChainRunOf(RUN): stands(WAITS)})
+    (step,) = of(SetStep, effects)
+    assert of_step(effects) == [("running", RUNS_ELSEWHERE)]
+    assert step.reason_summary == "step train runs on gpu-box"
+    for now in (RUNS, RUNS._replace(status="completed", reason="c"), WAITS._replace(attempt=2)):
+        assert decided(ordering.step_taken(event, GIVEN), {ChainRunOf(RUN): stands(now)}) == ()
+
+
+def test_the_chain_run_continues_with_the_result_also_if_nobody_said_that_it_was_taken() -> None:
+    result: JsonValue = {
+        "format": 1,
+        "status": "completed",
+        "reason": "run.completed.ok",
+        "outcome": {"score": "ten"},
+        "exit_code": 0,
+        "delivery": "passed",
+    }
+    for step, before in ((RUNS, []), (WAITS, [("running", RUNS_ELSEWHERE)])):
+        effects = over(step, result)
+        assert of_step(effects) == [*before, ("completed", "run.completed.ok")]
+        (start,) = of(StartRun, effects)
+        assert start.command == ("tell", "ten")
+        assert of(SettleOrder, effects) == [SettleOrder(ORDER, 5.0)]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        None,
+        [],
+        {},
+        {"status": "running", "reason": "run.completed.ok"},
+        {"status": "completed", "reason": "\x1b[31m"},
+        {"status": ["completed"], "reason": "run.completed.ok"},
+        {"status": "completed", "reason": None},
+    ],
+)
+def test_a_result_that_is_none_ends_the_step_as_failed(result: JsonValue) -> None:
+    effects = over(RUNS, result)
+    assert of_step(effects) == [("failed", ordering.UNREADABLE)]
+    assert [each.status for each in of(SetChainRun, effects)] == ["failed"]
+    assert of(SettleOrder, effects)
+
+
+def test_a_declined_order_fails_with_the_reason_of_each_host() -> None:
+    effects = over(WAITS, None, "declined", **{"gpu-box": "no [[fleet.accept]]"})
+    assert of_step(effects) == [("failed", ordering.DECLINED)]
+    assert of(SetStep, effects)[0].reason_summary == "no host begins it: gpu-box: no [[fleet.accept]]"
+
+
+def test_the_end_of_an_order_whose_step_is_over_is_settled_and_changes_nothing() -> None:
+    gone: Mapping[Any, object] = {ChainRunOf(RUN): None}
+    event = RemoteStepOver("r", 4.0, ORDER, "ended", "gpu-box", None, {})
+    assert decided(ordering.step_over(event, GIVEN), gone) == (SettleOrder(ORDER, 5.0),)
+    for step in (RUNS._replace(status="timed_out", reason="x"), RUNS._replace(attempt=2)):
+        assert over(step, None) == (SettleOrder(ORDER, 5.0),)
+    stray = RemoteStepOver("r", 4.0, "nonsense", "ended", "gpu-box", None, {})
+    assert decided(ordering.step_over(stray, GIVEN), {}) == (SettleOrder("nonsense", 5.0),)
+
+
+def test_a_step_whose_host_has_not_begun_in_time_ends_and_its_order_is_cancelled() -> None:
+    rang = TimerRang(RUN, "host 0 1", 4.0)
+    effects = decided(continuing.advance_after_timer(rang, GIVEN), {ChainRunOf(RUN): stands(WAITS)})
+    assert of_step(effects) == [("timed_out", continuing.WAITED)]
+    assert of(CancelOrder, effects) == [CancelOrder(Try(RUN, 0, 1), 5.0)]
+    assert "another host may have begun it" in str(of(SetStep, effects)[0].reason_summary)
+    assert decided(continuing.advance_after_timer(rang, GIVEN), {ChainRunOf(RUN): stands(RUNS)}) == ()
+    other = TimerRang(RUN, "begin 0 1", 4.0)
+    assert decided(continuing.advance_after_timer(other, GIVEN), {ChainRunOf(RUN): stands(WAITS)}) == ()
+
+
+def test_the_deadline_of_the_run_ends_a_step_on_another_host_and_says_that_it_may_have_begun() -> None:
+    rang = TimerRang(RUN, "deadline", 4.0)
+    for step in (WAITS, RUNS):
+        effects = decided(
+            continuing.advance_after_timer(rang, GIVEN), {ChainRunOf(RUN): stands(step, deadline=4.0)}
+        )
+        assert of_step(effects) == [("timed_out", "run.timed_out.deadline")]
+        assert of(CancelOrder, effects)
+        assert "another host may have begun it" in str(of(SetStep, effects)[0].reason_summary)
+
+
+def test_cancelling_the_chain_run_cancels_the_order() -> None:
+    event = ChainRunCancelRequested("c", 1.0, RUN)
+    for step in (WAITS, RUNS):
+        effects = decided(
+            continuing.cancel_run(event, GIVEN),
+            {ChainRunOf(RUN): stands(step), SlotsNow(): SlotsStanding()},
+        )
+        assert of_step(effects) == [("cancelled", "run.cancelled.user")]
+        assert of(CancelOrder, effects) == [CancelOrder(Try(RUN, 0, 1), 5.0)]

@@ -1,0 +1,208 @@
+"""An order that this host took: begun by its own settings, or declined for good; and what its origin is told of its end."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.handlers.chains.test_machine import of
+
+from runward.config.json_value import JsonValue
+from runward.config.playbook import Playbook
+from runward.handlers.fleet import taking
+from runward.handlers.model.asking import Given
+from runward.handlers.model.chains import LaneWaits, LeftBy, LeftBySession, StepResult
+from runward.handlers.model.effects import Deciding, Effect, Emit
+from runward.handlers.model.fleet import (
+    Accepted,
+    AcceptedNow,
+    BeginTaken,
+    DeclineTaken,
+    EndTaken,
+    RemoteStepCancelled,
+    RemoteStepOrdered,
+    Taken,
+    TakenAs,
+    TakenOf,
+    lane_of_taken,
+    run_of_order,
+)
+from runward.handlers.model.invocations import Play, PlayOf, StartFailed, StartRun, WithdrawStart
+from runward.handlers.model.sessions import AttemptStarted, SessionFinished, SessionOf
+
+GIVEN = Given("hash", 5.0)
+ORDER = "cr_000000000000-0-1"
+NAME = run_of_order("laptop", ORDER, 1)
+KEY = f"native:runs/{NAME}"
+BODY: dict[str, JsonValue] = {
+    "format": 1,
+    "kind": "skill",
+    "name": "train",
+    "with": {"data": "{{ secret }}"},
+    "env": {},
+    "cwd": None,
+    "timeout": 600,
+    "grace": None,
+    "stale_after": None,
+    "chain": "nightly",
+    "run": "cr_000000000000",
+    "step": "train",
+    "attempt": 1,
+}
+TRAIN = Playbook("train", ("train", "--data={{ with.data }}"), timeout=60.0)
+PLAY = Play(TRAIN, root_name="runs", root_path="/runs")
+BEGUN = Taken("laptop", ORDER, 1, "begun", KEY)
+
+
+def decided(deciding: Deciding, answers: Mapping[Any, object]) -> tuple[Effect, ...]:
+    """What a handler returns that is given these answers; what isn't among them is not there."""
+    usual = {
+        AcceptedNow("laptop", "skill", "train"): Accepted(frozenset(), None),
+        PlayOf("train"): PLAY,
+    }
+    answer: object = None
+    while True:
+        try:
+            question = deciding.send(answer)
+        except StopIteration as end:
+            effects: tuple[Effect, ...] = end.value
+            return effects
+        answer = {**usual, **answers}.get(question, False if isinstance(question, LaneWaits) else None)
+
+
+def ordered(answers: Mapping[Any, object] = {}, **body: JsonValue) -> tuple[Effect, ...]:  # it is read only
+    event = RemoteStepOrdered("r", 1.0, "laptop", ORDER, 1, {**BODY, **body})
+    return decided(taking.begin_taken(event, GIVEN), answers)
+
+
+def test_an_accepted_order_is_started_by_this_hosts_own_playbook_and_recorded_with_its_start() -> None:
+    effects = ordered()
+    (begun,), (start,) = of(BeginTaken, effects), of(StartRun, effects)
+    assert begun == BeginTaken("laptop", ORDER, 1, KEY, 5.0)
+    assert (start.session, start.name, start.playbook, start.kind) == (KEY, NAME, "train", "step")
+    assert lane_of_taken(start.session) == RemoteStepOrdered("r", 1.0, "laptop", ORDER, 1, BODY).lane
+    assert start.timeout == 600.0
+    assert dict(start.metadata)["chain_run_id"] == "cr_000000000000"
+    assert of(DeclineTaken, effects) == []
+
+
+def test_a_value_is_never_read_as_an_expression_of_this_host() -> None:
+    (start,) = of(StartRun, ordered())
+    assert start.command == ("train", "--data={{ secret }}")
+
+
+def test_a_timeout_is_cut_to_the_longest_that_is_accepted() -> None:
+    for accepted, wanted, timeout in ((30.0, 600, 30.0), (900.0, 600, 600.0), (30.0, None, 30.0)):
+        answers = {AcceptedNow("laptop", "skill", "train"): Accepted(frozenset(), accepted)}
+        (start,) = of(StartRun, ordered(answers, timeout=wanted))
+        assert start.timeout == timeout
+
+
+@pytest.mark.parametrize(
+    ("answers", "body", "why"),
+    [
+        ({AcceptedNow("laptop", "skill", "train"): None}, {}, "no [[fleet.accept]] here has skill 'train'"),
+        ({PlayOf("train"): Play(None, problem="there is no playbook 'train'")}, {}, "there is no playbook"),
+        ({}, {"env": {"PATH": "/evil"}}, "it has env, which [[fleet.accept]] does not allow"),
+        ({}, {"cwd": "/"}, "it has cwd, which [[fleet.accept]] does not allow"),
+        ({}, {"format": 2}, "upgrade it here"),
+        ({}, {"with": None}, "can't be read"),
+        ({}, {"kind": "shell"}, "can't be read"),
+        ({}, {"timeout": -1}, "can't be read"),
+        ({}, {"timeout": True}, "can't be read"),
+        ({}, {"env": {"A": 1}}, "can't be read"),
+        ({}, {"with": {}}, "data"),
+    ],
+)
+def test_what_this_host_does_not_begin_is_declined_and_nothing_is_started(
+    answers: Mapping[Any, object], body: Mapping[str, JsonValue], why: str
+) -> None:
+    effects = ordered(answers, **body)
+    (declined,) = of(DeclineTaken, effects)
+    assert why in declined.why
+    assert (of(StartRun, effects), of(BeginTaken, effects)) == ([], [])
+
+
+def test_variables_of_runward_are_never_set_even_if_variables_are_allowed() -> None:
+    answers = {AcceptedNow("laptop", "skill", "train"): Accepted(frozenset({"env", "cwd"}), None)}
+    (start,) = of(StartRun, ordered(answers, env={"MODE": "x"}, cwd="/work"))
+    assert (start.environment, start.cwd) == ((("MODE", "x"),), "/work")
+    assert of(DeclineTaken, ordered(answers, env={"RUNWARD_STATE_DIR": "x"}))
+    assert of(DeclineTaken, ordered(answers, cwd="work"))
+
+
+def test_an_order_that_was_cancelled_before_it_began_never_begins() -> None:
+    event = RemoteStepOrdered("r", 1.0, "laptop", ORDER, 1, BODY, cancelled=True)
+    effects = decided(taking.begin_taken(event, GIVEN), {})
+    assert [each.why for each in of(DeclineTaken, effects)] == ["its origin cancelled it before it began"]
+    assert of(StartRun, effects) == []
+
+
+def test_a_take_is_decided_once_whatever_became_of_it() -> None:
+    for state in ("begun", "declined", "ended"):
+        effects = ordered({TakenOf("laptop", ORDER, 1): BEGUN._replace(state=state)})
+        assert of(StartRun, effects) == of(DeclineTaken, effects) == of(BeginTaken, effects) == []
+
+
+def finished() -> SessionFinished:
+    return SessionFinished(KEY, 1, 4.0, "completed", "run.completed.ok", None)
+
+
+def test_the_end_of_its_run_is_the_end_of_the_order() -> None:
+    left = LeftBySession({"kind": "ci"}, StepResult("passed", None, 0, {"report": "/x"}), None)
+    answers = {TakenAs(KEY): BEGUN, LeftBy(KEY, 1): left}
+    (end,) = of(EndTaken, decided(taking.end_taken(finished(), GIVEN), answers))
+    assert (end.origin, end.id, end.take) == ("laptop", ORDER, 1)
+    assert isinstance(end.result, dict)
+    assert (end.result["status"], end.result["outcome"], end.result["artifacts"]) == (
+        "completed",
+        {"kind": "ci"},
+        ["report"],
+    )
+
+
+def test_an_outcome_that_is_too_long_stays_here_and_that_is_said() -> None:
+    left = LeftBySession({"text": "x" * taking.MOST_OUTCOME}, StepResult(), None)
+    answers = {TakenAs(KEY): BEGUN, LeftBy(KEY, 1): left}
+    (end,) = of(EndTaken, decided(taking.end_taken(finished(), GIVEN), answers))
+    assert isinstance(end.result, dict)
+    assert (end.result["outcome"], end.result["outcome_is_too_long"]) == (None, True)
+
+
+def test_a_start_that_fails_ends_the_order_and_never_gives_it_back() -> None:
+    effects = decided(
+        taking.end_taken(StartFailed("start", KEY, 4.0, "it vanished"), GIVEN), {TakenAs(KEY): BEGUN}
+    )
+    (end,) = of(EndTaken, effects)
+    assert isinstance(end.result, dict)
+    assert (end.result["status"], end.result["reason"]) == ("failed", "run.failed.not_started")
+    assert of(DeclineTaken, effects) == []
+
+
+def test_the_end_of_another_session_or_of_an_ended_order_says_nothing() -> None:
+    for taken in (None, BEGUN._replace(state="ended")):
+        assert decided(taking.end_taken(finished(), GIVEN), {TakenAs(KEY): taken}) == ()
+
+
+def test_a_cancelled_order_that_has_not_begun_is_withdrawn_and_over() -> None:
+    event = RemoteStepCancelled("c", 1.0, "laptop", ORDER, 1)
+    effects = decided(
+        taking.cancel_taken(event, GIVEN), {TakenOf("laptop", ORDER, 1): BEGUN, SessionOf(KEY): None}
+    )
+    (end,), (withdrawn,), (emitted,) = of(EndTaken, effects), of(WithdrawStart, effects), of(Emit, effects)
+    assert isinstance(end.result, dict)
+    assert end.result["status"] == "cancelled"
+    assert withdrawn.session_key == emitted.event.session_key == KEY
+
+
+def test_a_run_that_begins_after_its_order_was_withdrawn_is_ended() -> None:
+    started = AttemptStarted(KEY, 1, 2.0, None)
+    ended = BEGUN._replace(state="ended")
+    (emitted,) = of(Emit, decided(taking.end_withdrawn(started, GIVEN), {TakenAs(KEY): ended}))
+    assert (emitted.event.session_key, emitted.event.attempt) == (KEY, 1)
+    assert decided(taking.end_withdrawn(started, GIVEN), {TakenAs(KEY): BEGUN}) == ()
+
+
+def test_an_unknown_take_is_not_cancelled() -> None:
+    event = RemoteStepCancelled("c", 1.0, "laptop", ORDER, 1)
+    for taken in (None, BEGUN._replace(state="ended"), BEGUN._replace(state="declined", session_key=None)):
+        assert decided(taking.cancel_taken(event, GIVEN), {TakenOf("laptop", ORDER, 1): taken}) == ()
