@@ -107,7 +107,9 @@ class Cron:
         begin, end = midnight.timestamp(), (midnight + timedelta(days=1)).timestamp()
         if end - begin == 86400.0 and midnight.utcoffset() == (midnight + timedelta(hours=12)).utcoffset():
             return self._in_plain_day(begin, moment)
-        return min((each for each in self._in_odd_day(day, zone) if each > moment), default=None)
+        times = _in_odd_day(self, day, zone)
+        later = bisect_right(times, moment)
+        return times[later] if later < len(times) else None
 
     def _in_plain_day(self, begin: float, moment: float) -> float | None:
         """The first time in a day whose clock is never changed: nearly every day."""
@@ -121,20 +123,25 @@ class Cron:
         later = bisect_right(self.hours, hour)
         return None if later == len(self.hours) else begin + self.hours[later] * 3600 + self.minutes[0] * 60
 
-    def _in_odd_day(self, day: date, zone: ZoneInfo) -> Iterator[float]:
-        for hour in self.hours:
-            for minute in self.minutes:
-                wall = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
-                first, second = wall.timestamp(), wall.replace(fold=1).timestamp()
-                if (
-                    second < first
-                ):  # in a gap, `fold` 0 uses the offset before it, which gives a time after the gap
-                    if self.is_fixed:
-                        yield _end_of_gap(second, first, zone)
-                    continue
-                yield first
-                if second > first and not self.is_fixed:
-                    yield second
+
+@lru_cache(4)
+def _in_odd_day(cron: Cron, day: date, zone: ZoneInfo) -> tuple[float, ...]:
+    """The times in a day in which the clock is changed, in order. To find one takes as long as to find all."""
+    found: list[float] = []
+    for hour in cron.hours:
+        for minute in cron.minutes:
+            wall = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
+            first, second = wall.timestamp(), wall.replace(fold=1).timestamp()
+            if (
+                second < first
+            ):  # in a gap, `fold` 0 uses the offset before it, which gives a time after the gap
+                if cron.is_fixed:
+                    found.append(_end_of_gap(second, first, zone))
+                continue
+            found.append(first)
+            if second > first and not cron.is_fixed:
+                found.append(second)
+    return tuple(sorted(found))
 
 
 def _end_of_gap(before: float, after: float, zone: ZoneInfo) -> float:

@@ -234,6 +234,7 @@ def _parsed(module: str) -> ast.Module:
     return ast.parse((ROOT / "handlers" / f"{module}.py").read_text())
 
 
+@cache
 def _brought(tree: ast.Module) -> dict[str, tuple[str, str]]:
     """What a file imports from others of this package, with where it is from."""
     return {
