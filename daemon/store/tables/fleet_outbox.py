@@ -74,7 +74,32 @@ _WALKED: Final = (
     "update fleet_reporting set walked = (select max(key) from"
     " (select key from sessions s where s.key > walked order by key limit ?1)) where walked is not null"
 )
-_DELIVERED: Final = "delete from fleet_outbox where version in (select value from json_each(?))"
+_OWED_AGAIN: Final = (
+    "insert or ignore into fleet_outbox (kind, subject) select '{kind}', {subject} from {rows}"
+    " where (select walked from fleet_reporting) = ''"
+)
+_ALL_ORDERS: Final = (
+    _OWED_AGAIN.format(kind=ORDER, subject="id", rows="remote_steps"),
+    _OWED_AGAIN.format(
+        kind=TAKEN,
+        subject="json_array(origin, id, take)",
+        rows="(select * from orders_taken where state <> 'begun')",
+    ),
+)
+"""What was decided on orders while nobody noted it. Saying it twice changes nothing."""
+
+_THOSE: Final = (
+    "select subject from fleet_outbox where kind = '{kind}' and version in (select value from json_each(?))"
+)
+_DELIVERED: Final = (
+    # What the fleet knows to be over is of no use any more. How a step of another host ended goes with its session.
+    f"delete from remote_steps where wanted = 'settled' and id in ({_THOSE.format(kind=ORDER)})",  # noqa: S608 # our own words
+    (
+        "delete from orders_taken where state = 'declined'"  # noqa: S608 # our own words
+        f" and json_array(origin, id, take) in ({_THOSE.format(kind=TAKEN)})"
+    ),
+    "delete from fleet_outbox where version in (select value from json_each(?))",
+)
 
 
 async def switch_on(store: Store, reported_as: str) -> None:
@@ -89,6 +114,7 @@ async def switch_on(store: Store, reported_as: str) -> None:
             transaction.define(f"drop trigger if exists temp.{name}")
             transaction.define(_trigger(name, *owed))
         transaction.write([Statement(_ON, [(store.epoch, reported_as)])])
+        transaction.write([Statement(sql, [()]) for sql in _ALL_ORDERS])
 
     await store.transact(work, "fleet")
 
@@ -113,7 +139,7 @@ async def walk(store: Store, most: int) -> bool:
 
 async def delivered(store: Store, versions: Sequence[int]) -> None:
     """The fleet has these. A subject that changed since has another version, and stays owed."""
-    await store.run([Statement(_DELIVERED, [(listed(versions),)])], "fleet")
+    await store.run([Statement(sql, [(listed(versions),)]) for sql in _DELIVERED], "fleet")
 
 
 async def newest(store: Store) -> int:

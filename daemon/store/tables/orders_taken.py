@@ -26,6 +26,11 @@ _DECLINE: Final = Write(
 _END: Final = Write(
     "update orders_taken set state = 'ended', result = ?4 where origin = ?1 and id = ?2 and take = ?3 and state = 'begun'"
 )
+_FORGET: Final = (
+    "delete from orders_taken where session_key = ? and not exists"
+    " (select 1 from fleet_outbox o where o.kind = 'taken' and o.subject = json_array(origin, orders_taken.id, take))"
+)
+"""Unless its end is owed to the fleet."""
 
 
 class TakenOrder(NamedTuple):
@@ -114,5 +119,6 @@ def table() -> Table:
         writes=(_BEGIN, _DECLINE, _END),
         appliers={BeginTaken: _begin, DeclineTaken: _decline, EndTaken: _end},
         answers={TakenAs: _as, TakenOf: _of},
+        goes_with_session=(_FORGET,),
         folds={kind: (Fold(of, taken_after),) for kind in (BeginTaken, DeclineTaken, EndTaken)},
     )

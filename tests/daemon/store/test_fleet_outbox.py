@@ -231,3 +231,65 @@ async def test_the_triggers_are_no_part_of_the_store(store: Store, tmp_path: Pat
     with closing(sqlite3.connect(tmp_path / "runward.db", isolation_level=None)) as other:
         other.execute(INSERT, ("a",))
     assert await _owed(store) == []
+
+
+PLACE = (
+    "insert into remote_steps (id, run, step, attempt, host, skill, body, placed_at, wanted)"
+    " values (?, 'cr_1', 0, 1, 'gpu-box', 'train', '{}', 1, 'placed')"
+)
+BEGIN = (
+    "insert into orders_taken (origin, id, take, state, session_key, taken_at)"
+    " values ('laptop', ?1, 1, 'begun', 'native:runs/' || ?1, 1)"
+)
+DECLINE = "insert into orders_taken (origin, id, take, state, why, taken_at) values ('laptop', ?, 1, 'declined', 'no', 1)"
+END = "update orders_taken set state = 'ended', result = '{}' where id = ?"
+
+
+async def test_an_order_is_owed_when_it_is_placed_and_when_more_is_wanted_of_it(store: Store) -> None:
+    await switch_on(store, "here")
+    await _do(store, PLACE, ("o",))
+    assert await _owed(store) == [("order", "o")]
+    await _deliver_all(store)
+    await _do(store, "update remote_steps set wanted = 'cancelled' where id = ?", ("o",))
+    assert await _owed(store) == [("order", "o")]
+
+
+async def test_an_order_is_forgotten_once_the_fleet_knows_that_it_is_settled_and_no_sooner(
+    store: Store,
+) -> None:
+    await switch_on(store, "here")
+    await _do(store, PLACE, ("o",), ("p",))
+    await _deliver_all(store)
+    await _do(store, "update remote_steps set wanted = 'settled' where id = ?", ("o",))
+    assert await store.read("select id from remote_steps order by id") == [("o",), ("p",)]
+    await _deliver_all(store)
+    assert await store.read("select id from remote_steps") == [("p",)]
+
+
+async def test_of_an_order_that_this_host_took_its_end_is_owed_and_that_it_declined_it(store: Store) -> None:
+    await switch_on(store, "here")
+    await _do(store, BEGIN, ("a",))
+    assert await _owed(store) == []
+    await _do(store, END, ("a",))
+    await _do(store, DECLINE, ("b",))
+    assert await _owed(store) == [("taken", '["laptop","a",1]'), ("taken", '["laptop","b",1]')]
+    await _deliver_all(store)
+    # The one tells whether its session was wanted, as long as there is one.
+    assert await store.read("select id from orders_taken") == [("a",)]
+
+
+async def test_what_was_decided_on_orders_while_nobody_noted_it_is_owed_later(store: Store) -> None:
+    await _do(store, PLACE, ("o",))
+    await _do(store, BEGIN, ("a",), ("b",))
+    await _do(store, END, ("a",))
+    await switch_on(store, "here")
+    assert await _owed(store) == [("order", "o"), ("taken", '["laptop","a",1]')]
+    await _deliver_all(store)
+    await walk(store, 10)
+    await switch_on(store, "here")
+    assert await _owed(store) == []
+
+
+async def _deliver_all(store: Store) -> None:
+    rows = await store.read("select version from fleet_outbox")
+    await delivered(store, [int(str(version)) for (version,) in rows])
