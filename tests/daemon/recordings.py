@@ -32,6 +32,11 @@ def reason_of(agent: str, situation: str) -> str | None:
     return AGENTS[agent].interrupted if situation == "int_tool" else RECORDED[situation][0]
 
 
+def calls_of(situation: str) -> int:
+    """How many calls the agent made in the recorded turn."""
+    return RECORDED[situation][1]
+
+
 class Recording(NamedTuple):
     """A copy of a recorded session: its agent, its layout, and its place."""
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.daemon.in_process import StillClock, ToldProcesses, daemon
-from tests.daemon.recordings import RECORDINGS, copied, reason_of
+from tests.daemon.recordings import RECORDINGS, calls_of, copied, reason_of
 from tests.handlers.layouts import cline_lines
 
 from runward.config.root import Root
@@ -24,11 +24,12 @@ HISTORY = """
 select root,
     (select group_concat(reason_code, ' ') from
         (select reason_code from status_history where session_key = s.key order by id)),
+    ended_by,
     (select count(*) from attempts where session_key = s.key),
     (select sum(fresh_input + cache_read + cache_write_5m) from usage where session_key = s.key)
 from sessions s order by root
 """
-"""What became of each session: the reasons for its statuses in order, its attempts, and its input tokens."""
+"""What became of each session: the reasons for its statuses in order, the evidence of its end, its attempts, and its input tokens."""
 
 ROOTS = {f"{agent}-{situation}": (agent, situation) for agent, situation in RECORDINGS}
 
@@ -51,12 +52,16 @@ async def _replay(material: Path, base: Path, portions: Random | None) -> None:
         (
             root,
             " ".join(filter(None, ("run.started.ok", reason_of(*ROOTS[root])))),
+            reason_of(*ROOTS[root]) and "declared",
             1,
             # What the agent asks a model for itself is counted as well.
             sum(one.fresh_input + one.cache_read + one.cache_write_5m for one in each.counted) or None,
         )
         for root, each in sorted(told.items())
     ]
+    assert {root: each.counts.tool_calls for root, each in told.items()} == {
+        root: calls_of(situation) for root, (_, situation) in ROOTS.items()
+    }
     left = {root: list(each.writes()) for root, each in copies.items()}
     if portions is not None:
         left = {root: list(_torn(writes, portions)) for root, writes in left.items()}
@@ -109,6 +114,6 @@ async def test_no_verdict_is_given_while_what_may_object_is_being_written(tmp_pa
                 os.utime(place / document.name, (clock.wall, clock.wall))
             await running.settle()
             assert await running.rows(HISTORY) == (
-                [] if kept else [("cline", "run.started.ok run.failed.api_error", 1, None)]
+                [] if kept else [("cline", "run.started.ok run.failed.api_error", "declared", 1, None)]
             )
             clock.move(1)
