@@ -13,7 +13,7 @@ MINUTES ?= 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dist deb demo screenshots test prove rest goldens agents sweep again explore soak bench check format clean
+.PHONY: help setup dist deb demo screenshots test prove rest goldens agents recorded sweep again explore soak bench check format clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,10 @@ goldens: setup ## draw every golden screen again, in tests/golden/screens: read 
 
 agents: setup ## the real agents against a scripted model
 	@$(PYTEST) -m "agents and not sweep"
+
+recorded: setup ## the agents without the agents: their recordings (RUNWARD_TEST_MATERIAL) read, cut anywhere, and replayed to a daemon
+	@$(PYTEST) tests/handlers/layouts/test_conversations.py tests/handlers/layouts/test_cline.py \
+		tests/daemon/rundir/test_database_sessions.py tests/daemon/rundir/test_cut_recordings.py tests/daemon/watch/test_replays.py
 
 sweep: setup ## every single point and seed, and thousands of cases, of what CI samples
 	@$(PYTEST) -m sweep

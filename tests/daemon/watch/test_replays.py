@@ -1,10 +1,12 @@
 """A whole daemon follows recordings of real programs while they are written: each gets its one verdict, once."""
 
 import os
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import anyio
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.daemon.in_process import StillClock, ToldProcesses, daemon
 from tests.daemon.recordings import RECORDINGS, calls_of, copied, reason_of
-from tests.handlers.layouts import cline_lines
+from tests.handlers.layouts import cline_lines, opencode_rows
 
 from runward.config.root import Root
 from runward.daemon.rundir.session_reading import read_session
@@ -99,6 +101,64 @@ def test_recordings_that_grow_line_by_line_get_one_verdict_each(material: Path, 
 def test_recordings_that_grow_in_any_portions_get_one_verdict_each(material: Path, seed: int) -> None:
     with TemporaryDirectory() as base:
         anyio.run(_replay, material, Path(base), Random(seed))
+
+
+class _Rows(sqlite3.Connection):
+    """Keeps what would be written to a database."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+        self.statements: list[tuple[str, Any]] = []
+
+    def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:
+        self.statements.append((statement, values))
+        return super().execute("select 1")
+
+
+LIVES: dict[str, tuple[Callable[[opencode_rows.Log], object], tuple[object, ...]]] = {
+    "ok": (lambda log: log.prompt().say(), ("run.started.ok run.completed.ok", "declared", 1, 100)),
+    "tool": (
+        lambda log: log.prompt().call().result().say(),
+        ("run.started.ok run.completed.ok", "declared", 1, 200),
+    ),
+    "err400": (lambda log: log.prompt().fail(), ("run.started.ok run.failed.api_error", "declared", 1, None)),
+    "int_tool": (lambda log: log.prompt().call(), ("run.started.ok", None, 1, None)),
+}
+"""The same situations in a database, and what becomes of each: there are no recordings of it."""
+
+
+async def test_databases_that_grow_row_by_row_get_one_verdict_for_each_session(tmp_path: Path) -> None:
+    layouts, clock = ("opencode", "kilo"), StillClock(wall=AFTER_ALL)
+    roots = tuple(
+        Root(f"{layout}-{situation}", str(tmp_path / f"{layout}-{situation}"), layout, "live")
+        for layout in layouts
+        for situation in LIVES
+    )
+    left: dict[str, list[tuple[str, Any]]] = {}
+    databases = {}
+    for root in roots:
+        layout, _, situation = root.name.partition("-")
+        Path(root.path).mkdir()
+        databases[root.name] = opencode_rows.made(Path(root.path) / f"{layout}.db")
+        rows = _Rows()
+        LIVES[situation][0](opencode_rows.Sessions(rows).session(f"ses_{root.name}"))
+        left[root.name] = rows.statements
+    is_over = False
+    while not is_over:
+        is_over = not any(left.values())  # a daemon that begins after everything changes nothing
+        async with daemon(tmp_path, clock, ToldProcesses(), roots=roots) as running:
+            for _ in range(5):
+                for name, statements in left.items():
+                    if statements:
+                        databases[name].execute(*statements.pop(0))
+                for seconds in (0, 6, 6):
+                    clock.move(seconds)
+                    running.supervisor.assembly.queue.may_be_due = True  # as when a wait for it ends
+                    await running.settle()
+            found = await running.rows(HISTORY), await running.rows("select path, message from problems")
+    assert found == ([(root, *LIVES[root.partition("-")[2]][1]) for root in sorted(left)], [])
+    for each in databases.values():
+        each.close()
 
 
 async def test_no_verdict_is_given_while_what_may_object_is_being_written(tmp_path: Path) -> None:
