@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from runward.config.contract import contract_to_json, resolve_contract
-from runward.config.json_value import JsonValue
+from runward.config.duration import MAX_DURATION_S
+from runward.config.json_value import MAX_INTEGER, JsonValue
 from runward.handlers.chains.advancing import ORDER_FORMAT
 from runward.handlers.chains.continuing import Verdict, all_left_by, verdict_on
 from runward.handlers.chains.stepping import NotStarted, Ready, Rendered, command_with
-from runward.handlers.invocations import of_request
+from runward.handlers.invocations import completed, of_request
 from runward.handlers.layouts.native import session_key
 from runward.handlers.model.asking import Given, ask
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
@@ -32,6 +33,7 @@ from runward.handlers.model.fleet import (
 )
 from runward.handlers.model.invocations import (
     ActionOf,
+    InvocationOf,
     OpenInvocation,
     Play,
     PlayOf,
@@ -89,9 +91,10 @@ def ordered(body: JsonValue) -> Ordered | str:
         or not isinstance(environment, dict)
         or not all(isinstance(each, str) for each in environment.values())
         or not (cwd is None or isinstance(cwd, str))
-        or not all(each is None or (_is_number(each) and each > 0) for each in seconds)  # type: ignore[operator] # a number
+        or not all(each is None or _is_duration(each) for each in seconds)
         or not all(isinstance(each, str) and len(each) <= _MOST_TEXT for each in words)
         or not isinstance(attempt, int)
+        or not 0 < attempt <= MAX_INTEGER
     ):
         return "its body can't be read"
     timeout, grace, stale_after = (None if each is None else float(each) for each in seconds)  # type: ignore[arg-type]
@@ -101,8 +104,8 @@ def ordered(body: JsonValue) -> Ordered | str:
     return Ordered(kind, name, values, named, cwd, *limits, chain, run, step, attempt)
 
 
-def _is_number(value: JsonValue) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_duration(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MAX_DURATION_S
 
 
 def begin_taken(event: RemoteStepOrdered, given: Given) -> Deciding:
@@ -141,7 +144,7 @@ def _not_allowed(wanted: Ordered, accepted: Accepted) -> str | None:
     return None
 
 
-def _declined(event: RemoteStepOrdered, name: str, given: Given, why: str) -> Effects:
+def _declined(event: RemoteStepOrdered | RemoteStepCancelled, name: str, given: Given, why: str) -> Effects:
     return (
         DeclineTaken(event.origin, event.id, event.take, why, given.at),
         Explain(of_start(name), "refused", f"the order {event.id} of {event.origin} is not begun: {why}"),
@@ -241,7 +244,10 @@ def _over(
 def cancel_taken(event: RemoteStepCancelled, given: Given) -> Deciding:
     """The origin does not want the step any more: it never begins, or is ended."""
     taken = yield from ask(TakenOf(event.origin, event.id, event.take))
-    if taken is None or taken.state != "begun" or taken.session_key is None:
+    if taken is None:
+        # The order itself may come later. It is decided now, so it does not begin then.
+        return _declined(event, run_of_order(event.origin, event.id, event.take), given, _CANCELLED)
+    if taken.state != "begun" or taken.session_key is None:
         return ()
     session = yield from ask(SessionOf(taken.session_key))
     effects: Effects = ()
@@ -251,6 +257,9 @@ def cancel_taken(event: RemoteStepCancelled, given: Given) -> Deciding:
             WithdrawStart(taken.session_key, given.at, _CANCELLED),
             _over(taken, verdict, given),
         )
+        invocation = yield from ask(InvocationOf(taken.session_key))
+        if invocation is not None:
+            effects += yield from completed(invocation, given.at, "cancelled", verdict.code)
     if session is None or session.status == "running":
         # Even if it is not a session yet: the job that opens it may be in progress, and then comes before this.
         attempt = 1 if session is None else session.attempt

@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 from tests.handlers.chains.test_machine import of
+from tests.handlers.examples import session
 
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
 from runward.handlers.fleet import taking
 from runward.handlers.model.asking import Given
-from runward.handlers.model.chains import LaneWaits, LeftBy, LeftBySession, StepResult
+from runward.handlers.model.chains import LaneWaits, LeftBy, LeftBySession, ListenersTo, StepResult
 from runward.handlers.model.effects import Deciding, Effect, Emit
 from runward.handlers.model.fleet import (
     Accepted,
@@ -25,9 +28,19 @@ from runward.handlers.model.fleet import (
     TakenOf,
     lane_of_taken,
     run_of_order,
+    taken_after,
 )
-from runward.handlers.model.invocations import Play, PlayOf, StartFailed, StartRun, WithdrawStart
-from runward.handlers.model.sessions import AttemptStarted, SessionFinished, SessionOf
+from runward.handlers.model.invocations import (
+    EndInvocation,
+    Invocation,
+    InvocationOf,
+    Play,
+    PlayOf,
+    StartFailed,
+    StartRun,
+    WithdrawStart,
+)
+from runward.handlers.model.sessions import AttemptStarted, Session, SessionFinished, SessionOf
 
 GIVEN = Given("hash", 5.0)
 ORDER = "cr_000000000000-0-1"
@@ -109,6 +122,9 @@ def test_a_timeout_is_cut_to_the_longest_that_is_accepted() -> None:
         ({}, {"kind": "shell"}, "can't be read"),
         ({}, {"timeout": -1}, "can't be read"),
         ({}, {"timeout": True}, "can't be read"),
+        ({}, {"timeout": 10**400}, "can't be read"),
+        ({}, {"grace": 1e300}, "can't be read"),
+        ({}, {"attempt": 10**400}, "can't be read"),
         ({}, {"env": {"A": 1}}, "can't be read"),
         ({}, {"with": {}}, "data"),
     ],
@@ -202,7 +218,106 @@ def test_a_run_that_begins_after_its_order_was_withdrawn_is_ended() -> None:
     assert decided(taking.end_withdrawn(started, GIVEN), {TakenAs(KEY): BEGUN}) == ()
 
 
-def test_an_unknown_take_is_not_cancelled() -> None:
+def test_what_is_over_is_not_cancelled() -> None:
     event = RemoteStepCancelled("c", 1.0, "laptop", ORDER, 1)
-    for taken in (None, BEGUN._replace(state="ended"), BEGUN._replace(state="declined", session_key=None)):
+    for taken in (BEGUN._replace(state="ended"), BEGUN._replace(state="declined", session_key=None)):
         assert decided(taking.cancel_taken(event, GIVEN), {TakenOf("laptop", ORDER, 1): taken}) == ()
+
+
+def test_an_order_whose_cancellation_comes_first_is_declined_and_never_begins() -> None:
+    event = RemoteStepCancelled("c", 1.0, "laptop", ORDER, 1)
+    effects = decided(taking.cancel_taken(event, GIVEN), {TakenOf("laptop", ORDER, 1): None})
+    assert [each.take for each in of(DeclineTaken, effects)] == [1]
+
+
+def test_the_invocation_of_a_withdrawn_order_is_over() -> None:
+    event = RemoteStepCancelled("c", 1.0, "laptop", ORDER, 1)
+    answers = {
+        TakenOf("laptop", ORDER, 1): BEGUN,
+        InvocationOf(KEY): Invocation("inv_1", "train"),
+        ListenersTo("invocation.completed"): (),
+    }
+    (end,) = of(EndInvocation, decided(taking.cancel_taken(event, GIVEN), answers))
+    assert (end.id, end.status) == ("inv_1", "cancelled")
+
+
+class Target:
+    """The rows of a store, as the effects of the handlers change them. A second decision on a take is an error, as there."""
+
+    def __init__(self) -> None:
+        self.taken: Taken | None = None
+        self.starts: list[str] = []
+        self.session: Session | None = None
+        self.is_withdrawn = self.is_told_to_end = False
+
+    def does(self, deciding: Deciding) -> None:
+        known = {
+            TakenOf("laptop", ORDER, 1): self.taken,
+            TakenAs(KEY): self.taken,
+            SessionOf(KEY): self.session,
+        }
+        for effect in decided(deciding, {**known, LeftBy(KEY, 1): LeftBySession()}):
+            match effect:
+                case BeginTaken() | DeclineTaken():
+                    assert self.taken is None, "a take was decided twice"
+                    self.taken = taken_after(self.taken, effect)
+                case EndTaken():
+                    assert self.taken is not None
+                    assert self.taken.state == "begun", "an order ended twice, or was declined before"
+                    self.taken = taken_after(self.taken, effect)
+                case StartRun():
+                    self.starts.append(effect.key)
+                case WithdrawStart():
+                    self.is_withdrawn = True
+                case Emit():
+                    self.is_told_to_end = self.is_told_to_end or self.session is not None
+
+    def order(self, *, cancelled: bool = False) -> None:
+        self.does(taking.begin_taken(RemoteStepOrdered("r", 1.0, "laptop", ORDER, 1, BODY, cancelled), GIVEN))
+
+    def cancel(self) -> None:
+        self.does(taking.cancel_taken(RemoteStepCancelled("c", 1.0, "laptop", ORDER, 1), GIVEN))
+
+    def begin(self) -> None:
+        if self.starts and self.session is None:
+            self.session = session(key=KEY)
+            self.does(taking.end_withdrawn(AttemptStarted(KEY, 1, 2.0, None), GIVEN))
+
+    def finish(self) -> None:
+        if self.session is not None:
+            self.session = self.session._replace(status="completed")
+            self.does(taking.end_taken(finished(), GIVEN))
+
+    def fail(self) -> None:
+        if self.starts and self.session is None:
+            self.does(taking.end_taken(StartFailed("start", KEY, 4.0, "it vanished"), GIVEN))
+
+
+@drawn(st.lists(st.sampled_from(["order", "late order", "cancel", "begin", "finish", "fail"]), max_size=12))
+def test_whatever_is_brought_again_late_or_in_another_order_begins_a_step_at_most_once(
+    what: list[str],
+) -> None:
+    target, is_cancelled = Target(), False
+    for each in what:
+        is_running = target.session is not None and target.session.status == "running"
+        if each == "late order":
+            target.order(cancelled=True)
+        else:
+            getattr(target, each)()
+        if each == "cancel":
+            is_cancelled = True
+            assert not is_running or target.is_told_to_end
+        assert len(target.starts) <= 1
+        if target.starts:
+            assert target.taken is not None
+            assert target.taken.state != "declined", "it was given back, and may have begun"
+        elif is_cancelled:
+            assert target.taken is not None, "it may still begin, though nobody wants it"
+    # Whatever was lost on the way, what is brought again ends it.
+    target.order()
+    target.begin()
+    target.finish()
+    assert target.taken is not None
+    assert target.taken.state in ("declined", "ended")
+    if is_cancelled and target.is_withdrawn and target.session is not None:
+        assert target.is_told_to_end
