@@ -54,19 +54,19 @@ def _body(
 ) -> dict[str, JsonValue]:
     verified = verification["status"] if isinstance(verification, dict) else None
     hidden = {} if titles else dict.fromkeys(_TITLES, None)
-    cleaned = _storable({**value, "root": root, "verified": verified, **hidden})
+    cleaned = storable({**value, "root": root, "verified": verified, **hidden})
     assert isinstance(cleaned, dict)
     return cleaned
 
 
-def _storable(value: JsonValue) -> JsonValue:
+def storable(value: JsonValue) -> JsonValue:
     """Without the characters that PostgreSQL's JSON can't hold: one of them would be refused for ever."""
     if isinstance(value, str):
         return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
     if isinstance(value, list):
-        return [_storable(each) for each in value]
+        return [storable(each) for each in value]
     if isinstance(value, dict):
-        return {str(_storable(key)): _storable(each) for key, each in value.items()}
+        return {str(storable(key)): storable(each) for key, each in value.items()}
     return value
 
 

@@ -2,7 +2,7 @@
 
 Its first line on stdin has the settings and the daemon's epoch, and each further one is a hint that there may be more to
 report. On stdout it says, as lines of JSON, which versions of the outbox the database has, and what is wrong. It ends with the
-daemon. It writes nothing but the database: killed at any point, it loses nothing.
+daemon. It writes nothing but the database, and requests into the inbox: killed at any point, it loses nothing.
 """
 
 import json
@@ -30,6 +30,7 @@ from runward.daemon.fleet.connecting import (
     in_one_line,
     in_time,
 )
+from runward.daemon.fleet.orders import REFUSED, Orders
 from runward.daemon.processes.client_gone import end_with_client
 from runward.daemon.processes.giving_way import give_way
 from runward.daemon.store import reading
@@ -109,6 +110,8 @@ class Reports:
                 why = str(error)
             except psycopg.Error as error:
                 why = in_one_line(error)
+            except OSError as error:
+                why = f"{error.filename} can't be written: {error.strerror}"
             _say({"trouble": f"{why[:_MOST_TROUBLE]}; {self._in_words()}"})
             time.sleep(self._pause)
             self._pause = min(LONGEST_PAUSE_S, 2 * self._pause)
@@ -128,12 +131,24 @@ class Reports:
             row = connection.execute("select runward.greet(%s, %s)", (self._epoch, __version__)).fetchone()
         assert row is not None, "a function returns a row"
         self._number, self._reached, self._refused = int(row[0]), 0, None
+        orders = Orders(self._state, self._fleet, self._number)
+        orders.listen(connection)
         while True:
             while self._deliver(connection):
                 pass
-            _say({"trouble": self._refused})
+            for versions in orders.say(connection):
+                if versions:
+                    _say({"delivered": [*versions]})
+                    point("fleet.orders.told")
+            while orders.look(connection):
+                pass
+            _say({"trouble": self._trouble(orders)})
             self._most, self._pause = MOST_AT_ONCE, FIRST_PAUSE_S
-            self._wait()
+            _wait(connection, orders)
+
+    def _trouble(self, orders: Orders) -> str | None:
+        """What the database refused for what is in it, over this connection."""
+        return orders.refused if self._refused is None else self._refused
 
     def _deliver(self, connection: Connection) -> bool:
         """Deliver the next rows, with a sign of life; returns whether there were any."""
@@ -153,7 +168,7 @@ class Reports:
                     connection.execute(*heard)
                     connection.execute("select runward.report_sessions(%s)", (Jsonb(reports),))
                     point("fleet.sent")
-        except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
+        except REFUSED as error:
             # For what is in a row. The others must not wait for it, so each goes by itself from here on.
             if len(rows) == 1:
                 why = in_one_line(error)[:_MOST_TROUBLE]
@@ -192,10 +207,18 @@ class Reports:
             return []
         return [str(each)[:_MOST_PROBLEM].replace("\0", "\ufffd") for each in said[:_MOST_PROBLEMS]]
 
-    def _wait(self) -> None:
-        """For a hint, or the next sign of life."""
-        if select.select([0], [], [], PERIOD_S)[0]:
-            os.read(0, 1 << 16)
+
+def _wait(connection: Connection, orders: Orders) -> None:
+    """For a hint, an order that has changed, or the next sign of life. Raises `psycopg.Error`."""
+    # What arrived with the last answers is read by now, so `select` would not report it.
+    if orders.is_told(connection):
+        return
+    ready, _, _ = select.select([0, connection.fileno()], [], [], PERIOD_S)
+    if 0 in ready:
+        os.read(0, 1 << 16)
+    if connection.fileno() in ready:
+        # If the connection has ended, this says so.
+        orders.is_told(connection)
 
 
 def _say(said: JsonValue) -> None:

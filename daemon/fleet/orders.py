@@ -1,0 +1,330 @@
+"""Steps on other hosts, as the program brings them over: between this host's store and inbox, and the rows of the fleet's database.
+
+The row decides who may begin, and each request has a name that follows from what it says. So everything here may be said
+again, and is, after every connection: what was taken just before a crash is found among what this host has taken.
+"""
+
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import FleetSettings
+from runward.daemon.faults import point
+from runward.daemon.fleet.bodies import storable
+from runward.daemon.fleet.connecting import Connection, in_one_line, in_time
+from runward.daemon.inbox.spool import RequestTooLong, leave_request
+from runward.daemon.store import reading
+from runward.daemon.store.tables.fleet_outbox import ORDER, TAKEN, Owed, owed
+from runward.daemon.store.tables.orders_taken import TakenOrder, how_many_begun, orders_taken
+from runward.daemon.store.tables.remote_steps import RemoteStep, remote_steps
+from runward.handlers.foreign_json import NotJson, read_json
+from runward.handlers.model.events import Request
+from runward.handlers.model.fleet import (
+    OrderEnd,
+    RemoteStepCancelled,
+    RemoteStepOrdered,
+    RemoteStepOver,
+    RemoteStepTaken,
+)
+
+MOST_SAID_AT_ONCE: Final = 100
+"""Rows that one transaction tells the database."""
+
+_MOST_READ_AT_ONCE: Final = 10
+"""Orders whose values or results are read at once: each may have 1 MiB."""
+
+_MOST_REASON: Final = 4096
+
+CHANNEL: Final = "runward_orders_"
+"""What the channel begins with that tells of a host's orders; its name follows."""
+
+REFUSED: Final = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
+"""What the database refuses for what is in it, however often it is said."""
+
+_LOOK: Final = (
+    "with me as materialized (select runward.own_name(%s) as name)"
+    " select true, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by from me join runward.orders o"
+    " on o.origin = me.name where o.settled_at is null and o.state <> 'open'"
+    " union all select false, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by from me join runward.orders o"
+    " on o.taken_by = me.name where o.state = 'taken'"
+)
+"""What this host ordered that somebody took or that is over, and what it took itself. `own_name` refuses an earlier program."""
+
+_ENDS: Final = (
+    "select id, takes, taken_by, state, declined::text, result::text from runward.orders"
+    " where origin = %s and id = any(%s) and state in ('ended', 'declined', 'withdrawn')"
+)
+_ORDERED: Final = (
+    "select o.origin, o.id, o.takes, o.body::text, o.cancelled from unnest(%s::text[], %s::text[]) as one(origin, id)"
+    " join runward.orders o on o.origin = one.origin and o.id = one.id where o.state = 'taken'"
+)
+_TAKE: Final = "select origin, id, takes, body::text, cancelled from runward.take_orders(%s, %s)"
+
+
+class Seen(NamedTuple):
+    """A row of an order as it was when the program looked. `is_own`: this host ordered it; otherwise it took it."""
+
+    is_own: bool
+    origin: str
+    id: str
+    state: str
+    takes: int
+    is_cancelled: bool
+    taken_by: str | None
+
+    @property
+    def take(self) -> tuple[str, str, int]:
+        return self.origin, self.id, self.takes
+
+
+class Orders:
+    """The orders of this host, over one connection."""
+
+    def __init__(self, state: Path, fleet: FleetSettings, number: int) -> None:
+        self._state = state
+        self._fleet = fleet
+        self._number = number
+        self._reached = {ORDER: 0, TAKEN: 0}
+        """By kind, the last version of the outbox that was dealt with."""
+        self._most = MOST_SAID_AT_ONCE
+        self._is_told = False
+        self._put: set[str] = set()
+        """The requests that are in the inbox, or were."""
+        self.refused: str | None = None
+        """What the database refused for what is in it."""
+
+    def listen(self, connection: Connection) -> None:
+        """Be told when an order changes that concerns this host. Raises `psycopg.Error`."""
+        connection.add_notify_handler(self._hear)
+        channel = sql.Identifier(CHANNEL + self._fleet.host)
+        with in_time(connection):
+            connection.execute(sql.SQL("listen {}").format(channel))
+
+    def _hear(self, notice: psycopg.Notify) -> None:
+        self._is_told = True
+
+    def is_told(self, connection: Connection) -> bool:
+        """Whether an order has changed since the last call, as far as it has arrived. Raises `psycopg.Error`."""
+        connection.pgconn.consume_input()
+        while connection.pgconn.notifies() is not None:
+            self._is_told = True
+        is_told, self._is_told = self._is_told, False
+        return is_told
+
+    def say(self, connection: Connection) -> Iterator[list[int]]:
+        """Tell the database what it lacks: each time the versions that it has by now. Raises `psycopg.Error`."""
+        for kind in (ORDER, TAKEN):
+            self._most = MOST_SAID_AT_ONCE
+            while True:
+                with reading.reading(str(self._state)) as store:
+                    rows = owed(store, kind, self._reached[kind], self._most)
+                    calls = self._calls(store, kind, rows)
+                if not rows:
+                    break
+                yield self._said(connection, kind, rows, calls)
+
+    def _said(
+        self, connection: Connection, kind: str, rows: Sequence[Owed], calls: "dict[str, list[Call]]"
+    ) -> list[int]:
+        point("fleet.orders.read")
+        said = [call for row in rows for call in calls.get(row.subject, [])]
+        try:
+            with in_time(connection), connection.pipeline(), connection.transaction():
+                cursors = [connection.execute(call.statement, (self._number, *call.given)) for call in said]
+                answers = [cursor.fetchone() for cursor in cursors]
+                if any(answer is None or answer[0] in (None, False) for answer in answers):
+                    raise _Contradicts("it says something else of this order")
+                point("fleet.orders.sent")
+        except (*REFUSED, _Contradicts) as error:
+            # The others must not wait for it, so each goes by itself from here on.
+            if len(rows) == 1:
+                self.refused = (
+                    f"the database refuses {rows[0].subject}, which stays owed: {in_one_line(error)}"
+                )
+                self._reached[kind] = rows[0].version
+            self._most = 1
+            return []
+        point("fleet.orders.committed")
+        self._reached[kind] = rows[-1].version
+        return [row.version for row in rows]
+
+    def _calls(self, store: sqlite3.Connection, kind: str, rows: Sequence[Owed]) -> "dict[str, list[Call]]":
+        """By subject, what the database is told. What is no longer recorded needs nothing."""
+        if kind == ORDER:
+            return {each.id: _of_order(each) for each in remote_steps(store, [row.subject for row in rows])}
+        takes = {tuple(json.loads(row.subject)): row.subject for row in rows}
+        return {
+            takes[each.origin, each.id, each.take]: _of_take(each)
+            for each in orders_taken(store, [(str(a), str(b), int(c)) for a, b, c in takes])
+        }
+
+    def look(self, connection: Connection) -> bool:
+        """Put into the inbox what became of orders, and take further ones; returns whether there may be more to take.
+
+        Raises `psycopg.Error` and `OSError`.
+        """
+        with in_time(connection):
+            rows = [Seen(*row) for row in connection.execute(_LOOK, (self._number,)).fetchall()]
+        point("fleet.orders.looked")
+        own, taken = [each for each in rows if each.is_own], [each for each in rows if not each.is_own]
+        # After that look: what the database has, the store may know by now.
+        with reading.reading(str(self._state)) as store:
+            settled = {
+                each.id for each in remote_steps(store, [row.id for row in own]) if each.wanted == "settled"
+            }
+            known = {
+                (each.origin, each.id, each.take): each
+                for each in orders_taken(store, [each.take for each in taken])
+            }
+            free = self._fleet.slots - how_many_begun(store)
+        self._tell_origin(connection, [each for each in own if each.id not in settled])
+        new = [each for each in taken if each.take not in known]
+        self._tell_taker(connection, new, [each for each in taken if each.is_cancelled], known)
+        return self._take(connection, free - len(new))
+
+    def _tell_origin(self, connection: Connection, rows: Sequence[Seen]) -> None:
+        for each in rows:
+            if each.state == "taken" and each.taken_by is not None:
+                name = _name("taken", each.id, each.takes)
+                self._leave(
+                    RemoteStepTaken(name, time.time(), id=each.id, host=each.taken_by, take=each.takes)
+                )
+        over = [each for each in rows if each.state != "taken" and _name("over", each.id) not in self._put]
+        for some in _slices(over):
+            with in_time(connection):
+                found = connection.execute(_ENDS, (some[0].origin, [each.id for each in some])).fetchall()
+            for row in found:
+                self._tell_end(*row)
+
+    def _tell_end(
+        self, order: str, take: int, host: str | None, end: OrderEnd, declined: str, result: str | None
+    ) -> None:
+        whys = _foreign(declined)
+        request = RemoteStepOver(
+            _name("over", order),
+            time.time(),
+            id=order,
+            end=end,
+            host=host,
+            result=_foreign(result),
+            declined={**whys} if isinstance(whys, dict) else {},
+        )
+        try:
+            self._leave(request)
+        except RequestTooLong:
+            # More than any host of ours says. The step ends as one whose result can't be read.
+            self._leave(
+                RemoteStepOver(
+                    request.request, request.at, id=order, end=end, host=host, result=None, declined={}
+                )
+            )
+
+    def _tell_taker(
+        self,
+        connection: Connection,
+        new: Sequence[Seen],
+        cancelled: Sequence[Seen],
+        known: dict[tuple[str, str, int], TakenOrder],
+    ) -> None:
+        """Have the daemon decide on what it took and doesn't know, and end what is cancelled."""
+        for some in _slices([each for each in new if _name("order", *each.take) not in self._put]):
+            given = ([each.origin for each in some], [each.id for each in some])
+            with in_time(connection):
+                found = connection.execute(_ORDERED, given).fetchall()
+            for row in found:
+                self._order(*row)
+        for each in cancelled:
+            row_here = known.get(each.take)
+            if row_here is None or row_here.state == "begun":
+                origin, order, take = each.take
+                name = _name("cancel", origin, order, take)
+                self._leave(RemoteStepCancelled(name, time.time(), origin=origin, id=order, take=take))
+
+    def _order(self, origin: str, order: str, take: int, body: str, is_cancelled: bool) -> None:
+        name = _name("order", origin, order, take)
+        read = _foreign(body)
+        facts: dict[str, Any] = {"origin": origin, "id": order, "take": take, "cancelled": is_cancelled}
+        try:
+            self._leave(RemoteStepOrdered(name, time.time(), body=read, **facts))
+        except RequestTooLong:
+            # The daemon declines what has no body, so its origin learns of it.
+            self._leave(RemoteStepOrdered(name, time.time(), body=None, **facts))
+
+    def _take(self, connection: Connection, most: int) -> bool:
+        """Take orders, at most so many, and put them into the inbox; returns whether there may be more."""
+        if not self._fleet.accept or most <= 0:
+            return False
+        count = min(most, _MOST_READ_AT_ONCE)
+        with in_time(connection):
+            rows = connection.execute(_TAKE, (self._number, count)).fetchall()
+        if rows:
+            point("fleet.orders.taken")
+        for row in rows:
+            self._order(*row)
+        return len(rows) == count
+
+    def _leave(self, request: Request) -> None:
+        """Put a request into the inbox, durably, once for each connection. Raises `RequestTooLong` and `OSError`."""
+        if request.request not in self._put:
+            leave_request(self._state, request)
+            self._put.add(request.request)
+            point("fleet.orders.put")
+
+
+class Call(NamedTuple):
+    """A function of the database, and what it is given behind the number of the program."""
+
+    statement: str
+    given: tuple[object, ...]
+
+
+class _Contradicts(Exception):
+    """The database does not know what this host says of an order."""
+
+
+def _of_order(row: RemoteStep) -> "list[Call]":
+    if row.wanted == "settled":
+        return [Call("select runward.settle_order(%s, %s)", (row.id,))]
+    left = None if row.begin_within is None else max(0.0, row.placed_at + row.begin_within - time.time())
+    place = Call(
+        "select runward.place_order(%s, %s, %s, '{}', %s, %s::jsonb, %s)",
+        (row.id, row.host, row.skill, row.body, left),
+    )
+    if row.wanted == "placed":
+        return [place]
+    # It may never have been placed. In one transaction with that, nobody can take it in between.
+    return [place, Call("select runward.cancel_order(%s, %s)", (row.id,))]
+
+
+def _of_take(row: TakenOrder) -> "list[Call]":
+    take = (row.origin, row.id, row.take)
+    if row.state == "declined":
+        why = str(storable(row.why or ""))[:_MOST_REASON]
+        return [Call("select runward.give_back(%s, %s, %s, %s, %s)", (*take, why))]
+    if row.result is None:
+        return []
+    result = json.dumps(storable(json.loads(row.result)))
+    return [Call("select runward.end_order(%s, %s, %s, %s, %s::jsonb)", (*take, result))]
+
+
+def _name(what: str, *facts: object) -> str:
+    """The name of a request, which follows from the fact that it tells."""
+    return f"fleet-{what}-{hashlib.sha256('/'.join(map(str, facts)).encode()).hexdigest()[:24]}"
+
+
+def _foreign(text: str | None) -> JsonValue:
+    """JSON that another host wrote; None if it is not what Runward reads as JSON."""
+    value = None if text is None else read_json(text.encode())
+    return None if isinstance(value, NotJson) else value
+
+
+def _slices(rows: Sequence[Seen]) -> list[Sequence[Seen]]:
+    return [rows[start : start + _MOST_READ_AT_ONCE] for start in range(0, len(rows), _MOST_READ_AT_ONCE)]

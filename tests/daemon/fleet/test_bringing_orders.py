@@ -1,0 +1,241 @@
+"""What the program brings over of orders, between a store and an inbox and the database, without daemons.
+
+Each guard of it is also taken away, and then the test sees what would happen.
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+from tests.daemon.cli.calling import Place
+from tests.daemon.fleet.attacked import Connection
+from tests.daemon.fleet.database import Server
+from tests.daemon.fleet.places import joined, new_place
+
+from runward.config.settings import Accept, FleetSettings
+from runward.daemon import faults
+from runward.daemon.fleet import orders
+from runward.daemon.fleet.connecting import as_host
+from runward.daemon.fleet.orders import Orders
+
+
+class Host:
+    """The host gpu-box, which accepts orders, and has a store but no daemon. `laptop` is another host of its fleet."""
+
+    def __init__(self, server: Server, database: str, place: Place) -> None:
+        self.server, self.database, self.place = server, database, place
+        self.connections: list[Connection] = []
+        written = tomllib.loads((place.directory / "runward.toml.d/fleet.toml").read_text())["fleet"]
+        directory = place.directory / "runward.toml.d"
+        self.settings = FleetSettings(
+            host=written["host"],
+            database=written["database"],
+            password_file=str(directory / written["password_file"]),
+            ca_file=str(directory / written["ca_file"]),
+            accept=(Accept(("*",), ("*",)),),
+        )
+
+    def connected(self) -> tuple[Connection, Orders]:
+        """A connection of the next program, and its orders."""
+        connection = as_host(self.settings)
+        self.connections.append(connection)
+        ((number,),) = connection.execute("select runward.greet(1, '1.0')").fetchall()
+        return connection, Orders(self.place.state, self.settings, int(number))
+
+    def admin(self) -> Connection:
+        return self.server.admin(self.database)
+
+    def has(self, name: str, body: object = None, **columns: object) -> None:
+        """An order of the laptop for this host."""
+        row: dict[str, object] = {
+            "origin": "laptop",
+            "id": name,
+            "wanted_host": "gpu-box",
+            "wanted_labels": [],
+            "skill": "train",
+            "body": Jsonb({"format": 1} if body is None else body),
+            **columns,
+        }
+        names, places = ", ".join(row), ", ".join(f"%({name})s" for name in row)
+        with self.admin() as admin:
+            admin.execute(f"insert into runward.orders ({names}) values ({places})".encode(), row)
+
+    def owes(self, name: str, body: str = "{}", wanted: str = "placed") -> None:
+        """An order of this host that the database lacks."""
+        self.place.change_store(
+            "insert into remote_steps (id, run, step, attempt, host, skill, body, placed_at, wanted)"
+            " values (?, 'cr_1', 0, 1, 'laptop', 'train', ?, 1.0, ?)",
+            name,
+            body,
+            wanted,
+        )
+        self.place.change_store("insert into fleet_outbox (kind, subject) values ('order', ?)", name)
+
+    def inbox(self, kind: str) -> list[dict[str, Any]]:
+        """The requests of this kind."""
+        found = [json.loads(path.read_bytes()) for path in (self.place.state / "inbox").glob("*.json")]
+        return [each["payload"] for each in found if each["type"] == kind]
+
+    def states(self) -> list[tuple[Any, ...]]:
+        with self.admin() as admin:
+            return admin.execute("select id, state from runward.orders order by id").fetchall()
+
+
+@pytest.fixture
+def host(postgresql: Server, database: str, office: Place, laptop: Place, tmp_path: Path) -> Iterator[Host]:
+    gpu = new_place(tmp_path / "gpu")
+    gpu.daemon_once()
+    joined(office, gpu, "gpu-box")
+    joined(office, laptop, "laptop")
+    made = Host(postgresql, database, gpu)
+    yield made
+    for connection in made.connections:
+        connection.close()
+
+
+class Killed(BaseException):
+    """Stands for a kill."""
+
+
+def _kill_at(name: str) -> Callable[[str], None]:
+    def strike(passed: str) -> None:
+        if passed == name:
+            raise Killed
+
+    return strike
+
+
+@pytest.mark.parametrize("is_read_again", [True, False])
+def test_what_was_taken_right_before_a_crash_reaches_the_inbox_because_it_is_read_again(
+    host: Host, monkeypatch: pytest.MonkeyPatch, is_read_again: bool
+) -> None:
+    host.has("1")
+    connection, program = host.connected()
+    faults.install(_kill_at("fleet.orders.taken"))
+    try:
+        with pytest.raises(Killed):
+            program.look(connection)
+    finally:
+        faults.install(faults._nothing)
+    assert host.states() == [("1", "taken")]
+    assert host.inbox("RemoteStepOrdered") == []
+    if not is_read_again:
+        monkeypatch.setattr(Orders, "_tell_taker", lambda *given: None)
+    connection, program = host.connected()
+    program.look(connection)
+    assert [each["id"] for each in host.inbox("RemoteStepOrdered")] == (["1"] if is_read_again else [])
+
+
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_a_request_that_is_put_again_is_the_same_by_its_name(
+    host: Host, monkeypatch: pytest.MonkeyPatch, is_fixed: bool
+) -> None:
+    if not is_fixed:
+        names = iter("abcdef")
+        monkeypatch.setattr(orders, "_name", lambda *facts: next(names))
+    host.has("1")
+    for _ in range(2):
+        connection, program = host.connected()
+        program.look(connection)
+    assert (len(host.inbox("RemoteStepOrdered")) == 1) is is_fixed
+
+
+@pytest.mark.parametrize("is_fenced", [True, False])
+def test_a_program_that_is_not_the_last_one_reads_and_says_nothing(
+    host: Host, monkeypatch: pytest.MonkeyPatch, is_fenced: bool
+) -> None:
+    host.has("1", state="taken", taken_by="gpu-box", takes=1)
+    connection, program = host.connected()
+    host.connected()
+    if not is_fenced:
+        unfenced = orders._LOOK.replace("runward.own_name(%s)", "case when %s > 0 then 'gpu-box' end")
+        monkeypatch.setattr(orders, "_LOOK", unfenced)
+        monkeypatch.setattr(Orders, "_take", lambda *given: False)
+        program.look(connection)
+        assert len(host.inbox("RemoteStepOrdered")) == 1
+        return
+    with pytest.raises(psycopg.Error, match="another program reports"):
+        program.look(connection)
+    assert host.inbox("RemoteStepOrdered") == []
+    host.owes("cr_1-0-1")
+    with pytest.raises(psycopg.Error, match="another program reports"):
+        list(program.say(connection))
+    assert host.states() == [("1", "taken")]
+
+
+def test_no_more_is_taken_than_slots_are_free(host: Host) -> None:
+    for number in range(5):
+        host.has(str(number))
+    connection, program = host.connected()
+    for _ in range(3):
+        program.look(connection)
+    assert [state for _, state in host.states()].count("taken") == 2
+    # Once the store knows that one is over, another slot is free.
+    host.place.change_store(
+        "insert into orders_taken (origin, id, take, state, why, taken_at) values ('laptop', '0', 1, 'declined', 'x', 1.0)"
+    )
+    program.look(connection)
+    assert [state for _, state in host.states()].count("taken") == 3
+
+
+BODIES = {
+    "one that is as long as the database takes": json.dumps({"x": "x" * 1_048_560}),
+    "one that is deeper than Runward reads": '{"x": ' + "[" * 2000 + "]" * 2000 + "}",
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_body_that_can_not_be_read_arrives_without_content_and_holds_up_no_other(
+    host: Host, body: str
+) -> None:
+    host.has("bad", placed_at="2026-01-01")
+    with host.admin() as admin:
+        admin.execute("update runward.orders set body = %s::jsonb", (body,))
+    host.has("good")
+    connection, program = host.connected()
+    program.look(connection)
+    bodies = {each["id"]: each["body"] for each in host.inbox("RemoteStepOrdered")}
+    assert bodies == {"good": {"format": 1}, "bad": None}
+
+
+def test_what_the_database_refuses_stays_owed_is_named_and_holds_up_no_other(host: Host) -> None:
+    host.owes("cr_1-0-1")
+    host.owes("cr_1-1-1", body='{"with": {"x": "\\u0000"}}')
+    host.owes("cr_1-2-1")
+    connection, program = host.connected()
+    said = [version for versions in program.say(connection) for version in versions]
+    assert [name for name, _ in host.states()] == ["cr_1-0-1", "cr_1-2-1"]
+    assert len(said) == 2
+    assert program.refused is not None
+    assert "cr_1-1-1" in program.refused
+
+
+def test_an_order_that_is_cancelled_before_it_was_placed_is_withdrawn_and_its_origin_told(host: Host) -> None:
+    host.owes("cr_1-0-1", wanted="cancelled")
+    connection, program = host.connected()
+    list(program.say(connection))
+    assert host.states() == [("cr_1-0-1", "withdrawn")]
+    program.look(connection)
+    (over,) = host.inbox("RemoteStepOver")
+    assert (over["id"], over["end"], over["result"]) == ("cr_1-0-1", "withdrawn", None)
+    host.place.change_store("update remote_steps set wanted = 'settled'")
+    for path in (host.place.state / "inbox").glob("*.json"):
+        path.unlink()
+    connection, program = host.connected()
+    program.look(connection)
+    assert host.inbox("RemoteStepOver") == [], "it is known here"
+
+
+def test_a_notice_ends_the_wait(host: Host) -> None:
+    connection, program = host.connected()
+    program.listen(connection)
+    assert not program.is_told(connection)
+    host.has("1")
+    connection.execute("select 1")
+    assert program.is_told(connection)
+    assert not program.is_told(connection)

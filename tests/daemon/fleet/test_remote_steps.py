@@ -1,0 +1,286 @@
+"""A chain of one host runs steps on another one, at most once each, whatever is killed or stops in between."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.daemon.cli.calling import Place
+from tests.daemon.fleet.database import Server
+from tests.daemon.fleet.places import joined, new_place
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.prove
+"""Each starts two daemons with programs, which takes several seconds."""
+
+CHAIN = """\
+name: show
+trigger: {manual: true}
+steps:
+  - {id: train, skill: train, host: gpu-box, with: {data: "{{ trigger.data }}"}}
+  - {id: publish, skill: publish, condition: "{{ steps.train.outcome.passed }}"}
+"""
+TRAIN = """\
+name: train
+command:
+  - sh
+  - -c
+  - 'echo "$1" >> "$0"; until [ -e "$0.go" ]; do sleep 0.02; done;
+     echo "{\\"outcome_kind\\": \\"ci_result\\", \\"summary\\": \\"trained\\", \\"passed\\": true}" > "$RUNWARD_ARTIFACTS_DIR/outcome.json"'
+  - PLACE/did
+  - "{{ with.data }}"
+"""
+PUBLISH = "name: publish\ncommand: [sh, -c, 'echo published >> \"$0\"', PLACE/did]\n"
+ACCEPT = '\n[[fleet.accept]]\nfrom = ["laptop"]\nskills = ["train*"]\n'
+
+
+class Pair:
+    """`laptop` with the chain, and `gpu`, the host gpu-box, with the playbook of its step."""
+
+    def __init__(self, server: Server, database: str, laptop: Place, gpu: Place) -> None:
+        self.server, self.database, self.laptop, self.gpu = server, database, laptop, gpu
+
+    def fire(self, data: str = "one") -> None:
+        told = self.laptop.call("chain", "fire", "show", f"data={data}")
+        assert told.code == 0, told.err
+
+    def let_go(self) -> None:
+        (self.gpu.directory / "did.go").touch()
+
+    def runs(self) -> list[tuple[object, ...]]:
+        return self.laptop.rows("select status, reason_code from chain_runs order by created_at")
+
+    def step(self) -> tuple[object, ...]:
+        rows = self.laptop.rows(
+            "select status, reason_code from chain_steps where step = 0 order by attempt desc"
+        )
+        return rows[0] if rows else ()
+
+    def did(self, place: Place) -> list[str]:
+        path = place.directory / "did"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def orders(self) -> list[tuple[object, ...]]:
+        with self.server.admin(self.database) as admin:
+            return admin.execute(
+                "select state, takes, settled_at is not null from runward.orders order by placed_at"
+            ).fetchall()
+
+    @contextmanager
+    def daemons(self) -> Iterator[None]:
+        with self.laptop.daemon(), self.gpu.daemon():
+            yield
+
+    def is_over(self) -> bool:
+        """The chain run is over, and both hosts and the database agree on all of it."""
+        if [status for status, _ in self.runs() if status != "running"] == []:
+            return False
+        return all(place.rows("select 1 from fleet_outbox") == [] for place in (self.laptop, self.gpu))
+
+
+def degraded(place: Place) -> list[str]:
+    report = json.loads((place.state / "status.json").read_bytes())
+    return [each for each in map(str, report["degraded"]) if each.startswith("fleet: ")]
+
+
+def program(place: Place) -> int:
+    """The process id of the program of this place's daemon."""
+    lines = (place.state / "log/runward.jsonl").read_text().splitlines()
+    started = [line for line in map(json.loads, lines) if line["event"] == "fleet.started"]
+    return int(started[-1]["pid"]) if started else 0
+
+
+@pytest.fixture
+def pair(postgresql: Server, database: str, office: Place, laptop: Place, tmp_path: Path) -> Pair:
+    gpu = new_place(tmp_path / "gpu")
+    joined(office, laptop, "laptop")
+    joined(office, gpu, "gpu-box")
+    with (gpu.directory / "runward.toml.d/fleet.toml").open("a") as file:
+        file.write(ACCEPT)
+    (laptop.directory / "runward.toml").write_text(
+        (laptop.directory / "runward.toml").read_text() + 'chains = ["chains"]\n'
+    )
+    (laptop.directory / "chains").mkdir()
+    (laptop.directory / "chains/show.yaml").write_text(CHAIN)
+    for place, name, text in ((gpu, "train", TRAIN), (laptop, "publish", PUBLISH)):
+        text = text.replace("PLACE", str(place.directory))
+        (place.directory / f"playbooks/{name}.playbook.yaml").write_text(text)
+    return Pair(postgresql, database, laptop, gpu)
+
+
+COMPLETED = ("completed", "chain.completed.ok")
+
+
+def _ran_once(pair: Pair) -> None:
+    assert pair.runs() == [COMPLETED]
+    assert pair.did(pair.gpu) == ["one"]
+    assert pair.did(pair.laptop) == ["published"]
+    assert pair.orders() == [("ended", 1, True)]
+    assert pair.gpu.rows("select state from orders_taken") == [("ended",)]
+
+
+def test_a_step_runs_on_another_host_and_the_chain_continues_with_its_outcome(pair: Pair) -> None:
+    with pair.daemons():
+        pair.fire()
+        wait_for(lambda: pair.step() == ("running", "step.running.remote"), "a step that runs there")
+        pair.let_go()
+        wait_for(pair.is_over, "the end of the chain run")
+        _ran_once(pair)
+
+
+def test_what_the_settings_of_the_target_do_not_accept_fails_with_its_reason(pair: Pair) -> None:
+    settings = pair.gpu.directory / "runward.toml.d/fleet.toml"
+    settings.write_text(settings.read_text().replace('"train*"', '"render"'))
+    with pair.daemons():
+        pair.fire()
+        wait_for(pair.is_over, "the end of the chain run")
+        assert pair.step() == ("failed", "step.failed.declined")
+        assert pair.did(pair.gpu) == []
+        assert pair.orders() == [("declined", 1, True)]
+        shown = pair.laptop.call("chain", "run", "show", "@last")
+        assert "gpu-box" in shown.out
+        assert "fleet.accept" in shown.out
+
+
+def test_without_an_entry_nothing_is_taken_and_the_step_waits(pair: Pair) -> None:
+    settings = pair.gpu.directory / "runward.toml.d/fleet.toml"
+    text = settings.read_text()
+    settings.write_text(text.replace(ACCEPT, ""))
+    with pair.daemons():
+        pair.fire()
+        wait_for(lambda: pair.orders() == [("open", 0, False)], "an open order")
+        wait_for(lambda: pair.step() == ("waiting", "step.waiting.host"), "a step that waits")
+        settings.write_text(text)
+        pair.let_go()
+        wait_for(pair.is_over, "the end of the chain run")
+        _ran_once(pair)
+
+
+def test_a_database_that_is_down_while_the_step_runs_delays_only_its_result(pair: Pair) -> None:
+    with pair.daemons():
+        pair.fire()
+        wait_for(lambda: pair.did(pair.gpu) == ["one"], "a step that runs there")
+        wait_for(lambda: pair.step() == ("running", "step.running.remote"), "its origin knows")
+        pair.server.stop()
+        try:
+            pair.let_go()
+            wait_for(
+                lambda: pair.gpu.rows("select 1 from orders_taken where state = 'ended'"),
+                "a verdict without the database",
+            )
+            assert pair.runs()[0][0] == "running"
+        finally:
+            pair.server.start()
+        wait_for(pair.is_over, "the end of the chain run")
+        _ran_once(pair)
+
+
+POINTS = {
+    "laptop": (
+        "fleet.orders.read",
+        "fleet.orders.sent",
+        "fleet.orders.committed",
+        "fleet.orders.told",
+        "fleet.orders.looked",
+        "fleet.orders.put",
+    ),
+    "gpu": (
+        "fleet.orders.looked",
+        "fleet.orders.taken",
+        "fleet.orders.put",
+        "fleet.orders.read",
+        "fleet.orders.sent",
+        "fleet.orders.committed",
+        "fleet.orders.told",
+    ),
+}
+"""By the host whose program is killed there."""
+
+
+SAMPLE = (("gpu", "fleet.orders.taken"), ("gpu", "fleet.orders.sent"), ("laptop", "fleet.orders.put"))
+
+
+def _killed(place: Place) -> bool:
+    return any("ended with -9" in each for each in degraded(place))
+
+
+@pytest.mark.parametrize(("host", "at"), SAMPLE)
+def test_a_program_that_is_killed_loses_nothing_and_begins_nothing_twice(
+    pair: Pair, host: str, at: str
+) -> None:
+    _kills_program(pair, host, at)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("host", "at"), [(host, at) for host, points in POINTS.items() for at in points])
+def test_a_program_that_is_killed_at_any_point_loses_nothing(pair: Pair, host: str, at: str) -> None:
+    _kills_program(pair, host, at)
+
+
+def _kills_program(pair: Pair, host: str, at: str) -> None:
+    """Each program of a daemon is killed at a point. The next daemon's is not."""
+    place = pair.laptop if host == "laptop" else pair.gpu
+    place.environment["RUNWARD_FLEET_FAULT"] = f"kill@{at}"
+    pair.let_go()
+    with pair.daemons():
+        pair.fire()
+        wait_for(lambda: _killed(place), f"a program that is killed at {at}")
+    del place.environment["RUNWARD_FLEET_FAULT"]
+    with pair.daemons():
+        wait_for(pair.is_over, "the end of the chain run")
+        _ran_once(pair)
+
+
+def test_a_program_that_is_killed_is_replaced_and_goes_on(pair: Pair) -> None:
+    with pair.daemons():
+        pair.fire()
+        wait_for(lambda: pair.did(pair.gpu) == ["one"], "a step that runs there")
+        for place in (pair.laptop, pair.gpu):
+            os.kill(program(place), signal.SIGKILL)
+        pair.let_go()
+        wait_for(pair.is_over, "the end of the chain run")
+        _ran_once(pair)
+
+
+@pytest.mark.parametrize("host", ["laptop", "gpu"])
+def test_a_daemon_that_is_killed_while_the_step_runs_changes_nothing(pair: Pair, host: str) -> None:
+    place, other = (pair.laptop, pair.gpu) if host == "laptop" else (pair.gpu, pair.laptop)
+    with other.daemon():
+        with place.daemon_process() as daemon:
+            pair.fire()
+            wait_for(lambda: pair.did(pair.gpu) == ["one"], "a step that runs there")
+            daemon.kill()
+            daemon.wait()
+        pair.let_go()
+        with place.daemon():
+            wait_for(pair.is_over, "the end of the chain run")
+            _ran_once(pair)
+
+
+def test_a_chain_run_that_is_cancelled_ends_its_step_on_the_other_host(pair: Pair) -> None:
+    with pair.daemons():
+        pair.fire()
+        wait_for(lambda: pair.did(pair.gpu) == ["one"], "a step that runs there")
+        wait_for(lambda: pair.step() == ("running", "step.running.remote"), "its origin knows")
+        ((run,),) = pair.laptop.rows("select id from chain_runs")
+        assert pair.laptop.call("chain", "run", "cancel", str(run)).code == 0
+        wait_for(
+            lambda: pair.gpu.rows("select status from sessions") == [("cancelled",)], "the end of the session"
+        )
+        wait_for(lambda: pair.orders() == [("ended", 1, True)], "a settled order")
+        assert pair.runs()[0][0] == "cancelled"
+
+
+def test_an_order_is_taken_as_soon_as_it_is_placed(pair: Pair) -> None:
+    """By a notice: without one it would take up to half a minute."""
+    pair.let_go()
+    with pair.daemons():
+        wait_for(lambda: pair.gpu.rows("select 1 from fleet_reporting"), "a program that reports")
+        began = time.monotonic()
+        pair.fire()
+        wait_for(pair.is_over, "the end of the chain run")
+        assert time.monotonic() - began < 15.0
