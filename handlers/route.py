@@ -14,7 +14,6 @@ from runward.handlers.bundle import orders
 from runward.handlers.chains import continuing, firing, gather
 from runward.handlers.contracts import files
 from runward.handlers.exchange import results
-from runward.handlers.fleet import ordering, taking
 from runward.handlers.journal import lines
 from runward.handlers.model.approvals import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.model.asking import Asking, Given
@@ -187,6 +186,48 @@ def _mint(event: MintRequested, given: Given) -> Deciding:
     return mint_units(event, given)
 
 
+def _step_taken(event: RemoteStepTaken, given: Given) -> Deciding:
+    """Another host took the order: the step runs there."""
+    from runward.handlers.fleet.ordering import step_taken  # few daemons are in a fleet
+
+    return step_taken(event, given)
+
+
+def _step_over(event: RemoteStepOver, given: Given) -> Deciding:
+    """The order is over: its step ends as it did there, and the chain run continues. What it became is known here now."""
+    from runward.handlers.fleet.ordering import step_over
+
+    return step_over(event, given)
+
+
+def _begin_taken(event: RemoteStepOrdered, given: Given) -> Deciding:
+    """This host took an order: the step is started by this host's own settings, or never begins here."""
+    from runward.handlers.fleet.taking import begin_taken
+
+    return begin_taken(event, given)
+
+
+def _cancel_taken(event: RemoteStepCancelled, given: Given) -> Deciding:
+    """The origin does not want the step any more: it never begins, or is ended."""
+    from runward.handlers.fleet.taking import cancel_taken
+
+    return cancel_taken(event, given)
+
+
+def _end_withdrawn(event: AttemptStarted, given: Given) -> Deciding:
+    """A session began: if another host cancelled it too late to be withdrawn, it is ended."""
+    from runward.handlers.fleet.taking import end_withdrawn
+
+    return end_withdrawn(event, given)
+
+
+def _end_taken(event: SessionFinished | StartFailed | StartedEarlier, given: Given) -> Deciding:
+    """The run of another host's step is judged, or can never begin: its origin is told how it ended."""
+    from runward.handlers.fleet.taking import end_taken
+
+    return end_taken(event, given)
+
+
 def _run(event: TimerRang) -> str | None:
     return None if event.subject.startswith(SCHEDULE) or in_background(event.subject) else event.lane
 
@@ -194,13 +235,13 @@ def _run(event: TimerRang) -> str | None:
 ROUTES: Final = (
     _route(AttemptStarted, "sessions/opened", opened.open_attempt, foresee=foreseen.of_start),
     _route(AttemptStarted, "chains/begun", continuing.end_withdrawn_step, _chain_run, number=1),
-    _route(AttemptStarted, "fleet/begun", taking.end_withdrawn, _taken, number=2),
+    _route(AttemptStarted, "fleet/begun", _end_withdrawn, _taken, number=2),
     _route(FlowPlanned, "contracts/planned", opened.fold_plan),
     _route(AttemptEnded, "sessions/ended", ended.end_attempt, foresee=foreseen.of_end),
     _route(SessionFinished, "contracts/hashes", files.hash_produced, _files),
     _route(SessionFinished, "chains/advance", continuing.advance_after_step, _chain_run, number=1),
     _route(SessionFinished, "bundle/write", orders.write_after_verdict, _bundle, number=2),
-    _route(SessionFinished, "fleet/ended", taking.end_taken, _taken, number=3),
+    _route(SessionFinished, "fleet/ended", _end_taken, _taken, number=3),
     _route(ReceiptSignRequested, "bundle/sign", orders.sign_receipt),
     _route(JournalDamaged, "journal/repair", lines.repair_journal),
     _route(JobRetryRequested, "requests/retry", requests.retry_job),
@@ -232,14 +273,14 @@ ROUTES: Final = (
     _route(ScheduleChanged, "schedules/define", schedules.define_schedule),
     _route(StartFailed, "starts/failed", invocations.give_up_start),
     _route(StartFailed, "chains/advance", continuing.advance_after_step, _chain_run, number=1),
-    _route(StartFailed, "fleet/ended", taking.end_taken, _taken, number=2),
+    _route(StartFailed, "fleet/ended", _end_taken, _taken, number=2),
     _route(StartedEarlier, "starts/earlier", invocations.link_started_earlier),
     _route(StartedEarlier, "chains/advance", continuing.advance_after_step, _chain_run, number=1),
-    _route(StartedEarlier, "fleet/ended", taking.end_taken, _taken, number=2),
-    _route(RemoteStepTaken, "fleet/taken", ordering.step_taken),
-    _route(RemoteStepOver, "fleet/over", ordering.step_over),
-    _route(RemoteStepOrdered, "fleet/begin", taking.begin_taken),
-    _route(RemoteStepCancelled, "fleet/cancel", taking.cancel_taken),
+    _route(StartedEarlier, "fleet/ended", _end_taken, _taken, number=2),
+    _route(RemoteStepTaken, "fleet/taken", _step_taken),
+    _route(RemoteStepOver, "fleet/over", _step_over),
+    _route(RemoteStepOrdered, "fleet/begin", _begin_taken),
+    _route(RemoteStepCancelled, "fleet/cancel", _cancel_taken),
     _route(TimerSet, "timers/ring", schedules.ring_timer, due=lambda event: event.due),
     _route(TimerRang, "chains/rang", continuing.advance_after_timer, _run),
     _route(TimerRang, "approvals/expire", approvals.expire_approval, _approval, number=1),

@@ -23,8 +23,13 @@ from runward.daemon.fleet.connecting import Connection, in_one_line, in_time
 from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.store import reading
 from runward.daemon.store.tables.fleet_outbox import ORDER, TAKEN, Owed, owed
-from runward.daemon.store.tables.orders_taken import TakenOrder, how_many_begun, orders_taken
-from runward.daemon.store.tables.remote_steps import RemoteStep, remote_steps
+from runward.daemon.store.tables.orders import (
+    RemoteStep,
+    TakenOrder,
+    how_many_begun,
+    orders_taken,
+    remote_steps,
+)
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.events import Request
 from runward.handlers.model.fleet import (

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from runward.config.exchange import ExchangeRules, Executor
 from runward.config.json_value import JsonValue
-from runward.daemon.parts.actions_with_code import NotWorkedOut
-from runward.daemon.sandbox.isolated import CodeTrouble
+from runward.daemon.parts.actions_with_code import CodeTrouble, NotWorkedOut
 from runward.daemon.store import reading
 from runward.daemon.store.schema import make_empty
 from runward.daemon.store.tables import ledger, principals, shared_artifacts

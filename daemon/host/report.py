@@ -17,8 +17,8 @@ from runward.daemon.configuration.complaints import Wrong
 from runward.daemon.engine.queue import Queue
 from runward.daemon.engine.turn import Worker
 from runward.daemon.log import Log
+from runward.daemon.parts.actions_with_code import KilledWorkers
 from runward.daemon.parts.log_lines import Verdicts
-from runward.daemon.sandbox.isolated import KilledWorkers
 from runward.daemon.store.store import Store
 from runward.daemon.views.daemon_report import BEAT, stalled_s
 from runward.daemon.watch.hints import Coverage

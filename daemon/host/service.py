@@ -31,10 +31,9 @@ from runward.daemon.host.systemd import Watchdog
 from runward.daemon.host.upkeep import Room, Upkeep, giver_back, use_one_arena
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log import Log, Sinks
-from runward.daemon.parts.actions_with_code import ActionsWithCode, Work
+from runward.daemon.parts.actions_with_code import ActionsWithCode, CodeTrouble, Work
 from runward.daemon.parts.answering import InForce
 from runward.daemon.parts.drafting_elsewhere import DraftingElsewhere
-from runward.daemon.sandbox.isolated import CodeTrouble
 from runward.daemon.store import reading
 from runward.daemon.store.connection import connect
 from runward.daemon.store.ownership import hold, prepare

@@ -204,3 +204,49 @@ def _said(error: Exception) -> Exception:
     if isinstance(error, OSError | sqlite3.OperationalError | StoreUnreadable):
         return TryLater(f"its code can't be run: {error}")
     return error
+
+
+_LONGEST_REASON: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class KilledWorkers:
+    """How many there were; when the last one was noticed (Unix seconds), and why it ended."""
+
+    count: int
+    last_at: float
+    last_reason: str
+
+
+class KilledCount:
+    """Counts them; used in many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._killed: KilledWorkers | None = None
+
+    def add(self, reason: str) -> None:
+        """Count one more. Code can influence the reason, so its length is limited."""
+        with self._lock:
+            count = 1 if self._killed is None else self._killed.count + 1
+            self._killed = KilledWorkers(count, time.time(), reason[:_LONGEST_REASON])
+
+    def report(self) -> KilledWorkers | None:
+        """The numbers so far; None if there were none."""
+        return self._killed
+
+
+@dataclass(slots=True)
+class CodeTrouble:
+    """What `status` says about code: why it couldn't run at the last try, and which workers were killed."""
+
+    refused: str | None = None
+    killed: KilledCount = field(default_factory=KilledCount)
+
+    def degraded(self) -> list[str]:
+        """What is wrong, with the fix."""
+        if self.refused is None:
+            return []
+        from runward.daemon.sandbox.isolated import REFUSED  # few daemons run code
+
+        return [f"{REFUSED}{self.refused}"]

@@ -390,6 +390,8 @@ def _order(position: Position, step: Step, remote: Remote, attempt: int) -> tupl
         "run": run,
         "step": step.id,
         "attempt": attempt,
+        # As for a step of this host: what an earlier step knows is not enough to forge a run that says it is this one.
+        "secret": position.given.event_hash[:16],
     }
     order = PlaceOrder(Try(run, step.index, attempt), at, remote.host, step.name, body, step.start_within)
     return (

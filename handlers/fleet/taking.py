@@ -5,6 +5,7 @@ nothing was started for it: once its start is recorded, it ends here, whatever h
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
@@ -56,7 +57,8 @@ _CANCELLED: Final = "its origin cancelled it before it began"
 class Ordered(NamedTuple):
     """What an origin wants, read from the body of its order. Durations are seconds.
 
-    `chain`, `run`, `step` and `attempt` say what it is for. They are shown and decide nothing.
+    `chain`, `run`, `step` and `attempt` say what it is for. They are shown and decide nothing. No run knows the `secret` of
+    another try.
     """
 
     kind: Literal["skill", "action"]
@@ -71,6 +73,10 @@ class Ordered(NamedTuple):
     run: str
     step: str
     attempt: int
+    secret: str
+
+
+_SECRET: Final = re.compile(r"[0-9A-Za-z]{1,64}")
 
 
 def ordered(body: JsonValue) -> Ordered | str:
@@ -83,7 +89,7 @@ def ordered(body: JsonValue) -> Ordered | str:
     name, cwd = body.get("name"), body.get("cwd")
     values, environment, attempt = body.get("with"), body.get("env"), body.get("attempt")
     seconds = [body.get(each) for each in ("timeout", "grace", "stale_after")]
-    words = [body.get(each) for each in ("chain", "run", "step")]
+    words, secret = [body.get(each) for each in ("chain", "run", "step")], body.get("secret")
     if (
         body.get("kind") != kind
         or not isinstance(name, str)
@@ -93,6 +99,7 @@ def ordered(body: JsonValue) -> Ordered | str:
         or not (cwd is None or isinstance(cwd, str))
         or not all(each is None or _is_duration(each) for each in seconds)
         or not all(isinstance(each, str) and len(each) <= _MOST_TEXT for each in words)
+        or not (isinstance(secret, str) and _SECRET.fullmatch(secret))
         or not isinstance(attempt, int)
         or not 0 < attempt <= MAX_INTEGER
     ):
@@ -101,7 +108,7 @@ def ordered(body: JsonValue) -> Ordered | str:
     chain, run, step = map(str, words)
     named = {key: str(each) for key, each in environment.items()}
     limits = (timeout, grace, stale_after)
-    return Ordered(kind, name, values, named, cwd, *limits, chain, run, step, attempt)
+    return Ordered(kind, name, values, named, cwd, *limits, chain, run, step, attempt, secret)
 
 
 def _is_duration(value: JsonValue) -> bool:
@@ -162,7 +169,10 @@ def _begun(
 ) -> Effects:
     playbook = play.playbook
     assert playbook is not None, "its command is known"
-    session, key = session_key(play.root_name, name), f"fleet/{event.origin}/{event.id}/{event.take}"
+    session = session_key(play.root_name, name)
+    # The secret keeps an earlier try, which knows the order's id, from forging a run directory that says that this one has
+    # begun. It is the origin's, so a restored store here still recognizes a run that began earlier.
+    key = f"fleet/{event.origin}/{event.id}/{event.take}/{wanted.secret}"
     contract = resolve_contract(playbook=playbook.artifacts, agent=play.defaults)
     limits = [each for each in (wanted.timeout or playbook.timeout, accepted.longest) if each is not None]
     asked: Mapping[str, JsonValue] = {

@@ -57,6 +57,8 @@ def test_a_host_joins_by_the_command_that_was_printed(
         "password_file": str(laptop.directory / "runward.toml.d/fleet.secret"),
         "ca_file": str(laptop.directory / "runward.toml.d/fleet.ca.pem"),
         "titles": False,
+        "slots": 2,
+        "accept": [],
     }
 
 

@@ -21,7 +21,8 @@ from tests.daemon.store.uncertain import Uncertain
 from runward.config.exchange import ExchangeRules, Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.host.acting_with_code import acting_with_code
-from runward.daemon.sandbox.isolated import CodeTrouble, NoSandbox
+from runward.daemon.parts.actions_with_code import CodeTrouble
+from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.workers import Worker
 from runward.daemon.store.transaction import as_float, as_int
 

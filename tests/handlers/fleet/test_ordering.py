@@ -115,6 +115,7 @@ def test_a_step_with_a_host_is_ordered_by_its_name_and_values_and_starts_nothing
         "train",
         {"data": "{{ x }}"},
     )
+    assert order.body["secret"] == GIVEN.event_hash
     assert of_step(effects) == [("waiting", WAITS_FOR_HOST)]
     assert of(StartRun, effects) == []
     assert [each.event.what for each in of(Emit, effects) if isinstance(each.event, TimerSet)][

@@ -60,6 +60,7 @@ BODY: dict[str, JsonValue] = {
     "run": "cr_000000000000",
     "step": "train",
     "attempt": 1,
+    "secret": "5ec7e7",
 }
 TRAIN = Playbook("train", ("train", "--data={{ with.data }}"), timeout=60.0)
 PLAY = Play(TRAIN, root_name="runs", root_path="/runs")
@@ -94,6 +95,8 @@ def test_an_accepted_order_is_started_by_this_hosts_own_playbook_and_recorded_wi
     assert (start.session, start.name, start.playbook, start.kind) == (KEY, NAME, "train", "step")
     assert lane_of_taken(start.session) == RemoteStepOrdered("r", 1.0, "laptop", ORDER, 1, BODY).lane
     assert start.timeout == 600.0
+    assert start.key == f"fleet/laptop/{ORDER}/1/5ec7e7"
+    assert "5ec7e7" not in str(start.metadata), "a command could read it"
     assert dict(start.metadata)["chain_run_id"] == "cr_000000000000"
     assert of(DeclineTaken, effects) == []
 
@@ -125,6 +128,8 @@ def test_a_timeout_is_cut_to_the_longest_that_is_accepted() -> None:
         ({}, {"timeout": 10**400}, "can't be read"),
         ({}, {"grace": 1e300}, "can't be read"),
         ({}, {"attempt": 10**400}, "can't be read"),
+        ({}, {"secret": None}, "can't be read"),
+        ({}, {"secret": "../x"}, "can't be read"),
         ({}, {"env": {"A": 1}}, "can't be read"),
         ({}, {"with": {}}, "data"),
     ],

@@ -1,4 +1,4 @@
-"""What this host did with orders of other hosts that it took."""
+"""Orders of a fleet: steps of this host that another one shall run, and what this host did with orders that it took."""
 
 from __future__ import annotations
 
@@ -14,16 +14,86 @@ from runward.daemon.store.transaction import listed
 
 if TYPE_CHECKING:
     from runward.daemon.store.transaction import Reader
-    from runward.handlers.model.fleet import BeginTaken, DeclineTaken, EndTaken, Taken, TakenAs, TakenOf
+    from runward.handlers.model.fleet import (
+        BeginTaken,
+        CancelOrder,
+        DeclineTaken,
+        EndTaken,
+        PlaceOrder,
+        SettleOrder,
+        Taken,
+        TakenAs,
+        TakenOf,
+    )
+
+_PLACE: Final = Write(
+    "insert into remote_steps (id, run, step, attempt, host, skill, body, begin_within, placed_at, wanted)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?, 'placed')"
+)
+_CANCEL: Final = Write(
+    "update remote_steps set wanted = 'cancelled' where id = ? and wanted = 'placed'", exact=False
+)
+_SETTLE: Final = Write(
+    "update remote_steps set wanted = 'settled' where id = ? and wanted <> 'settled'", exact=False
+)
+
+
+class RemoteStep(NamedTuple):
+    """A step that another host shall run. `body` is JSON; `begin_within` are seconds from `placed_at` (Unix seconds) on."""
+
+    id: str
+    run: str
+    step: int
+    attempt: int
+    host: str
+    skill: str
+    body: str
+    begin_within: float | None
+    placed_at: float
+    wanted: str
+
+
+def remote_steps(connection: sqlite3.Connection, ids: Sequence[str]) -> list[RemoteStep]:
+    """Those of these orders that are not settled in the fleet's database."""
+    query = select(RemoteStep, "from remote_steps where id in (select value from json_each(?)) order by id")
+    return rows_of(RemoteStep, connection.execute(query, (listed(ids),)))
+
+
+def _place(batch: Batch, job: Job, effect: PlaceOrder) -> None:
+    from runward.handlers.model.fleet import order_id
+
+    facts = (effect.host, effect.skill, stored_json(effect.body).decode(), effect.begin_within, effect.at)
+    batch.row(_PLACE, (order_id(effect.of), *effect.of, *facts))
+
+
+def _cancel(batch: Batch, job: Job, effect: CancelOrder) -> None:
+    from runward.handlers.model.fleet import order_id
+
+    batch.row(_CANCEL, (order_id(effect.of),))
+
+
+def _settle(batch: Batch, job: Job, effect: SettleOrder) -> None:
+    batch.row(_SETTLE, (effect.id,))
+
+
+def placed() -> Table:
+    """What effects make of the steps that another host shall run."""
+    from runward.handlers.model.fleet import CancelOrder, PlaceOrder, SettleOrder
+
+    return Table(
+        writes=(_PLACE, _CANCEL, _SETTLE),
+        appliers={PlaceOrder: _place, CancelOrder: _cancel, SettleOrder: _settle},
+    )
+
 
 # Each take is decided once: a second row of it, or a second end, undoes the transaction.
-_BEGIN: Final = Write(
+_BEGIN_TAKEN: Final = Write(
     "insert into orders_taken (origin, id, take, state, session_key, taken_at) values (?, ?, ?, 'begun', ?, ?)"
 )
-_DECLINE: Final = Write(
+_DECLINE_TAKEN: Final = Write(
     "insert into orders_taken (origin, id, take, state, why, taken_at) values (?, ?, ?, 'declined', ?, ?)"
 )
-_END: Final = Write(
+_END_TAKEN: Final = Write(
     "update orders_taken set state = 'ended', result = ?4 where origin = ?1 and id = ?2 and take = ?3 and state = 'begun'"
 )
 _FORGET: Final = (
@@ -68,15 +138,15 @@ def order_of_session(connection: sqlite3.Connection, session_key: str) -> TakenO
 
 
 def _begin(batch: Batch, job: Job, effect: BeginTaken) -> None:
-    batch.row(_BEGIN, (effect.origin, effect.id, effect.take, effect.session_key, effect.at))
+    batch.row(_BEGIN_TAKEN, (effect.origin, effect.id, effect.take, effect.session_key, effect.at))
 
 
 def _decline(batch: Batch, job: Job, effect: DeclineTaken) -> None:
-    batch.row(_DECLINE, (effect.origin, effect.id, effect.take, effect.why, effect.at))
+    batch.row(_DECLINE_TAKEN, (effect.origin, effect.id, effect.take, effect.why, effect.at))
 
 
 def _end(batch: Batch, job: Job, effect: EndTaken) -> None:
-    batch.row(_END, (effect.origin, effect.id, effect.take, stored_json(effect.result).decode()))
+    batch.row(_END_TAKEN, (effect.origin, effect.id, effect.take, stored_json(effect.result).decode()))
 
 
 async def _as(store: Reader, asked: Sequence[TakenAs], jobs: Sequence[Job]) -> dict[TakenAs, Taken | None]:
@@ -101,8 +171,8 @@ async def _of(store: Reader, asked: Sequence[TakenOf], jobs: Sequence[Job]) -> d
     return {each: known.get((each.origin, each.id, each.take)) for each in asked}
 
 
-def table() -> Table:
-    """What effects make of it."""
+def taken() -> Table:
+    """What effects make of the orders that this host took."""
     from runward.handlers.model.fleet import (
         BeginTaken,
         DeclineTaken,
@@ -116,7 +186,7 @@ def table() -> Table:
         return TakenOf(effect.origin, effect.id, effect.take)
 
     return Table(
-        writes=(_BEGIN, _DECLINE, _END),
+        writes=(_BEGIN_TAKEN, _DECLINE_TAKEN, _END_TAKEN),
         appliers={BeginTaken: _begin, DeclineTaken: _decline, EndTaken: _end},
         answers={TakenAs: _as, TakenOf: _of},
         goes_with_session=(_FORGET,),
