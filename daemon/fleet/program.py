@@ -123,7 +123,7 @@ class Reports:
                 count = how_many_owed(store)
         except reading.StoreUnreadable as error:
             return str(error)
-        return f"{count} {'session is' if count == 1 else 'sessions are'} owed to the fleet"
+        return f"{count} {'report is' if count == 1 else 'reports are'} owed to the fleet"
 
     def _serve(self, connection: Connection) -> None:
         """Report over this connection until it fails."""
