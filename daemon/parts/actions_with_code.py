@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from runward.config.exchange import Executor
@@ -222,7 +223,7 @@ class KilledCount:
     """Counts them; used in many threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._killed: KilledWorkers | None = None
 
     def add(self, reason: str) -> None:

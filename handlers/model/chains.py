@@ -538,7 +538,7 @@ def slots_after(slots: SlotsStanding, effect: SetStep) -> SlotsStanding:
     place = (effect.run, step.step)
     running, waiters = slots.running - {place}, slots.waiters
     waiters = tuple(each for each in waiters if (each.run, each.step) != place)
-    if step.status == "running" and step.session_key is not None:
+    if step.status == "running" and step.reason != RUNS_ELSEWHERE:
         running |= {place}
     elif step.status == "waiting" and step.reason == WAITS_FOR_SLOT:
         waiter = Waiter(effect.fired_at, effect.run, step.step, step.attempt)

@@ -31,6 +31,12 @@ from runward.handlers.model.exchange import (
     MintRequested,
     PrincipalCreateRequested,
 )
+from runward.handlers.model.fleet import (
+    RemoteStepCancelled,
+    RemoteStepOrdered,
+    RemoteStepOver,
+    RemoteStepTaken,
+)
 from runward.handlers.model.invocations import StartedEarlier, StartFailed
 from runward.handlers.model.journal import JournalDamaged
 from runward.handlers.model.notices import NoticeRetryRequested
@@ -70,6 +76,10 @@ EXAMPLES: list[Event] = [
     SessionFinished("k", 1, 5.0, "failed", "run.failed.signal", None),
     JournalDamaged("k", 5.0, 2, "/r/ä\n", "events.jsonl", (256, 257), 3, 10, 1, 2),
     JobRetryRequested("r", 1.0, 7, "ann"),
+    RemoteStepTaken("r", 1.0, "cr_0-0-1", "gpu-box", 1),
+    RemoteStepOver("r", 1.0, "cr_0-0-1", "declined", None, None, {"gpu-box": "no"}),
+    RemoteStepOrdered("r", 1.0, "laptop", "cr_0-0-1", 1, {"format": 1}, True),
+    RemoteStepCancelled("r", 1.0, "laptop", "cr_0-0-1", 1),
     JobDiscardRequested("r", 1.0, 7, "why", "ann"),
     SessionCancelRequested("r", 1.0, "k", 2, "why", "ann"),
     SessionSeenRequested("r", 1.0, "k", 2, "ann"),

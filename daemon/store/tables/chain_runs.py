@@ -364,12 +364,13 @@ MOST_WAITERS: Final = 2048
 
 async def slots(store: Reader) -> SlotsStanding:
     """Which steps run, and the first of those that wait for a slot."""
-    from runward.handlers.model.chains import WAITS_FOR_SLOT, SlotsStanding, Waiter
+    from runward.handlers.model.chains import RUNS_ELSEWHERE, WAITS_FOR_SLOT, SlotsStanding, Waiter
 
     # Both conditions on the status: the first is that of the index, which SQLite uses only if its own words stand here.
     running = await store.read(
         "select run, step from chain_steps where status in ('running', 'waiting') and status = 'running'"
-        " and session_key is not null"
+        " and reason_code is not ?",
+        (RUNS_ELSEWHERE,),
     )
     waiters = await store.read(
         select(
