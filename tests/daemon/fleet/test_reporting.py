@@ -84,7 +84,7 @@ def test_verdicts_go_on_while_the_database_is_down_and_arrive_when_it_is_back(
                 "a verdict without the database",
             )
             wait_for(
-                lambda: any("1 session is owed" in each for each in _degraded(laptop)), "that status says so"
+                lambda: any("1 report is owed" in each for each in _degraded(laptop)), "that status says so"
             )
         finally:
             postgresql.start()
@@ -223,7 +223,7 @@ def test_a_newer_fleet_gets_nothing_and_all_stays_owed(
         laptop.add_run("one", exit_code=0)
         wait_for(lambda: _owes(laptop) == 1, "a session that is owed")
         wait_for(
-            lambda: any("format 3" in each and "1 session is owed" in each for each in _degraded(laptop)),
+            lambda: any("format 3" in each and "1 report is owed" in each for each in _degraded(laptop)),
             "that status says why",
         )
     assert _reported(postgresql, database) == {}
