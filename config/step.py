@@ -329,9 +329,9 @@ class Step:
 
     A step without an id is called by its number, as in `step0`. `values`, `env` and `cwd` are as they were written,
     texts with expressions in them. Without a `condition` it always runs. `timeout` and `grace` are in seconds, and
-    replace the playbook's or the action's. With a `host`, that host of the fleet runs it. With an `approval` a person is asked
-    before it runs. `start_within` are the
-    seconds that it may wait for a slot or its run's turn, `stale_after` those of silence that end it.
+    replace the playbook's or the action's. With a `host`, that host of the fleet runs it. With an `approval` a person is
+    asked before it runs. `start_within` are the seconds that it may wait for a slot, its host or its run's turn,
+    `stale_after` those of silence that end it.
     """
 
     index: int

@@ -149,7 +149,7 @@ begin
     return found or exists (select from orders where origin = own and id = of_id and settled_at is not null);
 end $$;
 
--- Have the programs look that a change of an order concerns: whoever may take it; its origin, once it is taken or over; its taker,
+-- Have the programs look that a change of an order concerns: the hosts that may take it; its origin, once it is taken or over; its taker,
 -- once it is cancelled. Any login of the server may listen to any channel, so nothing of the order is said: each looks for itself.
 create function runward.tell_of_order() returns trigger
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$

@@ -192,9 +192,8 @@ def _waited(
     run: ChainRunStanding, standing: StepStanding, word: str, given: Given
 ) -> Asking[tuple[Effect, ...]]:
     """End a step that still waits for a slot, its host or its run's turn. It is not tried again: it would only wait again."""
-    if is_elsewhere(standing) != (word == HOST) or (
-        word != HOST and standing.reason != WAITS_FOR_SLOT and run.reason_code != WAITS
-    ):
+    waits_here = standing.reason == WAITS_FOR_SLOT or run.reason_code == WAITS
+    if not (is_elsewhere(standing) if word == HOST else waits_here):
         return ()
     position = position_of(run, given)
     step = position.step(standing.step)

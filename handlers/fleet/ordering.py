@@ -3,6 +3,7 @@
 A result comes from another host, so it is read as foreign: what can't be read ends the step as failed.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Final, get_args
@@ -21,7 +22,13 @@ from runward.handlers.model.chains import (
     StepStatus,
 )
 from runward.handlers.model.effects import Deciding, Effect, Explain
-from runward.handlers.model.fleet import RemoteStepOver, RemoteStepTaken, SettleOrder, try_of
+from runward.handlers.model.fleet import (
+    MOST_OUTCOME,
+    RemoteStepOver,
+    RemoteStepTaken,
+    SettleOrder,
+    try_of,
+)
 from runward.handlers.model.invocations import EndStatus
 
 DECLINED: Final = "step.failed.declined"
@@ -105,24 +112,28 @@ def _end_of(event: RemoteStepOver, standing: StepStanding) -> tuple[StepStanding
         why = f"{event.host} reported a result that this Runward can't read"
         return standing._replace(status="failed", reason=UNREADABLE), why
     status, code, result = read
-    summary = result.get("summary")
+    summary = _text(result.get("summary"))
     over = standing._replace(
         status=status,
         reason=code,
         outcome=result.get("outcome"),
         result=StepResult(delivery=_text(result.get("delivery")), exit_code=_number(result.get("exit_code"))),
     )
-    there = f"on {event.host}: {result.get('session')}"
-    words = there if not isinstance(summary, str) else f"{summary[:_MOST_TEXT]} ({there})"
-    return over, None if status == "completed" else words
+    if status == "completed":
+        is_cut = result.get("outcome_is_too_long") is True
+        return over, f"its outcome is too long to come back from {event.host}" if is_cut else None
+    there = f"on {event.host}: {_text(result.get('session')) or 'its session is not known'}"
+    return over, there if summary is None else f"{summary} ({there})"
 
 
 def _read(result: JsonValue) -> tuple[StepStatus, str, Mapping[str, JsonValue]] | None:
     """The status, the reason and the rest of a result; None if they are not what a host says of an end."""
     if not isinstance(result, dict):
         return None
-    status, code = result.get("status"), result.get("reason")
+    status, code, outcome = result.get("status"), result.get("reason"), result.get("outcome")
     if status not in get_args(EndStatus) or not isinstance(code, str) or _CODE.fullmatch(code) is None:
+        return None
+    if outcome is not None and (not isinstance(outcome, dict) or len(json.dumps(outcome)) > MOST_OUTCOME):
         return None
     return status, code, result  # type: ignore[return-value] # one of `EndStatus`
 

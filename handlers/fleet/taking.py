@@ -20,6 +20,7 @@ from runward.handlers.layouts.native import session_key
 from runward.handlers.model.asking import Given, ask
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.fleet import (
+    MOST_OUTCOME,
     Accepted,
     AcceptedNow,
     BeginTaken,
@@ -46,9 +47,6 @@ from runward.handlers.model.invocations import (
 from runward.handlers.model.requests import SessionCancelRequested
 from runward.handlers.model.sessions import AttemptStarted, SessionFinished, SessionOf
 from runward.handlers.subjects import of_start
-
-MOST_OUTCOME: Final = 64 << 10
-"""Characters of an outcome, as JSON, that travel back."""
 
 _MOST_TEXT: Final = 1 << 12
 _CANCELLED: Final = "its origin cancelled it before it began"
@@ -104,7 +102,7 @@ def ordered(body: JsonValue) -> Ordered | str:
         or not 0 < attempt <= MAX_INTEGER
     ):
         return "its body can't be read"
-    timeout, grace, stale_after = (None if each is None else float(each) for each in seconds)  # type: ignore[arg-type]
+    timeout, grace, stale_after = (None if each is None else float(each) for each in seconds)  # type: ignore[arg-type] # numbers
     chain, run, step = map(str, words)
     named = {key: str(each) for key, each in environment.items()}
     limits = (timeout, grace, stale_after)

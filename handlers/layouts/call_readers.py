@@ -69,8 +69,9 @@ LinesBeside: TypeAlias = Callable[[str], Iterable[bytes]]
 class CallLayout(NamedTuple):
     """How a layout records calls.
 
-    `start` gives a reader for the session whose file or directory has this name; it may also ask for other logs. `logs` and `documents` are the files to
-    read in a session's directory; the documents come first. A session that is a single log has neither.
+    `start` gives a reader for the session whose file or directory has this name; it may also ask for other logs. `logs` and
+    `documents` are the files to read in a session's directory; the documents come first. A session that is a single log
+    has neither.
     """
 
     start: Callable[[str, LinesBeside], CallReader]

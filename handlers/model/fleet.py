@@ -13,6 +13,9 @@ from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Request
 
+MOST_OUTCOME: Final = 64 << 10
+"""Characters of an outcome, as JSON, that travel back."""
+
 OrderEnd: TypeAlias = Literal["ended", "declined", "withdrawn"]
 
 _ORDER: Final = re.compile(r"(cr_[0-9a-f]{12})-([0-9]{1,3})-([0-9]{1,6})")

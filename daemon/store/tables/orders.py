@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from runward.config.json_value import stored_json
 from runward.daemon.store.batch import Batch, Job, Write
 from runward.daemon.store.rows import columns, rows_of, select
-from runward.daemon.store.tables.table import Fold, Table
+from runward.daemon.store.tables.table import Fold, Table, answers_by
 from runward.daemon.store.transaction import listed
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         PlaceOrder,
         SettleOrder,
         Taken,
-        TakenAs,
         TakenOf,
     )
 
@@ -103,6 +102,15 @@ _FORGET: Final = (
 """Unless its end is owed to the fleet."""
 
 
+Take: TypeAlias = tuple[str, str, int]
+"""A take of an order: its origin, its id, and its number."""
+
+_THESE: Final = (
+    "from json_each(?) k join orders_taken t on t.origin = k.value ->> 0 and t.id = k.value ->> 1"
+    " and t.take = k.value ->> 2"
+)
+
+
 class TakenOrder(NamedTuple):
     """An order that this host took. `result` is JSON."""
 
@@ -116,12 +124,9 @@ class TakenOrder(NamedTuple):
     taken_at: float
 
 
-def orders_taken(connection: sqlite3.Connection, takes: Sequence[tuple[str, str, int]]) -> list[TakenOrder]:
+def orders_taken(connection: sqlite3.Connection, takes: Sequence[Take]) -> list[TakenOrder]:
     """What this host did with these takes, each an origin, an id and a number. The others are not known here yet."""
-    query = (
-        f"select {columns(TakenOrder, 't')} from json_each(?) k join orders_taken t on t.origin = k.value ->> 0"  # noqa: S608 # our own words
-        " and t.id = k.value ->> 1 and t.take = k.value ->> 2"
-    )
+    query = f"select {columns(TakenOrder, 't')} {_THESE}"  # our own words
     return rows_of(TakenOrder, connection.execute(query, (listed(takes),)))
 
 
@@ -129,12 +134,6 @@ def how_many_begun(connection: sqlite3.Connection) -> int:
     """How many steps of other hosts this host has begun that are not over."""
     ((count,),) = connection.execute("select count(*) from orders_taken where state = 'begun'")
     return int(count)
-
-
-def order_of_session(connection: sqlite3.Connection, session_key: str) -> TakenOrder | None:
-    """The order that a session was begun for; None if no other host ordered it."""
-    query = select(TakenOrder, "from orders_taken where session_key = ?")
-    return next(iter(rows_of(TakenOrder, connection.execute(query, (session_key,)))), None)
 
 
 def _begin(batch: Batch, job: Job, effect: BeginTaken) -> None:
@@ -149,26 +148,20 @@ def _end(batch: Batch, job: Job, effect: EndTaken) -> None:
     batch.row(_END_TAKEN, (effect.origin, effect.id, effect.take, stored_json(effect.result).decode()))
 
 
-async def _as(store: Reader, asked: Sequence[TakenAs], jobs: Sequence[Job]) -> dict[TakenAs, Taken | None]:
+async def _by_session(store: Reader, keys: Iterable[str]) -> dict[str, Taken]:
     from runward.handlers.model.fleet import Taken
 
     query = select(Taken, "from orders_taken where session_key in (select value from json_each(?))")
-    rows = rows_of(Taken, await store.read(query, (listed({each.session_key for each in asked}),)))
-    known = {each.session_key: each for each in rows}
-    return {each: known.get(each.session_key) for each in asked}
+    rows = rows_of(Taken, await store.read(query, (listed(keys),)))
+    return {each.session_key: each for each in rows if each.session_key is not None}
 
 
-async def _of(store: Reader, asked: Sequence[TakenOf], jobs: Sequence[Job]) -> dict[TakenOf, Taken | None]:
+async def _by_take(store: Reader, takes: Iterable[Take]) -> dict[Take, Taken]:
     from runward.handlers.model.fleet import Taken
 
-    query = (
-        f"select {columns(Taken, 't')} from json_each(?) k join orders_taken t on t.origin = k.value ->> 0"  # noqa: S608 # our own words
-        " and t.id = k.value ->> 1 and t.take = k.value ->> 2"
-    )
-    takes = {(each.origin, each.id, each.take) for each in asked}
+    query = f"select {columns(Taken, 't')} {_THESE}"  # our own words
     rows = rows_of(Taken, await store.read(query, (listed(takes),)))
-    known = {(each.origin, each.id, each.take): each for each in rows}
-    return {each: known.get((each.origin, each.id, each.take)) for each in asked}
+    return {(each.origin, each.id, each.take): each for each in rows}
 
 
 def taken() -> Table:
@@ -188,7 +181,10 @@ def taken() -> Table:
     return Table(
         writes=(_BEGIN_TAKEN, _DECLINE_TAKEN, _END_TAKEN),
         appliers={BeginTaken: _begin, DeclineTaken: _decline, EndTaken: _end},
-        answers={TakenAs: _as, TakenOf: _of},
+        answers={
+            TakenAs: answers_by(_by_session, lambda asked: asked.session_key),
+            TakenOf: answers_by(_by_take, lambda asked: (asked.origin, asked.id, asked.take)),
+        },
         goes_with_session=(_FORGET,),
         folds={kind: (Fold(of, taken_after),) for kind in (BeginTaken, DeclineTaken, EndTaken)},
     )

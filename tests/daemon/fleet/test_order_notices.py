@@ -92,7 +92,7 @@ WRONGLY_WOKEN = {
 
 
 @pytest.mark.parametrize("name", WRONGLY_WOKEN)
-def test_only_whoever_may_take_an_order_is_woken_by_it(fleet: Fleet, name: str) -> None:
+def test_an_order_wakes_only_the_hosts_that_may_take_it(fleet: Fleet, name: str) -> None:
     woken = _listening(fleet)
     fleet.hosts["alice"].place("1", "alice", [])
     assert woken() == {"alice"}

@@ -32,6 +32,7 @@ from runward.handlers.model.chains import (
 )
 from runward.handlers.model.effects import Effect, Emit
 from runward.handlers.model.fleet import (
+    MOST_OUTCOME,
     CancelOrder,
     OwnHost,
     PlaceOrder,
@@ -172,6 +173,8 @@ def test_the_chain_run_continues_with_the_result_also_if_nobody_said_that_it_was
         {"status": "completed", "reason": "\x1b[31m"},
         {"status": ["completed"], "reason": "run.completed.ok"},
         {"status": "completed", "reason": None},
+        {"status": "completed", "reason": "run.completed.ok", "outcome": "a text"},
+        {"status": "completed", "reason": "run.completed.ok", "outcome": {"x": "y" * MOST_OUTCOME}},
     ],
 )
 def test_a_result_that_is_none_ends_the_step_as_failed(result: JsonValue) -> None:
@@ -179,6 +182,20 @@ def test_a_result_that_is_none_ends_the_step_as_failed(result: JsonValue) -> Non
     assert of_step(effects) == [("failed", ordering.UNREADABLE)]
     assert [each.status for each in of(SetChainRun, effects)] == ["failed"]
     assert of(SettleOrder, effects)
+
+
+def test_an_outcome_that_stayed_at_its_host_is_said_to_be_too_long() -> None:
+    result: JsonValue = {"status": "completed", "reason": "run.completed.ok", "outcome_is_too_long": True}
+    step = next(each for each in of(SetStep, over(RUNS, result)) if each.standing.step == 0)
+    assert step.reason_summary == "its outcome is too long to come back from gpu-box"
+
+
+def test_how_a_step_failed_is_said_in_few_words_whatever_its_host_wrote() -> None:
+    sessions: list[JsonValue] = ["x" * 1_000_000, {"a": "b" * 100_000}, None]
+    for session in sessions:
+        result: JsonValue = {"status": "failed", "reason": "run.failed.exit_code", "session": session}
+        (step,) = (each for each in of(SetStep, over(RUNS, result)) if each.standing.step == 0)
+        assert len(str(step.reason_summary)) < 5_000
 
 
 def test_a_declined_order_fails_with_the_reason_of_each_host() -> None:

@@ -16,6 +16,7 @@ from runward.handlers.model.asking import Given
 from runward.handlers.model.chains import LaneWaits, LeftBy, LeftBySession, ListenersTo, StepResult
 from runward.handlers.model.effects import Deciding, Effect, Emit
 from runward.handlers.model.fleet import (
+    MOST_OUTCOME,
     Accepted,
     AcceptedNow,
     BeginTaken,
@@ -182,7 +183,7 @@ def test_the_end_of_its_run_is_the_end_of_the_order() -> None:
 
 
 def test_an_outcome_that_is_too_long_stays_here_and_that_is_said() -> None:
-    left = LeftBySession({"text": "x" * taking.MOST_OUTCOME}, StepResult(), None)
+    left = LeftBySession({"text": "x" * MOST_OUTCOME}, StepResult(), None)
     answers = {TakenAs(KEY): BEGUN, LeftBy(KEY, 1): left}
     (end,) = of(EndTaken, decided(taking.end_taken(finished(), GIVEN), answers))
     assert isinstance(end.result, dict)
