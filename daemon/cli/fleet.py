@@ -95,8 +95,9 @@ def init(settings: Settings, state: Path, database: str, ca_file: str | None) ->
         if b"BEGIN CERTIFICATE" not in certificates:
             fail(f"{ca_file} has no certificates in PEM form", WRONG_USAGE)
     with told_troubles():
-        from runward.daemon.fleet.administration import keep, make_schema
+        from runward.daemon.fleet.administration import keep
         from runward.daemon.fleet.connecting import connect
+        from runward.daemon.fleet.schema import make_schema
 
         with connect(meant, None, ca_file) as connection:
             is_new = make_schema(connection, meant)

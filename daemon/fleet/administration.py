@@ -1,4 +1,4 @@
-"""What an administrator of a fleet does: make its schema, invite hosts, and remove them."""
+"""What an administrator of a fleet does: invite hosts, and remove them."""
 
 import json
 import os
@@ -13,26 +13,19 @@ from psycopg import sql
 from runward.config.fleet import Database, database_of
 from runward.daemon.disk.durable import make_durably, write_durably
 from runward.daemon.fleet.connecting import (
-    FORMAT,
     Connection,
     DatabaseRefuses,
     check_format,
     connect,
-    format_of,
     in_one_line,
     in_time,
 )
 from runward.daemon.fleet.invitation import Invitation, login_of
+from runward.daemon.fleet.schema import grant, without_rights
 
 _PLACE: Final = "fleet"
 _NAME: Final = "administration.json"
 _CA: Final = "ca.pem"
-
-SCHEMA: Final = ("schema.sql", "orders.sql")
-"""The files that make it, in order."""
-
-MIGRATION_S: Final = 60.0
-"""Seconds that the schema may take."""
 
 
 class Administration(NamedTuple):
@@ -66,47 +59,6 @@ def keep(state: Path, database: Database, certificates: bytes | None) -> None:
     write_durably(state / _PLACE, _NAME, json.dumps({"database": database.address()}).encode())
 
 
-def make_schema(connection: Connection, database: Database) -> bool:
-    """Make the fleet's schema; returns whether there was none.
-
-    Raises `DatabaseRefuses` and `psycopg.OperationalError`.
-    """
-    with in_time(connection):
-        found = format_of(connection, database)
-    if found is not None:
-        version, _ = found
-        if version > FORMAT:
-            raise DatabaseRefuses(
-                f"the fleet has format {version}, and this Runward knows {FORMAT}: install a newer one"
-            )
-        return False
-    try:
-        with in_time(connection, MIGRATION_S), connection.transaction():
-            for name in SCHEMA:
-                connection.execute(Path(__file__).with_name(name).read_bytes())
-    except psycopg.errors.DuplicateSchema as error:
-        raise DatabaseRefuses(
-            f"{database.place} has a schema runward that does not belong to a fleet: use another database"
-        ) from error
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise DatabaseRefuses(_without_rights(database, "create a schema")) from error
-    return True
-
-
-def _without_rights(database: Database, what: str) -> str:
-    return (
-        f"the login {database.user} may not {what} in {database.place}: log in as its owner, with CREATEROLE"
-    )
-
-
-_GRANTS: Final = (
-    "grant usage on schema runward to {}",
-    "grant select on runward.format, runward.hosts, runward.sessions, runward.orders to {}",
-    "grant execute on all functions in schema runward to {}",
-)
-"""What the login of each host may do. None of these lets it write to a table."""
-
-
 def invite(connection: Connection, known: Administration, name: str, labels: tuple[str, ...]) -> Invitation:
     """A login for a new host, and the invitation with its secret. An earlier invitation that nobody used is void.
 
@@ -122,7 +74,7 @@ def invite(connection: Connection, known: Administration, name: str, labels: tup
             f"{known.database.place} has no fleet: `runward fleet init` makes one"
         ) from error
     except psycopg.errors.InsufficientPrivilege as error:
-        raise DatabaseRefuses(_without_rights(known.database, "make a login for a host")) from error
+        raise DatabaseRefuses(without_rights(known.database, "make a login for a host")) from error
     ca = None if known.ca_file is None else Path(known.ca_file).read_text()
     return Invitation(name, known.database._replace(user=login), secret, ca)
 
@@ -150,8 +102,7 @@ def _admit(connection: Connection, name: str, login: str, labels: tuple[str, ...
             f"the database's server has a login {login} that does not belong to this fleet: choose another name"
         )
     connection.execute(_of_login("create role {} login noinherit password {}", login, hashed))
-    for grant in _GRANTS:
-        connection.execute(sql.SQL(grant).format(sql.Identifier(login)))
+    grant(connection, login)
     connection.execute(
         "insert into runward.hosts (name, login, labels) values (%s, %s, %s)", (name, login, list(labels))
     )
@@ -202,7 +153,7 @@ def remove(connection: Connection, known: Administration, name: str) -> bool:
             f"nobody can log in as {name} any more, but its login can't be dropped: {in_one_line(error)}"
         ) from error
     except psycopg.errors.InsufficientPrivilege as error:
-        raise DatabaseRefuses(_without_rights(known.database, "end the login of a host")) from error
+        raise DatabaseRefuses(without_rights(known.database, "end the login of a host")) from error
     return True
 
 

@@ -25,7 +25,7 @@ from tests.unprivileged import AS_USER, USER
 from tests.waiting import wait_for
 
 from runward.config.fleet import database_of
-from runward.daemon.fleet.administration import make_schema
+from runward.daemon.fleet.schema import make_schema
 
 ADMIN = "admin"
 _PASSWORD = "of the administrator"

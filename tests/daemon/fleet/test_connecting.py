@@ -135,12 +135,14 @@ def test_a_fleet_of_a_newer_format_is_not_written(
     with connect(meant, _secret(postgresql), str(postgresql.ca)) as connection:
         check_format(connection, meant)
         # A newer one that this program may write, too.
-        connection.execute("update runward.format set version = 3")
+        connection.execute("update runward.format set version = 9")
         check_format(connection, meant)
-        connection.execute("update runward.format set oldest_writer = 3")
-        with pytest.raises(DatabaseRefuses, match="the fleet has format 3, and this Runward knows 1"):
+        connection.execute("update runward.format set oldest_writer = 9")
+        with pytest.raises(
+            DatabaseRefuses, match=f"the fleet has format 9, and this Runward knows {connecting.FORMAT}"
+        ):
             check_format(connection, meant)
-        monkeypatch.setattr(connecting, "FORMAT", 3)
+        monkeypatch.setattr(connecting, "FORMAT", 9)
         check_format(connection, meant)
 
 

@@ -11,7 +11,9 @@ from tests.daemon.fleet.database import Server, free_port
 from tests.daemon.fleet.places import invited, new_place
 
 from runward.daemon import faults
+from runward.daemon.fleet.connecting import FORMAT
 from runward.daemon.fleet.invitation import Invitation, invitation_of
+from runward.daemon.fleet.schema import tables_after
 
 
 def _hosts(server: Server, database: str) -> list[tuple[object, ...]]:
@@ -173,17 +175,19 @@ def test_an_invitation_of_another_fleet_does_not_open_this_one(
         elsewhere = invitation._replace(database=invitation.database._replace(name=other))
         _refused(laptop.call("fleet", "join", elsewhere.text), "has no fleet")
         with postgresql.admin(other) as admin:
-            admin.execute(Path("daemon/fleet/schema.sql").read_text().encode())
+            admin.execute(tables_after(0)[0].read_bytes())
         _refused(laptop.call("fleet", "join", elsewhere.text), "does not belong to the fleet")
 
 
 def test_a_newer_fleet_is_left_alone(postgresql: Server, database: str, office: Place, laptop: Place) -> None:
     invitation = invited(office, "gpu-box")
     with postgresql.admin(database) as admin:
-        admin.execute("update runward.format set version = 3, oldest_writer = 2")
-    _refused(laptop.call("fleet", "join", invitation), "the fleet has format 3, and this Runward knows 1")
+        admin.execute("update runward.format set version = 9, oldest_writer = 8")
+    _refused(
+        laptop.call("fleet", "join", invitation), f"the fleet has format 9, and this Runward knows {FORMAT}"
+    )
     told = office.call("fleet", "init", postgresql.address(database), "--ca", str(postgresql.ca))
-    _refused(told, "the fleet has format 3, and this Runward knows 1")
+    _refused(told, f"the fleet has format 9, and this Runward knows {FORMAT}")
 
 
 def test_a_fleet_that_is_there_is_only_remembered(

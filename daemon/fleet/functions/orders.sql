@@ -1,47 +1,13 @@
--- The orders of a fleet: one row for each step that one host wants another one to run. Only the state of the row decides who may
--- begin: taking is atomic, is the permission to begin, and never expires. Hosts change orders through the functions below
--- alone. Each begins with the fence, and each may be called again with the same words: that changes nothing.
-create table runward.orders (
-    origin text not null references runward.hosts (name),
-    -- Of the origin's choice: it names the step, so the same step is ordered once.
-    id text not null check (length(id) between 1 and 200),
-    -- The host that is wanted, or labels that it must have.
-    wanted_host text check (length(wanted_host) between 1 and 32),
-    wanted_labels text[] not null check (octet_length(array_to_string(wanted_labels, '')) <= 4096),
-    skill text not null check (length(skill) between 1 and 200),
-    body jsonb not null check (jsonb_typeof(body) = 'object' and octet_length(body::text) <= 1048576),
-    placed_at timestamptz not null default clock_timestamp(),
-    begin_by timestamptz,
-    state text not null default 'open' check (state in ('open', 'taken', 'ended', 'declined', 'withdrawn')),
-    cancelled boolean not null default false,
-    -- Counts the takes, so that what is said of one can't be meant for another.
-    takes integer not null default 0,
-    taken_by text references runward.hosts (name),
-    taken_at timestamptz,
-    -- Why each host that had taken it never will begin it, by its name.
-    declined jsonb not null default '{}' check (octet_length(declined::text) <= 1048576),
-    result jsonb check (octet_length(result::text) <= 1048576),
-    ended_at timestamptz,
-    settled_at timestamptz,
-    primary key (origin, id),
-    check ((wanted_host is null) = (cardinality(wanted_labels) > 0)),
-    check ((taken_by is not null) = (state in ('taken', 'ended'))),
-    check ((result is not null) = (state = 'ended'))
-);
-create index orders_open on runward.orders (placed_at, origin, id) where state = 'open';
-create index orders_placed on runward.orders (placed_at desc, origin, id);
-create index orders_taken on runward.orders (taken_by, taken_at) where state = 'taken';
-create index orders_unsettled on runward.orders (origin, placed_at) where settled_at is null;
-
 -- An order has values, which concern its origin and its taker alone.
 alter table runward.orders enable row level security;
+drop policy if exists of_origin_and_taker on runward.orders;
 create policy of_origin_and_taker on runward.orders for select using (
     exists (select from runward.hosts own where own.login = session_user and own.name in (origin, taken_by))
 );
 
 -- The name of the host that calls, if this is the program that connected last. Until the end of the transaction no other one
 -- can connect, so an earlier program is done with all that it began.
-create function runward.own_name(number bigint) returns text
+create or replace function runward.own_name(number bigint) returns text
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
 declare own text;
 begin
@@ -53,7 +19,7 @@ begin
 end $$;
 
 -- Order a step. Returns the state of the order, which may have been placed before.
-create function runward.place_order(
+create or replace function runward.place_order(
     number bigint, of_id text, host text, labels text[], of_skill text, of_body jsonb, begin_within_s double precision
 ) returns text
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
@@ -69,7 +35,7 @@ begin
 end $$;
 
 -- Take the oldest orders that this host may begin, at most so many. What another host is about to take is left out.
-create function runward.take_orders(number bigint, most integer) returns setof runward.orders
+create or replace function runward.take_orders(number bigint, most integer) returns setof runward.orders
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
 declare own text := own_name(number);
 begin
@@ -90,7 +56,7 @@ end $$;
 
 -- The taker says that it will never begin the order, which its own store must know by then. Another host that is wanted may
 -- take it now; if there is none, it is declined. Returns whether it is given back.
-create function runward.give_back(number bigint, of_origin text, of_id text, take integer, reason text) returns boolean
+create or replace function runward.give_back(number bigint, of_origin text, of_id text, take integer, reason text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
 declare
     own text := own_name(number);
@@ -114,7 +80,7 @@ begin
 end $$;
 
 -- The taker says how it ended. Returns whether this is the result.
-create function runward.end_order(number bigint, of_origin text, of_id text, take integer, of_result jsonb) returns boolean
+create or replace function runward.end_order(number bigint, of_origin text, of_id text, take integer, of_result jsonb) returns boolean
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
 declare own text := own_name(number);
 begin
@@ -127,7 +93,7 @@ begin
 end $$;
 
 -- The origin no longer wants it. Open, it is withdrawn; taken, its taker is told never to begin it, or to end it. Returns the state.
-create function runward.cancel_order(number bigint, of_id text) returns text
+create or replace function runward.cancel_order(number bigint, of_id text) returns text
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
 declare
     own text := own_name(number);
@@ -140,7 +106,7 @@ begin
 end $$;
 
 -- The origin has recorded how it ended. Returns whether that is so.
-create function runward.settle_order(number bigint, of_id text) returns boolean
+create or replace function runward.settle_order(number bigint, of_id text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
 declare own text := own_name(number);
 begin
@@ -151,7 +117,7 @@ end $$;
 
 -- Have the programs look that a change of an order concerns: the hosts that may take it; its origin, once it is taken or over; its taker,
 -- once it is cancelled. Any login of the server may listen to any channel, so nothing of the order is said: each looks for itself.
-create function runward.tell_of_order() returns trigger
+create or replace function runward.tell_of_order() returns trigger
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
 begin
     perform pg_notify('runward_orders_' || host.name, '') from hosts host
@@ -162,8 +128,8 @@ begin
             else host.name = new.origin end;
     return null;
 end $$;
-create trigger tell_of_placed after insert on runward.orders for each row execute function runward.tell_of_order();
-create trigger tell_of_changed after update on runward.orders for each row
+create or replace trigger tell_of_placed after insert on runward.orders for each row execute function runward.tell_of_order();
+create or replace trigger tell_of_changed after update on runward.orders for each row
     when ((old.state, old.cancelled) is distinct from (new.state, new.cancelled)) execute function runward.tell_of_order();
 
 revoke all on all functions in schema runward from public;
