@@ -64,12 +64,17 @@ def name_of(agent: str) -> str:
     return _KNOWN[agent].name
 
 
-def installed(agent: str, environment: Mapping[str, str]) -> Program | None:
-    """The agent's program, or None."""
+def path_of(agent: str, environment: Mapping[str, str]) -> str | None:
+    """Where the agent's program is; None if it is not installed here."""
     known, home = _KNOWN[agent], environment.get("HOME", "")
     usual = (os.path.join(home, place) for place in known.places) if home else ()
     program = shutil.which(known.command, path=environment.get("PATH"))
-    path = program or next((place for place in usual if os.access(place, os.X_OK)), None)
+    return program or next((place for place in usual if os.access(place, os.X_OK)), None)
+
+
+def installed(agent: str, environment: Mapping[str, str]) -> Program | None:
+    """The agent's program, or None. It is run to ask for its version."""
+    path = path_of(agent, environment)
     if path is None:
         return None
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:

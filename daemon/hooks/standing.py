@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.hooks.agents import AGENTS, files_of, home_with_settings
-from runward.daemon.hooks.programs import installed
+from runward.daemon.hooks.programs import installed, path_of
 from runward.daemon.hooks.settings_file import Refused, read_settings_file
 
 INSTALLED: Final = "installed"
@@ -39,14 +39,18 @@ class Standing(NamedTuple):
 
 
 def hooks_here(environment: Mapping[str, str]) -> dict[str, str]:
-    """Whether each agent whose home is here has the hook; if its settings can't be read, why."""
+    """Whether each agent that is here has the hook; if its settings can't be read, why."""
     found = (standing_of(agent, environment) for agent in agents_here(environment))
     return {each.agent: each.problem or each.state for each in found}
 
 
 def agents_here(environment: Mapping[str, str]) -> list[str]:
-    """The agents whose home is here."""
-    return [agent for agent in AGENTS if os.path.isdir(home_with_settings(agent, environment))]
+    """The agents that are here: their home, or, before they ran for the first time, only their program."""
+    return [
+        agent
+        for agent in AGENTS
+        if os.path.isdir(home_with_settings(agent, environment)) or path_of(agent, environment) is not None
+    ]
 
 
 def standing_of(agent: str, environment: Mapping[str, str], state: str | None = None) -> Standing:

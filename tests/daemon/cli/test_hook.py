@@ -106,9 +106,14 @@ def test_who_names_no_roots_is_told_that_the_agents_own_one_is_there_from_now_on
     assert [each["layout"] for each in roots] == ["native", agent]
 
 
+NO_PROGRAMS = "/nowhere"
+"""A PATH on which no agent is."""
+
+
 def test_without_a_name_it_is_for_the_agents_that_are_here(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    place.environment["PATH"] = NO_PROGRAMS
     nobody = place.call("hook", "install", "--yes")
     assert (nobody.code, "there is no agent here" in nobody.err) == (1, True)
     (place.directory / ".codex").mkdir()
@@ -126,6 +131,7 @@ def test_without_a_name_it_is_for_the_agents_that_are_here(
 
 
 def test_each_agent_that_is_here_is_asked_about(place: Place) -> None:
+    place.environment["PATH"] = NO_PROGRAMS
     for agent in ("codex", "qwen"):
         path_of(place, agent).parent.mkdir()
     screen = Screen(place, 40, 100, "hook", "install")
@@ -135,6 +141,18 @@ def test_each_agent_that_is_here_is_asked_about(place: Place) -> None:
     screen.press(b"y\n")
     assert screen.end() == 0
     assert not path_of(place, "codex").exists()
+    assert path_of(place, "qwen").exists()
+
+
+def test_an_agent_is_here_before_it_ran_for_the_first_time(place: Place) -> None:
+    programs = place.directory / "programs"
+    programs.mkdir()
+    (programs / "qwen").write_text("#!/bin/sh\necho 9.9.9\n")
+    (programs / "qwen").chmod(0o755)
+    place.environment["PATH"] = f"{programs}:/usr/bin:/bin"
+    assert "qwen" in statuses(place)
+    done = place.call("hook", "install", "--yes")
+    assert (done.code, done.err) == (0, "")
     assert path_of(place, "qwen").exists()
 
 
@@ -174,6 +192,7 @@ def test_status_says_whether_the_hook_is_the_one_that_this_runward_writes(place:
 
 
 def test_status_is_of_the_agents_that_are_here_and_says_what_is_wrong_with_a_file(place: Place) -> None:
+    place.environment["PATH"] = NO_PROGRAMS
     assert place.call("hook", "status").out.startswith("there is no agent here")
     path_of(place, "codex").parent.mkdir()
     path_of(place, "qwen").parent.mkdir()
