@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from runward.daemon.doctor import daemons, findings, machine, settings, state
+from runward.daemon.doctor import daemons, findings, fleet, machine, settings, state
 from runward.daemon.doctor.findings import Ended, Finding, Installation, OutOfTime, Patience
 from runward.daemon.host.report import NAME
 from runward.daemon.sandbox.workers import Job, execute
@@ -387,6 +387,7 @@ CHECKS: Final = (
     Check("daemon", "processes are looked at", 20, daemons.examine_daemon),
     Check("listener", "what listens is asked, or opened", 20, settings.examine_listener),
     Check("notices", "recipients of notices are checked", 10, settings.examine_notices),
+    Check("fleet", "the fleet's database is tried", 60, fleet.examine_fleet),
     Check("queue", "the queue is read", 20, state.examine_queue),
     Check("hooks", "Claude Code is asked for its version", 40, settings.examine_hooks),
     Check("containment", "runs are launched in each containment", 90, examine_containment),
