@@ -88,7 +88,7 @@ def _advance(conditions: Conditions) -> list[Measured]:
     singles = conditions.size(_SINGLES, 3)
     for _ in range(conditions.repeats):
         least.append(_verdict_ms(conditions.disk, max(20, singles)) + _process_ms())
-        advance.append(percentile(_advances_ms(conditions.disk, singles), 0.5))
+        advance.append(percentile(advances_ms(conditions.disk, singles), 0.5))
     beside = (
         f"advance {percentile(advance, 0.5):.1f} ms, verdict and process {percentile(least, 0.5):.1f} ms,"
         f" n = {singles * (_STEPS - 1)}"
@@ -127,7 +127,7 @@ def _write_chains(place: Scratch, count: int) -> None:
         (directory / f"{name}.yaml").write_text(f"name: {name}\ntrigger: {{event: {event}}}\nsteps:\n{steps}")
 
 
-def _emit(place: Scratch, event: str = "bench.fired") -> None:
+def emit(place: Scratch, event: str = "bench.fired") -> None:
     installed = Path(sys.executable).parent / "runward"
     subprocess.run(
         [str(installed), "--config", str(place.directory / "runward.toml"), "event", "emit", event],
@@ -158,7 +158,7 @@ def _completed(chain_runs: Mapping[str, int]) -> int:
     return int(chain_runs.get("completed", 0))
 
 
-def _wait_over(place: Scratch, count: int) -> None:
+def wait_over(place: Scratch, count: int) -> None:
     """Until so many chain runs are completed. Raises `DaemonFailed` where one ends otherwise, or nothing moves."""
     last, moved_at = -1, time.monotonic()
     while (over := _completed(_chain_runs(place))) < count:
@@ -171,14 +171,14 @@ def _wait_over(place: Scratch, count: int) -> None:
         time.sleep(0.02)
 
 
-def _advances_ms(disk: Path, singles: int) -> list[float]:
+def advances_ms(disk: Path, singles: int) -> list[float]:
     """Milliseconds from each step's `exit.json` to the release of the next command, of chain runs that run alone."""
     with scratch(disk) as place:
         _write_chains(place, 1)
         with daemon(place, _SETTINGS):
             for number in range(singles):
-                _emit(place)
-                _wait_over(place, number + 1)
+                emit(place)
+                wait_over(place, number + 1)
             released = _released_ns(place)
         found: list[float] = []
         runs: dict[str, dict[int, Path]] = {}
@@ -207,18 +207,18 @@ def _steps_a_second(disk: Path, runs: int, is_fresh: bool) -> float:
         _write_chains(place, listeners)
         with daemon(place, _SETTINGS):
             if not is_fresh:
-                _emit(place, "bench.warmed")
-                _wait_over(place, 1)
-            before, begin = _ended_steps(place), time.monotonic()
+                emit(place, "bench.warmed")
+                wait_over(place, 1)
+            before, begin = ended_steps(place), time.monotonic()
             for _ in range(runs // listeners):
-                _emit(place)
-            return _wait_steps(place, runs // listeners * listeners * _STEPS, before, begin)
+                emit(place)
+            return wait_steps(place, runs // listeners * listeners * _STEPS, before, begin)
 
 
-def _wait_steps(place: Scratch, wanted: int, before: int, begin: float) -> float:
+def wait_steps(place: Scratch, wanted: int, before: int, begin: float) -> float:
     """Steps a second until all have ended, or the window is over."""
     while True:
-        ended, seconds = _ended_steps(place) - before, time.monotonic() - begin
+        ended, seconds = ended_steps(place) - before, time.monotonic() - begin
         if ended >= wanted or seconds > _WINDOW_S:
             if not ended:
                 raise DaemonFailed(f"no step of {wanted} has ended after {_WINDOW_S:.0f} s")
@@ -226,7 +226,7 @@ def _wait_steps(place: Scratch, wanted: int, before: int, begin: float) -> float
         time.sleep(0.02)
 
 
-def _ended_steps(place: Scratch) -> int:
+def ended_steps(place: Scratch) -> int:
     """Raises `DaemonFailed` where a chain run ends otherwise than it should."""
     _completed(_chain_runs(place))
     with closing(reading.open_to_read(_store(place))) as connection:

@@ -12,6 +12,7 @@ from tests.bench import (
     commands,
     everyday,
     exchange,
+    fleet_steps,
     growth,
     hashing,
     home,
@@ -56,5 +57,6 @@ MEASUREMENTS: Final[tuple[Measurement, ...]] = (
     *studio.MEASUREMENTS,
     *large_store.MEASUREMENTS,
     *growth.MEASUREMENTS,
+    *fleet_steps.MEASUREMENTS,
     *agreement.MEASUREMENTS,
 )

@@ -153,6 +153,10 @@ class Server:
         """The address of a database, as `fleet init` takes it."""
         return f"postgresql://{ADMIN}@127.0.0.1:{self.port}/{database}"
 
+    def conninfo(self, database: str) -> str:
+        """How a program logs in as the administrator, through the socket."""
+        return f"host={self.directory} port={self.port} dbname={database} user={ADMIN} password='{_PASSWORD}'"
+
     @property
     def environment(self) -> Mapping[str, str]:
         """The administrator's password, as libpq reads it."""
