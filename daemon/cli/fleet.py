@@ -96,13 +96,17 @@ def init(settings: Settings, state: Path, database: str, ca_file: str | None) ->
             fail(f"{ca_file} has no certificates in PEM form", WRONG_USAGE)
     with told_troubles():
         from runward.daemon.fleet.administration import keep
-        from runward.daemon.fleet.connecting import connect
+        from runward.daemon.fleet.connecting import FORMAT, connect, format_of
         from runward.daemon.fleet.schema import make_schema
 
         with connect(meant, None, ca_file) as connection:
             is_new = make_schema(connection, meant)
+            found = format_of(connection, meant)
         keep(state, meant, certificates)
     print_text(f"{meant.place} {'has' if is_new else 'already had'} a fleet")
+    if found is not None and found[0] < FORMAT:
+        print_text(f"next: `runward fleet upgrade` brings it from format {found[0]} to {FORMAT}")
+        return
     print_text("next: `runward fleet invite HOST` prints the command with which a host joins")
 
 
@@ -153,6 +157,37 @@ def _administration(state: Path) -> "Administration":
     if known is None:
         fail("this machine knows no fleet: `runward fleet init DATABASE` here first", NOT_SO)
     return known
+
+
+@fleet.command()
+@pass_state
+def upgrade(settings: Settings, state: Path) -> None:
+    """Bring the fleet's database to the format of this Runward, where the fleet was made.
+
+    Nothing that older programs use goes: hosts with an older Runward report on, and their steps run on. Upgrade the database
+    first, then each host when it suits. A second call changes nothing.
+
+    Exit code 1: the database refuses, or its fleet is newer. 75: it can't be reached.
+
+    \b
+    Example:
+      runward fleet upgrade
+    """
+    with told_troubles("; run it again, nothing is half done"):
+        from runward.daemon.fleet.connecting import FORMAT
+        from runward.daemon.fleet.schema import upgrade as upgraded
+
+        known = _administration(state)
+        with known.connect() as connection:
+            found = upgraded(connection, known.database)
+    place = known.database.place
+    if found is None:
+        fail(f"{place} has no fleet: `runward fleet init` makes one", NOT_SO)
+    if found == FORMAT:
+        print_text(f"{place} had format {FORMAT} already")
+    else:
+        print_text(f"{place} was brought from format {found} to {FORMAT}")
+        print_text("next: hosts may be upgraded, in any order and at any time")
 
 
 @fleet.command("remove")

@@ -66,13 +66,11 @@ def invite(connection: Connection, known: Administration, name: str, labels: tup
     """
     login, secret = login_of(name), secrets.token_urlsafe(24)
     hashed = hashed_for(connection, login, secret)
+    with in_time(connection):
+        check_format(connection, known.database)
     try:
         with in_time(connection), connection.transaction():
             _admit(connection, name, login, labels, hashed)
-    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
-        raise DatabaseRefuses(
-            f"{known.database.place} has no fleet: `runward fleet init` makes one"
-        ) from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise DatabaseRefuses(without_rights(known.database, "make a login for a host")) from error
     ca = None if known.ca_file is None else Path(known.ca_file).read_text()

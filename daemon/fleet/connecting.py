@@ -118,7 +118,7 @@ def as_host(settings: FleetSettings) -> Connection:
 
 
 def check_format(connection: Connection, database: Database) -> None:
-    """Raises `DatabaseRefuses` unless the fleet has a format that this program may write; `psycopg.OperationalError`."""
+    """Raises `DatabaseRefuses` unless the fleet has what this program uses, and takes what it writes; `psycopg.OperationalError`."""
     found = format_of(connection, database)
     if found is None:
         raise DatabaseRefuses(f"{database.place} has no fleet: `runward fleet init` makes one")
@@ -126,6 +126,10 @@ def check_format(connection: Connection, database: Database) -> None:
     if oldest_writer > FORMAT:
         raise DatabaseRefuses(
             f"the fleet has format {version}, and this Runward knows {FORMAT}: install a newer one"
+        )
+    if version < FORMAT:
+        raise DatabaseRefuses(
+            f"the fleet has format {version}, and this Runward needs {FORMAT}: run `runward fleet upgrade` where the fleet was made"
         )
 
 

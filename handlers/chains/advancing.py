@@ -77,6 +77,8 @@ LATE: Final = Reason("chain.timed_out.deadline", "the time limit of the whole ru
 MAY_RUN: Final = "its order is cancelled, but another host may have begun it"
 ORDER_FORMAT: Final = 1
 """The form of the body of an order to another host."""
+ORDER_NEEDS: Final = "0.1"
+"""The oldest Runward that reads this form: an older one says so, when it declines the order."""
 
 BEGIN: Final = "begin "
 """The prefix of timers that end a step's wait for a slot."""
@@ -378,6 +380,7 @@ def _order(position: Position, step: Step, remote: Remote, attempt: int) -> tupl
     waits = f"step {step.id} waits for the host {remote.host}"
     body: dict[str, JsonValue] = {
         "format": ORDER_FORMAT,
+        "needs": ORDER_NEEDS,
         "kind": "action" if step.skill is None else "skill",
         "name": step.name,
         "with": dict(rendered.values),

@@ -74,6 +74,17 @@ class Ordered(NamedTuple):
     secret: str
 
 
+_VERSION: Final = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}")
+
+
+def _needed(body: Mapping[str, JsonValue]) -> str:
+    """What an order needs that this Runward can't read."""
+    needs = body.get("needs")
+    if isinstance(needs, str) and _VERSION.fullmatch(needs):
+        return f"needs Runward ≥ {needs}"
+    return f"has the format {json.dumps(body.get('format'))[:20]}, and this Runward knows {ORDER_FORMAT}"
+
+
 _SECRET: Final = re.compile(r"[0-9A-Za-z]{1,64}")
 
 
@@ -82,7 +93,7 @@ def ordered(body: JsonValue) -> Ordered | str:
     if not isinstance(body, dict):
         return "its body is not an object"
     if body.get("format") != ORDER_FORMAT:
-        return f"its body has the format {json.dumps(body.get('format'))[:20]}, and this Runward knows {ORDER_FORMAT}: upgrade it here"
+        return f"it {_needed(body)}: upgrade Runward here"
     kind: Literal["skill", "action"] = "skill" if body.get("kind") == "skill" else "action"
     name, cwd = body.get("name"), body.get("cwd")
     values, environment, attempt = body.get("with"), body.get("env"), body.get("attempt")
