@@ -1,7 +1,8 @@
 """How fast many finished runs are judged: those that were known before, and those that start and end in one look."""
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -122,12 +123,30 @@ def _in_one_look(conditions: Conditions) -> list[Measured]:
     ]
 
 
-def _known_sample(disk: Path, count: int, samples: _Samples, *, has_metrics: bool = False) -> None:
+def burst_rate(
+    disk: Path, count: int, problems: list[str], further: str = "", command: Sequence[str] = ()
+) -> float:
+    """Verdicts a second on a burst of runs that the daemon knows. `further` are its settings, `command` is its program."""
+    samples = _Samples()
+    _known_sample(disk, count, samples, further=further, command=command)
+    problems += samples.problems
+    return samples.daemon[0] if samples.daemon else math.nan
+
+
+def _known_sample(
+    disk: Path,
+    count: int,
+    samples: _Samples,
+    *,
+    has_metrics: bool = False,
+    further: str = "",
+    command: Sequence[str] = (),
+) -> None:
     with scratch(disk) as place:
         make(str(place.runs), range(count))
         samples.creation_us.append(place.creation_us(place.runs))
-        settings = f'[metrics]\ntextfile = "{place.directory}/runward.prom"\n' if has_metrics else ""
-        with daemon(place, settings) as running:
+        settings = f'[metrics]\ntextfile = "{place.directory}/runward.prom"\n' if has_metrics else further
+        with daemon(place, settings, command) as running:
             running.wait_running(count)
             _measure(running, count, lambda: fixture("finish", place.runs, count), samples)
         _check(place, running, count, samples)

@@ -62,11 +62,11 @@ def _latency(conditions: Conditions, rate: int) -> list[Measured]:
     return measured
 
 
-def latencies(disk: Path, rate: float, count: int, problems: list[str]) -> list[float]:
-    """Milliseconds from the rename of each `exit.json` to the durable verdict."""
+def latencies(disk: Path, rate: float, count: int, problems: list[str], further: str = "") -> list[float]:
+    """Milliseconds from the rename of each `exit.json` to the durable verdict. `further` are settings of the daemon."""
     with scratch(disk) as place:
         make(str(place.runs), range(count))
-        with daemon(place) as running:
+        with daemon(place, further) as running:
             running.wait_running(count)
             begin = time.time()
             renamed_at = fixture("finish", place.runs, count, rate=rate)

@@ -12,7 +12,9 @@ from tests.bench import (
     commands,
     everyday,
     exchange,
+    fleet_rows,
     fleet_steps,
+    fleet_verdicts,
     growth,
     hashing,
     home,
@@ -57,6 +59,8 @@ MEASUREMENTS: Final[tuple[Measurement, ...]] = (
     *studio.MEASUREMENTS,
     *large_store.MEASUREMENTS,
     *growth.MEASUREMENTS,
+    *fleet_verdicts.MEASUREMENTS,
     *fleet_steps.MEASUREMENTS,
+    *fleet_rows.MEASUREMENTS,
     *agreement.MEASUREMENTS,
 )

@@ -118,6 +118,10 @@ class Record:
             f" + (select count(*) from jobs where state in ('waiting', 'held') and run_after < {soon})"
         )
 
+    def owed_to_fleet(self) -> int:
+        """How many rows the fleet's database doesn't have yet."""
+        return self._count("select count(*) from fleet_outbox")
+
     def placed(self) -> dict[str, float]:
         """When each session's bundle was in its place (Unix seconds); a run goes by its name."""
         query = "select session_key, placed_at from receipts where placed_at is not null"
