@@ -13,7 +13,7 @@ MINUTES ?= 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dist deb demo screenshots test prove rest goldens agents recorded sweep again explore soak bench check format clean
+.PHONY: help setup dist deb demo demo-fleet screenshots test prove rest goldens agents recorded sweep again explore soak bench check format clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ $(STAMP): pyproject.toml daemon/__init__.py
 
 demo: setup ## run real commands, judge them, show the verdicts (DEMO=all: each command with its output)
 	@$(BIN)/python -m tests.demo.demo
+
+demo-fleet: setup ## have three hosts share a list and their steps, pull a cable, and plug it in again (needs PostgreSQL's server)
+	@$(BIN)/python -m tests.demo.fleet
 
 screenshots: setup ## take a picture of every page of the Studio, in build/screenshots
 	@$(BIN)/python -m tests.demo.screenshots

@@ -56,9 +56,11 @@ class Telling:
         yield
         self.say(f"({time.monotonic() - began:.0f} s)")
 
-    def screen(self, words: Sequence[str], command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Show `$ runward WORDS` and the screen that `command` draws."""
-        self.say(f"\n$ {' '.join(('runward', *words))}")
+    def screen(
+        self, words: Sequence[str], command: Sequence[str], environment: Mapping[str, str], host: str = ""
+    ) -> None:
+        """Show `$ runward WORDS` and the screen that `command` draws. `host` is where, if there are several."""
+        self.say(f"\n{host}$ {' '.join(('runward', *words))}")
         plain = {} if self._person.isatty() else {"NO_COLOR": "1"}
         drawn = _drawn(command, {**environment, "LANG": "C.UTF-8", "TERM": "xterm", **plain})
         self.say(drawn.replace("\r\n", "\n").rstrip("\n"))
