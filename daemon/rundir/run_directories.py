@@ -45,7 +45,8 @@ class Listing(NamedTuple):
 
     In a root of another tool these are places: its sessions' logs, or directories. `unlisted` are the directories in it
     that couldn't be looked into: what was known there is not gone. `native` are our own runs among them, which need a
-    root of their own. `problems` are those of what couldn't be looked into, in words.
+    root of their own. `problems` are those of what couldn't be looked into, in words. `left_out` are places that are there, and
+    whose signature nobody asked for.
     """
 
     directories: Mapping[str, Signature]
@@ -53,6 +54,7 @@ class Listing(NamedTuple):
     unlisted: tuple[str, ...] = ()
     native: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    left_out: frozenset[str] = frozenset()
 
 
 MAXIMUM_DOCUMENT: Final = 1 << 20

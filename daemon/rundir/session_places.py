@@ -3,7 +3,7 @@
 import fnmatch
 import os
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import is_text
@@ -197,9 +197,20 @@ def made_log(layout: str, path: str) -> "Found | None":
     return None if database is None else found_in(database, path)
 
 
-def list_places(root: str, shape: Shape) -> Listing | Unreadable | Gone:
-    """All places under a root. No link below it is followed, and names that begin with a dot are ignored."""
-    listing = _Listing(shape)
+def all_places(place: str) -> bool:
+    """Any place is asked for."""
+    return True
+
+
+def list_places(
+    root: str, shape: Shape, asked: Callable[[str], bool] = all_places
+) -> Listing | Unreadable | Gone:
+    """All places under a root. No link below it is followed, and names that begin with a dot are ignored.
+
+    The signature of a place is found out only if it is `asked` for: that takes most of the time. Where a listing itself says
+    it, it is there all the same.
+    """
+    listing = _Listing(shape, asked)
     try:
         if isinstance(shape, DatabaseShape):
             return _in_databases(root, shape)
@@ -207,7 +218,13 @@ def list_places(root: str, shape: Shape) -> Listing | Unreadable | Gone:
             listing.look(top, "", LEVELS)
     except OSError as error:
         return Gone() if error.errno in ABSENT else unreadable(error)
-    return Listing(listing.places, tuple(listing.unusable), tuple(listing.unlisted), tuple(listing.native))
+    return Listing(
+        listing.places,
+        tuple(listing.unusable),
+        tuple(listing.unlisted),
+        tuple(listing.native),
+        left_out=frozenset(listing.left_out),
+    )
 
 
 def _in_databases(root: str, shape: DatabaseShape) -> Listing:
@@ -294,19 +311,18 @@ def directory_signature(
 ) -> tuple[Signature, dict[str, Signature]]:
     """Like `signature_in`, for an open directory of this name, and the signatures that it consists of."""
     # A directory's own time says nothing about what grows in it.
-    own = signature_of(os.fstat(directory))
+    own = os.fstat(directory)
+    size, modified_ns, changed_ns = own.st_size, own.st_mtime_ns, own.st_ctime_ns
     signatures: dict[str, Signature] = {}
     for path in shape.beneath(name):
         try:
-            each = signatures[path] = signature_of(os.stat(path, dir_fd=directory, follow_symlinks=False))
+            each = os.stat(path, dir_fd=directory, follow_symlinks=False)
         except OSError:
             continue
-        own = own._replace(
-            size=own.size + each.size,
-            modified_ns=max(own.modified_ns, each.modified_ns),
-            changed_ns=max(own.changed_ns, each.changed_ns),
-        )
-    return own, signatures
+        signatures[path] = signature_of(each)
+        size += each.st_size
+        modified_ns, changed_ns = max(modified_ns, each.st_mtime_ns), max(changed_ns, each.st_ctime_ns)
+    return Signature(own.st_ino, size, modified_ns, own.st_dev, changed_ns), signatures
 
 
 def _logs_of(shape: Shape) -> LogShape:
@@ -317,19 +333,21 @@ def _logs_of(shape: Shape) -> LogShape:
 
 
 class _Listing:
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, asked: Callable[[str], bool]) -> None:
         self._shape = shape
+        self._asked = asked
         self._logs = _logs_of(shape)
         self._left = MOST_ENTRIES
         self.places: dict[str, Signature] = {}
         self.unusable: list[str] = []
         self.unlisted: list[str] = []
         self.native: list[str] = []
+        self.left_out: set[str] = set()
 
     def look(self, within: int, prefix: str, levels: int) -> None:
         """What is in an open directory. Raises `OSError` if it can't be listed."""
         directories: list[str] = []
-        logs: dict[str, os.stat_result] = {}
+        logs: dict[str, os.stat_result | None] = {}
         telling: tuple[str, ...] = ()
         if isinstance(self._shape, MixedShape):
             telling = self._shape.telling_names(prefix.rstrip("/").rpartition("/")[2])
@@ -345,8 +363,9 @@ class _Listing:
                 if entry.is_dir(follow_symlinks=False):
                     directories.append(name)
                 elif self._is_log(prefix, entry) and (name.endswith(LOG) or unpacked_name(name) not in logs):
+                    log = unpacked_name(name)
                     try:
-                        logs[unpacked_name(name)] = entry.stat(follow_symlinks=False)
+                        logs[log] = entry.stat(follow_symlinks=False) if self._asked(prefix + log) else None
                     except FileNotFoundError:
                         continue  # gone since the listing began
         if isinstance(self._shape, DirectoryShape):
@@ -360,7 +379,10 @@ class _Listing:
         if may_tell and prefix and self._is_session(within, prefix.rstrip("/")):
             return
         for name, status in logs.items():
-            self._add(prefix + name, signature_of(status))
+            if status is None:
+                self.left_out.add(prefix + name)
+            else:
+                self._add(prefix + name, signature_of(status))
         for name in directories:
             # What is called like a log holds files of that session, such as the logs of its sub-agents.
             if levels and self._logs.is_entered(prefix + name) and name + LOG not in logs and self._left >= 0:
@@ -398,6 +420,9 @@ class _Listing:
     def _sessions(self, within: int, prefix: str, directories: list[str], shape: DirectoryShape) -> None:
         for name in directories:
             if name.startswith("."):
+                continue
+            if not self._asked(prefix + name):
+                self.left_out.add(prefix + name)
                 continue
             try:
                 self._add(prefix + name, signature_in(within, name, shape))

@@ -20,6 +20,7 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.log import Log
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import UNTRUSTED, Listing, Standing, mark, trusted_mark
+from runward.daemon.rundir.session_places import all_places
 from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.hints import Coverage, Hints, Target, Why
 from runward.daemon.watch.look import state_of_documents
@@ -69,8 +70,12 @@ class Scanned:
     beside: tuple["Beside", ...] = ()
 
 
-def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scanned:
+def scan(
+    files: Files, root: WatchedRoot, everything: bool, now: float, asked: Callable[[str], bool] = all_places
+) -> Scanned:
     """Compare a root with what was seen in it; with `everything`, look at all of it again.
+
+    Of foreign sessions, only those that are `asked` about are compared. Whether the others are still there is known all the same.
 
     Of other tools' sessions only open ones are looked at without a change: what they say is in the file whose signature
     is compared. Runs in a thread. A root that can't be listed says nothing about the runs inside it.
@@ -78,7 +83,10 @@ def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scann
     # Another directory says nothing about this root's runs: to find them "gone" there would end them.
     if root.is_replaced:
         return Scanned(root, Replaced(), (), now)
-    listing = files.list_root(root.path) if root.shape is None else files.list_places(root.path, root.shape)
+    if root.shape is None:
+        listing = files.list_root(root.path)
+    else:
+        listing = files.list_places(root.path, root.shape, asked)
     if not isinstance(listing, Listing):
         return Scanned(root, listing, (), now)
     seen = root.seen
@@ -98,9 +106,10 @@ def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scann
         changed += [
             name for name in root.open if name in directories and seen.get(name) == mark(directories[name])
         ]
-    missing = [name for name in list(seen) if name not in directories]
+    there = directories.keys() | listing.left_out if listing.left_out else directories
+    missing = [name for name in list(seen) if name not in there]
     # An open session may have no mark, for example after a restart. Its end must be noticed all the same.
-    missing += [name for name in list(root.open) if name not in directories and name not in seen]
+    missing += [name for name in list(root.open) if name not in there and name not in seen]
     # A directory that can't be listed now hides its places. They are not gone, so they are not looked at as
     # missing.
     unlisted = tuple(f"{directory}/" for directory in listing.unlisted)
@@ -176,6 +185,9 @@ COST_FACTOR: Final = 100.0
 FLAT_COST_FACTOR: Final = 400.0
 """The same for a root that is watched flat. That itself has a cost; all of it stays below 1 % of a core."""
 
+RESTING_SCANS: Final = 10
+"""In one of so many periodic scans, a foreign session is compared that is over, and whose every change the watch reports."""
+
 CLOCK_STEP: Final = 1.0
 """Seconds by which wall time and monotonic time must drift apart in a beat to count as a step."""
 
@@ -239,12 +251,15 @@ class Rounds:
     _doubtful: set[str] = field(default_factory=set)
     _doubtful_at: float = 0.0
     _scan_at: float = 0.0
+    _is_requested: bool = True
     _everything: bool = True
+    _periodic: int = 0
     _wake: anyio.Event = field(default_factory=anyio.Event)
 
     def request_scan(self, everything: bool = False) -> None:
         """Request an immediate scan of every root; with `everything`, a look into every run directory."""
         self._scan_at = 0.0
+        self._is_requested = True
         self._everything = self._everything or everything
         self._wake.set()
 
@@ -265,7 +280,7 @@ class Rounds:
             self._wake = anyio.Event()
             now = self.clock.monotonic()
             if self.scan_is_due():
-                await self.scan()
+                await self.scan(is_periodic=not self._is_requested)
             if (
                 now - checked > PROCESS_PERIOD - BEAT / 2
             ):  # beats are a second apart, sooner or later by a hair
@@ -304,16 +319,19 @@ class Rounds:
         if is_late or is_stepped:
             self.time_leapt()
 
-    async def scan(self) -> int:
-        """Scan every root; returns how many run directories must be looked at."""
+    async def scan(self, *, is_periodic: bool = False) -> int:
+        """Scan every root; returns how many run directories must be looked at. A periodic scan leaves out what rests."""
         self.look_in_inbox()  # like any other, its notifications may have been lost
         # Taken before the scan: a request for everything that comes during it must not be lost.
         everything, self._everything = self._everything, False
+        self._is_requested = False
+        self._periodic += is_periodic
         self._scan_at = math.inf  # what is requested from here on may concern what was already listed
         started = self.clock.monotonic()
         directories = 0
         for root in list(self.roots.values()):
-            scanned = await self._scan(root, everything)
+            asked = self._not_resting(root) if is_periodic else all_places
+            scanned = await self._scan(root, everything, asked)
             directories += self._settle(scanned, Why.START if everything else Why.SCAN)
         cost = self.clock.monotonic() - started
         self.coverage.last_scan_at = self.clock.now()
@@ -339,7 +357,24 @@ class Rounds:
     def _factor(self) -> float:
         return FLAT_COST_FACTOR if self.flat else COST_FACTOR
 
-    async def _scan(self, root: WatchedRoot, everything: bool) -> Scanned:
+    def _not_resting(self, root: WatchedRoot) -> Callable[[str], bool]:
+        """Which places of a root a periodic scan compares: those of sessions that are over take turns.
+
+        Such a scan finds what notifications should have said. So where nothing is notified, all are compared.
+        """
+        if root.shape is None or root.name in self.flat or not self.files.is_local(root.path):
+            return all_places
+        turn = self._periodic % RESTING_SCANS
+
+        def asked(place: str) -> bool:
+            is_over = root.seen.get(place, UNTRUSTED) != UNTRUSTED and place not in root.open
+            return not is_over or place in root.unread or hash(place) % RESTING_SCANS == turn
+
+        return asked
+
+    async def _scan(
+        self, root: WatchedRoot, everything: bool, asked: Callable[[str], bool] = all_places
+    ) -> Scanned:
         """What is to be looked at in a root, except looks that would repeat the same result.
 
         A run directory also changes when a file appears that says nothing, such as our own parts of a finished run.
@@ -347,9 +382,9 @@ class Rounds:
         # The directory became the root while the daemon ran, so nothing in it was seen yet and no watch is
         # set up there.
         if root.is_replaced and await self._accepted(root):
-            everything = True
+            everything, asked = True, all_places
             self.watch_again()
-        scanned = await in_thread(scan, self.files, root, everything, self.clock.now())
+        scanned = await in_thread(scan, self.files, root, everything, self.clock.now(), asked)
         if root.shape is not None or not isinstance(scanned.listing, Listing):
             return scanned
         directories = scanned.listing.directories

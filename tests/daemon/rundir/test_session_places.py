@@ -180,3 +180,25 @@ def test_sessions_two_levels_below_the_root_are_listed_with_the_signatures_of_th
     assert found.directories == {
         each: place_signature(str(tmp_path), each, kimi) for each in found.directories
     }
+
+
+@pytest.mark.parametrize(
+    ("layout", "log"),
+    [
+        ("claude-code", "work/{}.jsonl"),
+        ("kimi", "wd_a/{}/agents/main/wire.jsonl"),
+        ("copilot", "{}/events.jsonl"),
+    ],
+)
+def test_a_place_that_nobody_asks_about_is_there_without_a_signature(
+    tmp_path: Path, layout: str, log: str
+) -> None:
+    shape = shape_of(LAYOUTS.named(layout))
+    for name in ("session_a", "session_b"):
+        put(tmp_path / log.format(name)).write_text("{}\n")
+    everything = listed(tmp_path, shape)
+    one, other = sorted(everything.directories)
+    found = list_places(str(tmp_path), shape, lambda place: place == one)
+    assert isinstance(found, Listing)
+    assert found.directories == {one: everything.directories[one]}
+    assert found.left_out == {other}

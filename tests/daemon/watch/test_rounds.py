@@ -1,6 +1,7 @@
 """The rounds: what the watch lost is found, and what is asked for while a scan goes on is not lost with it."""
 
 import os
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from runward.daemon.rundir.run_directories import UNTRUSTED, Listing, mark
 from runward.daemon.watch.hints import Coverage, Hints, Target, Why
 from runward.daemon.watch.look import state_of_documents
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.watch.rounds import ASKED, Rounds
+from runward.daemon.watch.rounds import ASKED, RESTING_SCANS, Rounds
 from runward.daemon.world.clock import SystemClock
 from runward.daemon.world.files import Files
 from runward.daemon.world.starting import StartingProcesses
+from runward.handlers.layouts.places import shape_of
+from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.model.files import Unreadable, signature_of
 from runward.handlers.model.processes import RecordedProcess
 
@@ -184,3 +187,84 @@ async def test_after_a_suspend_and_a_step_of_the_clock_whoever_waits_measures_ag
     clock.wall += wall - machine
     rounds._note_gap(last, before)
     assert len(told) == leapt
+
+
+def over(root: WatchedRoot, names: Sequence[str]) -> None:
+    """Sessions that are over, whose logs were looked at and have not changed since."""
+    for name in names:
+        log = Path(root.path, name)
+        log.write_text("{}\n")
+        root.seen[name] = mark(signature_of(os.stat(log)))
+
+
+def missed(root: WatchedRoot, name: str) -> None:
+    """What nobody told of."""
+    with Path(root.path, name).open("a") as log:
+        log.write("{}\n")
+
+
+@pytest.fixture
+def logs(root: WatchedRoot) -> WatchedRoot:
+    root.shape = shape_of(LAYOUTS.named("claude-code"))
+    return root
+
+
+async def _found(rounds: Rounds, *, is_periodic: bool) -> set[str]:
+    await rounds.scan(is_periodic=is_periodic)
+    found: set[str] = set()
+    while rounds.hints:
+        found |= {name for (_, name), _ in rounds.hints.take(1000)}
+    return found
+
+
+async def test_sessions_that_are_over_take_turns_in_periodic_scans(tmp_path: Path, logs: WatchedRoot) -> None:
+    rounds = rounds_over(Files(tmp_path), Hints(lambda: None), tmp_path, logs)
+    names = {f"{number}.jsonl" for number in range(60)}
+    over(logs, sorted(names))
+    for name in names:
+        missed(logs, name)
+    found = [await _found(rounds, is_periodic=True) for _ in range(RESTING_SCANS)]
+    assert sorted(name for each in found for name in each) == sorted(names)
+    assert max(map(len, found)) < len(names)
+
+
+async def test_a_requested_scan_leaves_no_session_out(tmp_path: Path, logs: WatchedRoot) -> None:
+    rounds = rounds_over(Files(tmp_path), Hints(lambda: None), tmp_path, logs)
+    over(logs, ["a.jsonl", "b.jsonl", "c.jsonl"])
+    missed(logs, "b.jsonl")
+    assert await _found(rounds, is_periodic=False) == {"b.jsonl"}
+
+
+@pytest.mark.parametrize("why", ["it runs", "it may change again", "it can't be read", "flat", "shared"])
+async def test_a_session_does_not_rest_if(
+    tmp_path: Path, logs: WatchedRoot, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = rounds_over(Files(tmp_path), Hints(lambda: None), tmp_path, logs)
+    names = [f"{number}.jsonl" for number in range(20)]
+    over(logs, names)
+    match why:
+        case "it runs":
+            logs.open |= dict.fromkeys(names, ())
+        case "it may change again":
+            logs.seen |= dict.fromkeys(names, UNTRUSTED)
+        case "it can't be read":
+            logs.unread |= dict.fromkeys(names, "why")
+        case "flat":
+            rounds.flat[logs.name] = "too many directories"
+        case "shared":
+            monkeypatch.setattr(Files, "is_local", lambda files, path: False)
+    for name in names:
+        missed(logs, name)
+    assert await _found(rounds, is_periodic=True) == set(names)
+
+
+async def test_a_session_that_rests_is_missed_when_it_goes_and_new_ones_are_found(
+    tmp_path: Path, logs: WatchedRoot
+) -> None:
+    rounds = rounds_over(Files(tmp_path), Hints(lambda: None), tmp_path, logs)
+    over(logs, [f"{number}.jsonl" for number in range(20)])
+    for number in range(10):
+        Path(logs.path, f"{number}.jsonl").unlink()
+    Path(logs.path, "new.jsonl").write_text("{}\n")
+    gone = {f"{number}.jsonl" for number in range(10)}
+    assert await _found(rounds, is_periodic=True) == {*gone, "new.jsonl"}
