@@ -37,7 +37,7 @@ MOST_SAID: Final = 1 << 16
 """Bytes of a line that the program says."""
 
 _PAUSE_S: Final = 0.05
-"""Seconds between two looks at what became owed: commits may come by the hundred."""
+"""Seconds from one look at what became owed to the next: commits may come by the hundred. The first of them is told at once."""
 
 
 class FleetReports:
@@ -96,10 +96,11 @@ class FleetReports:
             tasks.start_soon(self._program.run)
             while True:
                 self._woken = anyio.Event()
+                next_at = anyio.current_time() + _PAUSE_S
                 is_done = await self._work()
                 with anyio.move_on_after(None if is_done else RETRY_S):
                     await self._woken.wait()
-                await anyio.sleep(_PAUSE_S)
+                await anyio.sleep_until(next_at)
 
     def _wake(self) -> None:
         self._woken.set()
