@@ -8,7 +8,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 _FENCE: Final = re.compile(r"^```(\S*)\s*$")
-_COMMENT: Final = re.compile(r"^<!-- (not run|file|ends|demo): (.+) -->$")
+_COMMENT: Final = re.compile(r"^<!-- (not run|file|ends|demo|on|with|written by): (.+) -->$")
 _HOME: Final = re.compile(r"^(?:#|//) (~/\S+)$")
 _LINK: Final = re.compile(r"\]\(([^()\s]+)\)")
 _CELL: Final = re.compile(r"(?<!\\)\|")

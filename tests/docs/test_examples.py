@@ -36,7 +36,10 @@ def test_a_block_says_what_it_is() -> None:
             assert script_of(block).strip(), f"{block.place}: a console without a command after `$ `"
 
 
-RUN_ELSEWHERE = {"docs/commands.md": "tests/daemon/cli/test_help.py, beside a daemon that runs"}
+RUN_ELSEWHERE = {
+    "docs/commands.md": "tests/daemon/cli/test_help.py, beside a daemon that runs",
+    "docs/fleet.md": "tests/docs/test_fleet_page.py, with a database and three machines",
+}
 
 
 @pytest.mark.parametrize(
