@@ -10,6 +10,25 @@ HOST_NAME: Final = "[a-z][a-z0-9-]{0,31}"
 
 HOST_NAME_FIX: Final = "write at most 32 lower-case letters, digits and hyphens, the first one a letter"
 
+LABEL: Final = "[A-Za-z0-9][A-Za-z0-9._=-]{0,63}"
+"""What a label of a host may look like."""
+
+LABEL_FIX: Final = "write letters, digits and . _ = -, at most 64 of them"
+
+MOST_LABELS: Final = 20
+"""Labels that a step may want."""
+
+
+class Labelled(NamedTuple):
+    """Any host that has all of these labels."""
+
+    labels: tuple[str, ...]
+
+    def __str__(self) -> str:
+        what = "label" if len(self.labels) == 1 else "labels"
+        return f"a host with the {what} {', '.join(self.labels)}"
+
+
 DATABASE_EXAMPLE: Final = "postgresql://USER@HOST/DATABASE"
 
 ADDRESS: Final = re.compile(

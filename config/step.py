@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.config.keys import (
@@ -28,6 +28,9 @@ from runward.config.problem import Complaint, Location, kind, nearest, quoted
 from runward.config.seen import Visible, check_text
 from runward.config.shape import Complain
 from runward.config.template import NAME as VALUE_NAME
+
+if TYPE_CHECKING:
+    from runward.config.fleet import Labelled
 
 MOST_STEPS: Final = 100
 
@@ -138,12 +141,17 @@ def _cwd(value: JsonValue, loc: Location, step: _InStep) -> str | None:
     return value
 
 
-def _host(value: JsonValue, loc: Location, step: _InStep) -> str | None:
+def _host(value: JsonValue, loc: Location, step: _InStep) -> "str | Labelled | None":
     if value is None:
         return None
     from runward.config.fleet import HOST_NAME, HOST_NAME_FIX  # few chains have such steps
 
-    fix = "write the name of a host of the fleet, or an expression that gives one"
+    for other, why in _NOT_REMOTE.items():
+        if step.table.get(other):
+            step(Complaint((*loc[:-1], other), "can't be combined with 'host'", why, at_key=True))
+    if isinstance(value, dict):
+        return _labels(value, loc, step)
+    fix = "write the name of a host of the fleet, an expression that gives one, or {label: LABEL}"
     if not isinstance(value, str) or not value:
         step(Complaint(loc, f"is {kind(value) if value != '' else 'empty'}, not a name", fix))
         return None
@@ -151,10 +159,46 @@ def _host(value: JsonValue, loc: Location, step: _InStep) -> str | None:
         check_text(value, loc, step.before, step)
     elif re.fullmatch(HOST_NAME, value) is None:
         step(Complaint(loc, f"{quoted(value)} is not the name of a host", HOST_NAME_FIX))
-    for other, why in _NOT_REMOTE.items():
-        if step.table.get(other):
-            step(Complaint((*loc[:-1], other), "can't be combined with 'host'", why, at_key=True))
     return value
+
+
+_LABELS_FIX: Final = "as in host: {label: gpu}, or {label: [gpu, large]} for a host that has both"
+
+
+def _labels(table: Mapping[str, JsonValue], loc: Location, step: _InStep) -> "Labelled | None":
+    from runward.config.fleet import LABEL, LABEL_FIX, MOST_LABELS, Labelled
+
+    check_keys(table, loc, ("label",), step)
+    if "label" not in table:
+        step(Complaint(loc, "has no 'label'", _LABELS_FIX))
+        return None
+    value, at = table["label"], (*loc, "label")
+    labels = value if isinstance(value, list) else [value]
+    if not 0 < len(labels) <= MOST_LABELS:
+        step(Complaint(at, f"has {len(labels)} labels", f"write 1 to {MOST_LABELS}"))
+    for number, label in enumerate(labels):
+        here = (*at, number) if isinstance(value, list) else at
+        if not isinstance(label, str):
+            step(Complaint(here, f"is {kind(label)}, not a label", _LABELS_FIX))
+        elif re.fullmatch(LABEL, label) is None:
+            step(Complaint(here, f"{quoted(label)} is not a label", LABEL_FIX))
+    return Labelled(tuple(dict.fromkeys(map(str, labels))))
+
+
+def _host_schema(description: str) -> dict[str, JsonValue]:
+    from runward.config.fleet import LABEL, MOST_LABELS
+
+    label: dict[str, JsonValue] = {"type": "string", "pattern": f"^{LABEL}$"}
+    labels: dict[str, JsonValue] = {"type": "array", "items": label, "minItems": 1, "maxItems": MOST_LABELS}
+    table: dict[str, JsonValue] = {
+        "type": "object",
+        "properties": {
+            "label": {"anyOf": [label, labels], "description": "What the host must have: all of these."}
+        },
+        "required": ["label"],
+        "additionalProperties": False,
+    }
+    return {"anyOf": [{"type": "string"}, table], "description": description}
 
 
 _NOT_REMOTE: Final = {
@@ -348,9 +392,12 @@ class Step:
     skill: Annotated[str | None, Key(text_schema("The name of a playbook."), _name)] = None
     action: Annotated[str | None, Key(text_schema("The name of an action of the settings."), _name)] = None
     host: Annotated[
-        str | None,
+        "str | Labelled | None",
         Key(
-            text_schema("The host of the fleet that runs it, with a playbook or an action of its own."),
+            _host_schema(
+                "The host of the fleet that runs it, with a playbook or an action of its own: its name,"
+                " or the labels that it must have, as in {label: gpu}."
+            ),
             _host,
             rank=_NEWER,
         ),

@@ -31,8 +31,6 @@ Given = ParamSpec("Given")
 MOST_REASON: Final = 200
 """Characters that are shown of why a host declined. Another host wrote it."""
 
-LABEL: Final = r"[A-Za-z0-9][A-Za-z0-9._=-]{0,63}"
-
 
 @click.group(cls=Group)
 def fleet() -> None:
@@ -129,16 +127,15 @@ def invite(settings: Settings, state: Path, host: str, labels: tuple[str, ...]) 
     """
     import re
 
+    from runward.config.fleet import LABEL, LABEL_FIX
+
     if re.fullmatch(HOST_NAME, host) is None:
         from runward.config.fleet import HOST_NAME_FIX
 
         fail(f"{host!r} is not the name of a host: {HOST_NAME_FIX}", WRONG_USAGE)
     for label in labels:
         if re.fullmatch(LABEL, label) is None:
-            fail(
-                f"{label!r} is not a label: write letters, digits and . _ = -, at most 64 of them",
-                WRONG_USAGE,
-            )
+            fail(f"{label!r} is not a label: {LABEL_FIX}", WRONG_USAGE)
     with told_troubles():
         from runward.daemon.fleet.administration import invite as invited
 

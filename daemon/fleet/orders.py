@@ -300,8 +300,8 @@ def _of_order(row: RemoteStep) -> "list[Call]":
         return [Call("select runward.settle_order(%s, %s)", (row.id,))]
     left = None if row.begin_within is None else max(0.0, row.placed_at + row.begin_within - time.time())
     place = Call(
-        "select runward.place_order(%s, %s, %s, '{}', %s, %s::jsonb, %s)",
-        (row.id, row.host, row.skill, row.body, left),
+        "select runward.place_order(%s, %s, %s, %s, %s, %s::jsonb, %s)",
+        (row.id, row.host, json.loads(row.labels), row.skill, row.body, left),
     )
     if row.wanted == "placed":
         return [place]

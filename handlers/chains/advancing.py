@@ -377,7 +377,8 @@ def _start(position: Position, step: Step, command: Startable, attempt: int) -> 
 def _order(position: Position, step: Step, remote: Remote, attempt: int) -> tuple[Effect, ...]:
     """Have a try of the step ordered from another host. Only names and values travel, never a command."""
     run, at, rendered = position.run.id, position.given.at, remote.rendered
-    waits = f"step {step.id} waits for the host {remote.host}"
+    is_named = isinstance(remote.host, str)
+    waits = f"step {step.id} waits for {'the host ' if is_named else ''}{remote.host}"
     body: dict[str, JsonValue] = {
         "format": ORDER_FORMAT,
         "needs": ORDER_NEEDS,
@@ -396,7 +397,8 @@ def _order(position: Position, step: Step, remote: Remote, attempt: int) -> tupl
         # As for a step of this host: what an earlier step knows is not enough to forge a run that says it is this one.
         "secret": position.given.event_hash[:16],
     }
-    order = PlaceOrder(Try(run, step.index, attempt), at, remote.host, step.name, body, step.start_within)
+    host, labels = (remote.host, ()) if isinstance(remote.host, str) else (None, remote.host.labels)
+    order = PlaceOrder(Try(run, step.index, attempt), at, host, step.name, body, step.start_within, labels)
     return (
         order,
         SetStep(

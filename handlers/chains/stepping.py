@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.counted_values import Budget, ExpressionError, Missing, Steps, TooMuchWork
 from runward.config.expression import Expression, Given, Value, written
@@ -17,6 +17,9 @@ from runward.handlers.model.chains import MOST_OUTCOMES, StepResult
 from runward.handlers.model.files import RULES
 from runward.handlers.model.invocations import Play
 from runward.handlers.secrets import names_secret, text_without_secrets
+
+if TYPE_CHECKING:
+    from runward.config.fleet import Labelled
 
 _MOST_SHOWN: Final = 8
 """Values that the reason of a skipped step names."""
@@ -181,22 +184,26 @@ def rendered_of(step: Step, given: Given, budget: Budget) -> Rendered | NotStart
 
 
 class Remote(NamedTuple):
-    """Another host runs the step, with its own command."""
+    """Another host runs the step, with its own command: the one of this name, or any that has these labels."""
 
-    host: str
+    host: "str | Labelled"
     rendered: Rendered
 
 
 def remote_of(step: Step, given: Given, budget: Budget) -> Remote | NotStarted:
     """Which host runs a step that names one, and with what, as far as the budget allows."""
-    from runward.config.fleet import HOST_NAME  # few chains have such steps
+    from runward.config.fleet import HOST_NAME, Labelled  # few chains have such steps
 
-    table = _table({"host": step.host}, "step", given, budget)
-    if isinstance(table, NotStarted):
-        return table
-    host = _text(table["host"])
-    if re.fullmatch(HOST_NAME, host) is None:
-        return NotStarted(f"host is not the name of a host: {quoted(host)}")
+    host: str | Labelled
+    if isinstance(step.host, Labelled):
+        host = step.host
+    else:
+        table = _table({"host": step.host}, "step", given, budget)
+        if isinstance(table, NotStarted):
+            return table
+        host = _text(table["host"])
+        if re.fullmatch(HOST_NAME, host) is None:
+            return NotStarted(f"host is not the name of a host: {quoted(host)}")
     rendered = rendered_of(step, given, budget)
     return rendered if isinstance(rendered, NotStarted) else Remote(host, rendered)
 

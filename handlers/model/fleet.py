@@ -124,14 +124,18 @@ class RemoteStepCancelled(_OfTake, Request, frozen=True):
 
 
 class PlaceOrder(Effect, frozen=True):
-    """Have a try of a step ordered from `host`. `body` is what travels. `begin_within` are the seconds in which it must begin."""
+    """Have a try of a step ordered from `host`, or from any that has all `labels`. `body` is what travels.
+
+    `begin_within` are the seconds in which it must begin.
+    """
 
     of: Try
     at: float
-    host: str
+    host: str | None
     skill: str
     body: JsonValue
     begin_within: float | None
+    labels: tuple[str, ...] = ()
 
 
 class CancelOrder(Effect, frozen=True):

@@ -3,6 +3,7 @@
 import pytest
 
 from runward.config.chain import Chain, chain_of, read_chain
+from runward.config.fleet import Labelled
 from runward.config.json_value import JsonValue
 from runward.config.step import Callables
 
@@ -156,6 +157,14 @@ WRONG = [
     (ONE + "  - {id: one, skill: review, condition: '{{ steps.two.outcome }}'}\n", "steps['two'] is not a step before this one"),
     (ONE + "  - {id: one, skill: review, condition: '{{ steps[0].outcome }}'}\n", "steps[0] is not a step before this one"),
     (ONE + STEP + "  - {id: two, skill: review, condition: '{{ steps[-2].outcome }}'}\n", "steps[-2] is not a step before this one"),
+    (ONE + "  - {skill: there, host: Gpu}\n", "steps[0].host: 'Gpu' is not the name of a host"),
+    (ONE + "  - {skill: there, host: 1}\n", "steps[0].host: is a number, not a name"),
+    (ONE + "  - {skill: there, host: {}}\n", "steps[0].host: has no 'label'"),
+    (ONE + "  - {skill: there, host: {label: gpu, name: x}}\n", "steps[0].host.name: unknown key"),
+    (ONE + "  - {skill: there, host: {label: []}}\n", "steps[0].host.label: has 0 labels"),
+    (ONE + "  - {skill: there, host: {label: [gpu, 1]}}\n", "steps[0].host.label[1]: is a number, not a label"),
+    (ONE + "  - {skill: there, host: {label: '{{ trigger.x }}'}}\n", "steps[0].host.label: '{{ trigger.x }}' is not a label"),
+    (ONE + "  - {skill: there, host: {label: ../gpu}}\n", "steps[0].host.label: '../gpu' is not a label"),
     (ONE + "".join(f"  - {{id: s{n}, skill: review}}\n" for n in range(101)), "has 101 steps; the maximum is 100"),
 ]
 # fmt: on
@@ -167,6 +176,19 @@ def test_a_wrong_chain_has_one_message_with_its_place(text: str, problem: str) -
     (found,) = read(text)
     assert problem in found
     assert read_chain(text, "c.yaml", Callables(("review",), ("merge",))).value is None
+
+
+@pytest.mark.parametrize(
+    ("written", "labels"),
+    [("gpu", ("gpu",)), ("[gpu, mem=64g]", ("gpu", "mem=64g")), ("[gpu, gpu]", ("gpu",))],
+)
+def test_a_step_may_want_any_host_that_has_labels_and_its_playbook_need_not_be_here(
+    written: str, labels: tuple[str, ...]
+) -> None:
+    text = ONE + f"  - {{skill: only-there, host: {{label: {written}}}}}\n"
+    chain = read_chain(text, "c.yaml", Callables()).value
+    assert isinstance(chain, Chain)
+    assert chain.steps[0].host == Labelled(labels)
 
 
 def test_a_composite_has_its_items_in_the_order_of_the_file() -> None:

@@ -41,6 +41,7 @@ def is_right(text: str) -> bool:
         RIGHT,
         ONE + STEP + "timeout: 4h\nconcurrency: {key: x, policy: cancel}\non_failure: [{action: merge}]\n",
         ONE + "  - {skill: review, retry: {attempts: 2, backoff: 3s, on: [run.failed.*]}, env: {A: 1}, cwd: /x}\n",
+        ONE + "  - {skill: review, host: gpu-box}\n  - {skill: review, host: {label: gpu}}\n  - {skill: review, host: {label: [a, b]}}\n",
         ONE + "  - {skill: review, requires_approval: true, approval: {expires: 2d, on_timeout: approve}}\n",
         HEAD + "{schedule: '@daily', timezone: UTC, misfire: run_all, overlap: queue, jitter: 5m}\nsteps:\n" + STEP,
         HEAD + "{event: file.changed, path: 'a/*'}\nsteps:\n" + STEP,

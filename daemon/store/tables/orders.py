@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     )
 
 _PLACE: Final = Write(
-    "insert into remote_steps (id, run, step, attempt, host, skill, body, begin_within, placed_at, wanted)"
-    " values (?, ?, ?, ?, ?, ?, ?, ?, ?, 'placed')"
+    "insert into remote_steps (id, run, step, attempt, host, labels, skill, body, begin_within, placed_at, wanted)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'placed')"
 )
 _CANCEL: Final = Write(
     "update remote_steps set wanted = 'cancelled' where id = ? and wanted = 'placed'", exact=False
@@ -38,13 +38,17 @@ _SETTLE: Final = Write(
 
 
 class RemoteStep(NamedTuple):
-    """A step that another host shall run. `body` is JSON; `begin_within` are seconds from `placed_at` (Unix seconds) on."""
+    """A step that another host shall run: `host`, or any that has all `labels` (a list, in JSON).
+
+    `body` is JSON; `begin_within` are seconds from `placed_at` (Unix seconds) on.
+    """
 
     id: str
     run: str
     step: int
     attempt: int
-    host: str
+    host: str | None
+    labels: str
     skill: str
     body: str
     begin_within: float | None
@@ -61,7 +65,8 @@ def remote_steps(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Rem
 def _place(batch: Batch, job: Job, effect: PlaceOrder) -> None:
     from runward.handlers.model.fleet import order_id
 
-    facts = (effect.host, effect.skill, stored_json(effect.body).decode(), effect.begin_within, effect.at)
+    wanted = (effect.host, listed(effect.labels))
+    facts = (*wanted, effect.skill, stored_json(effect.body).decode(), effect.begin_within, effect.at)
     batch.row(_PLACE, (order_id(effect.of), *effect.of, *facts))
 
 

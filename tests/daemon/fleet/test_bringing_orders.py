@@ -76,6 +76,11 @@ class Host:
         )
         self.place.change_store("insert into fleet_outbox (kind, subject) values ('order', ?)", name)
 
+    def owes_of_labels(self, name: str, *labels: str) -> None:
+        """An order of this host that any host with these labels may take."""
+        self.owes(name)
+        self.place.change_store("update remote_steps set host = null, labels = ?", json.dumps(labels))
+
     def inbox(self, kind: str) -> list[dict[str, Any]]:
         """The requests of this kind."""
         found = [json.loads(path.read_bytes()) for path in (self.place.state / "inbox").glob("*.json")]
@@ -213,6 +218,15 @@ def test_what_the_database_refuses_stays_owed_is_named_and_holds_up_no_other(hos
     assert len(said) == 2
     assert program.refused is not None
     assert "cr_1-1-1" in program.refused
+
+
+def test_an_order_of_labels_is_placed_with_all_of_them(host: Host) -> None:
+    host.owes_of_labels("cr_1-0-1", "gpu", "large")
+    connection, program = host.connected()
+    list(program.say(connection))
+    with host.admin() as admin:
+        rows = admin.execute("select wanted_host, wanted_labels from runward.orders").fetchall()
+    assert rows == [(None, ["gpu", "large"])]
 
 
 def test_an_order_that_is_cancelled_before_it_was_placed_is_withdrawn_and_its_origin_told(host: Host) -> None:

@@ -124,6 +124,17 @@ def test_a_step_with_a_host_is_ordered_by_its_name_and_values_and_starts_nothing
     ] == "host 0 1"
 
 
+def test_a_step_with_labels_is_ordered_from_any_host_that_has_them_all() -> None:
+    chain = read_chain(TEXT.replace("gpu-box", "{label: [gpu, large]}"), "nightly.yaml", Callables(("tell",)))
+    assert chain.value is not None
+    fired = ChainFired("nightly", 1.0, "request", "data.ready", "id", {"data": "x"}, chain.value.definition)
+    effects = decided(firing.open_run(fired, GIVEN), NOT_YET)
+    (order,) = of(PlaceOrder, effects)
+    assert (order.host, order.labels) == (None, ("gpu", "large"))
+    (step,) = of(SetStep, effects)
+    assert step.reason_summary == "step train waits for a host with the labels gpu, large"
+
+
 def test_a_step_with_a_host_fails_where_there_is_no_fleet() -> None:
     effects = decided(firing.open_run(FIRED, GIVEN), {**NOT_YET, OwnHost(): None})
     assert of_step(effects) == [("failed", "run.failed.not_started")]

@@ -1,0 +1,19 @@
+-- A step may want any host that has labels: then it names none, and `labels` has them, as a list in JSON.
+create table remote_steps_of_labels (
+    id text primary key,
+    run text not null,
+    step integer not null,
+    attempt integer not null,
+    host text,
+    labels text not null default '[]',
+    skill text not null,
+    body text not null,
+    begin_within real,
+    placed_at real not null,
+    wanted text not null check (wanted in ('placed', 'cancelled', 'settled')),
+    check ((host is null) = (labels <> '[]'))
+) strict;
+insert into remote_steps_of_labels (id, run, step, attempt, host, skill, body, begin_within, placed_at, wanted)
+    select id, run, step, attempt, host, skill, body, begin_within, placed_at, wanted from remote_steps;
+drop table remote_steps;
+alter table remote_steps_of_labels rename to remote_steps;
