@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 import click
 
 from runward.config.fleet import HOST_NAME, database_of
-from runward.config.problem import TextError, shortened
+from runward.config.problem import TextError, counted, shortened
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
-from runward.daemon.cli.shell.context import own_settings, pass_settings, settings_in_force
+from runward.daemon.cli.shell.context import own_settings, pass_settings, settings_in_force, store_to_read
 from runward.daemon.cli.shell.fleet_database import fleet_to_read, told_troubles
 from runward.daemon.cli.terminal.options import NamedPath, json_option, limit_option, listed
-from runward.daemon.cli.terminal.output import Columns, coloured, fail, note, print_list, print_text, safe
+from runward.daemon.cli.terminal.output import (
+    Columns,
+    coloured,
+    fail,
+    note,
+    print_json,
+    print_list,
+    print_text,
+    safe,
+)
 from runward.daemon.configuration.settings import settings_file, settings_places, working_directory
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.views.text import age
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
     from runward.daemon.fleet.administration import Administration
     from runward.daemon.fleet.lists import Host
     from runward.daemon.fleet.order_list import Order
+    from runward.daemon.fleet.verifying import Chain
 
 Given = ParamSpec("Given")
 
@@ -315,22 +325,91 @@ def list_orders(settings: Settings, only_open: bool, limit: int, as_json: bool) 
         note(f"there are more than these {limit}: `--limit 0` shows all")
 
 
+def _in_words(chain: "Chain") -> str:
+    """What was found of a host's chains, on one line."""
+    head = "" if chain.head is None else f", head {chain.head}"
+    said = f"{safe(chain.host)}: {counted(chain.receipts, 'receipt', 'receipts')}{head}"
+    if chain.owed is None:
+        return said
+    owed = f"; {chain.owed} more owed to the fleet" if chain.owed else ""
+    return f"{said}{'' if chain.problems else ', as in the store here'}{owed}"
+
+
 @fleet.command()
-@click.argument("invitation")
+@click.argument("host", required=False)
+@json_option()
+@pass_settings
+def verify(settings: Settings, host: str | None, as_json: bool) -> None:
+    """Verify the chains of receipts of all hosts, or of HOST.
+
+    Each chain is recomputed from what the fleet's database has. The chain of this host, and the heads of its chain of events, are also
+    compared with its store. A segment is a chain that was begun after a restore, beside the earlier one.
+
+    Exit code 1: a chain is broken, or differs from the store; this machine belongs to no fleet; or the database refuses. 3: there is
+    no such host. 75: the database can't be reached.
+
+    \b
+    Example:
+      runward fleet verify
+    """
+    with fleet_to_read(
+        settings, "; try again later: `runward receipt chain` verifies this host's own"
+    ) as connection:
+        from runward.daemon.fleet.verifying import verified
+
+        own = None if settings.fleet is None else settings.fleet.host
+        chains = [*verified(connection, host, own, lambda: store_to_read(settings))]
+    if host is not None and not chains:
+        fail(f"the fleet has no host {host!r}: `runward fleet hosts` lists them", NOT_FOUND)
+    valid = not any(chain.problems for chain in chains)
+    if as_json:
+        print_json({"valid": valid, "hosts": [chain.as_json() for chain in chains]})
+    else:
+        for chain in chains:
+            word = coloured("invalid") if chain.problems else coloured("ok", "valid")
+            print_text(f"{word}: {_in_words(chain)}")
+            for fork in chain.forks:
+                where = (
+                    "from its first receipt on" if fork.behind is None else f"behind receipt {fork.behind}"
+                )
+                print_text(
+                    f"  segment {fork.segment} is another chain than segment {fork.segment - 1} {where}"
+                )
+            for problem in chain.problems:
+                print_text(f"  {safe(problem)}")
+    if not valid:
+        sys.exit(NOT_SO)
+
+
+@fleet.command()
+@click.argument("invitation", required=False)
+@click.option(
+    "--new-segment",
+    is_flag=True,
+    help="Begin another chain of receipts, on a host that has joined and whose store was restored.",
+)
 @click.pass_context
-def join(context: click.Context, invitation: str) -> None:
+def join(context: click.Context, invitation: str | None, new_segment: bool) -> None:
     """Have this host report to a fleet, by an invitation.
 
     The secret of the invitation is replaced by a new one. The settings are written to fleet.toml in the directory
     runward.toml.d, next to the settings file, together with the secret and the certificates.
 
-    Exit code 1: the invitation was used, or the database refuses. 75: it can't be reached.
+    `--new-segment` takes no invitation. After the store of this host was restored from a backup, its next receipt does not follow
+    the last one that the fleet has. With it, the fleet keeps that chain, and takes another one beside it.
+
+    Exit code 1: the invitation was used, no other segment is needed, or the database refuses. 75: it can't be reached.
 
     \b
     Example:
       runward fleet join 'runward://gpu-box:SECRET@db.example:5432/runward'
     """
     settings = own_settings(context)
+    if new_segment == (invitation is not None):
+        fail("give either an invitation, or --new-segment", WRONG_USAGE)
+    if invitation is None:
+        _begin_segment(settings)
+        return
     with told_troubles():
         from runward.daemon.fleet.invitation import invitation_of
         from runward.daemon.fleet.joining import SETTINGS
@@ -357,6 +436,26 @@ def join(context: click.Context, invitation: str) -> None:
     else:
         print_text("the daemon takes the settings over within a few seconds; `runward daemon reload` at once")
     sys.stdout.flush()
+
+
+def _begin_segment(settings: Settings) -> None:
+    """Have the fleet take another chain of this host, if the store does not go on where the fleet is."""
+    if settings.fleet is None:
+        fail("this host belongs to no fleet: `runward fleet join INVITATION` has it join one", NOT_SO)
+    with told_troubles():
+        from contextlib import closing
+
+        from runward.daemon.fleet.chains import begin_segment
+        from runward.daemon.fleet.connecting import as_host
+
+        with closing(as_host(settings.fleet)) as connection:
+            segment = begin_segment(connection, settings.fleet.host, lambda: store_to_read(settings))
+    if segment is None:
+        fail("no other segment is needed: the store here goes on where the fleet is", NOT_SO)
+    print_text(f"segment {segment} of {settings.fleet.host} begins; the fleet keeps the earlier chain")
+    print_text(
+        "next: the daemon reports its receipts within half a minute; `runward fleet verify` shows both chains"
+    )
 
 
 def _directory(config: str | None) -> Path:

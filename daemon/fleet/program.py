@@ -11,8 +11,9 @@ import select
 import sqlite3
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -22,6 +23,7 @@ from runward.config.settings import FleetSettings, Settings, settings_from_json
 from runward.daemon import __version__
 from runward.daemon.faults import from_environment, point
 from runward.daemon.fleet.bodies import bodies
+from runward.daemon.fleet.chains import Chains
 from runward.daemon.fleet.connecting import (
     Connection,
     DatabaseRefuses,
@@ -80,6 +82,18 @@ def _first_line() -> bytes:
     return content.partition(b"\n")[0]
 
 
+class Part(Protocol):
+    """What is reported and heard over one connection. `refused` is what the database refused for what is in it."""
+
+    refused: str | None
+
+    def say(self, connection: Connection) -> Iterator[list[int]]:
+        """Tell the database what it lacks: each time the versions that it has by now. Raises `psycopg.Error`."""
+
+    def look(self, connection: Connection) -> bool:
+        """Put into the inbox what changed; returns whether there may be more. Raises `psycopg.Error` and `OSError`."""
+
+
 class Reports:
     """One connection at a time, over which everything that is owed goes, the longest owed first."""
 
@@ -132,23 +146,27 @@ class Reports:
         assert row is not None, "a function returns a row"
         self._number, self._reached, self._refused = int(row[0]), 0, None
         orders = Orders(self._state, self._fleet, self._number)
+        parts: list[Part] = [orders, Chains(self._state, self._fleet, self._number)]
         orders.listen(connection)
         while True:
             while self._deliver(connection):
                 pass
-            for versions in orders.say(connection):
-                if versions:
-                    _say({"delivered": [*versions]})
-                    point("fleet.orders.told")
-            while orders.look(connection):
-                pass
-            _say({"trouble": self._trouble(orders)})
+            for part in parts:
+                for versions in part.say(connection):
+                    if versions:
+                        _say({"delivered": [*versions]})
+                        point("fleet.orders.told")
+            for part in parts:
+                while part.look(connection):
+                    pass
+            _say({"trouble": self._trouble(parts)})
             self._most, self._pause = MOST_AT_ONCE, FIRST_PAUSE_S
             _wait(connection, orders)
 
-    def _trouble(self, orders: Orders) -> str | None:
+    def _trouble(self, parts: Sequence[Part]) -> str | None:
         """What the database refused for what is in it, over this connection."""
-        return orders.refused if self._refused is None else self._refused
+        refused = [self._refused, *(part.refused for part in parts)]
+        return "; ".join(each for each in refused if each is not None) or None
 
     def _deliver(self, connection: Connection) -> bool:
         """Deliver the next rows, with a sign of life; returns whether there were any."""

@@ -17,3 +17,17 @@ insert into remote_steps_of_labels (id, run, step, attempt, host, skill, body, b
     select id, run, step, attempt, host, skill, body, begin_within, placed_at, wanted from remote_steps;
 drop table remote_steps;
 alter table remote_steps_of_labels rename to remote_steps;
+
+-- The outbox takes whatever a host owes to its fleet: each kind is named where its rows are noted. Its versions only grow, also over
+-- this change.
+create table fleet_owed (
+    version integer primary key autoincrement,
+    kind text not null,
+    subject text not null,
+    unique (kind, subject)
+) strict;
+insert into fleet_owed (version, kind, subject) select version, kind, subject from fleet_outbox;
+delete from sqlite_sequence where name = 'fleet_owed';
+insert into sqlite_sequence (name, seq) select 'fleet_owed', seq from sqlite_sequence where name = 'fleet_outbox';
+drop table fleet_outbox;
+alter table fleet_owed rename to fleet_outbox;

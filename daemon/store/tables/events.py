@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import stored_json
 from runward.daemon.store.batch import Batch, Job, Write
-from runward.daemon.store.rows import rows_of, select, value_of, values_of
+from runward.daemon.store.rows import row_of, rows_of, select, value_of, values_of
 from runward.daemon.store.tables.table import Table
 from runward.daemon.store.transaction import listed
 
@@ -177,15 +177,34 @@ _SESSION_EVENT: Final = re.compile(r"(.+)#([1-9][0-9]{0,8})/.+", re.DOTALL)
 """The key of an event of an attempt: its session's, and its attempt's number."""
 
 
+_HEAD: Final = (
+    "select * from (select seq, hash from events order by seq desc limit 1)"
+    " union all select * from (select last, hash from absent_events order by last desc limit 1) order by 1 desc"
+)
+
+
 async def events_head(store: Reader) -> Head:
     """The end of the chain of events: the next one follows it."""
     from runward.daemon.store.hash_chain import GENESIS_HEAD, Head
 
-    last = await store.read(
-        "select * from (select seq, hash from events order by seq desc limit 1)"
-        " union all select * from (select last, hash from absent_events order by last desc limit 1) order by 1 desc"
-    )
+    last = await store.read(_HEAD)
     return rows_of(Head, last)[0] if last else GENESIS_HEAD
+
+
+def last_event(connection: sqlite3.Connection) -> Head:
+    """The same, for programs that only read."""
+    from runward.daemon.store.hash_chain import GENESIS_HEAD, Head
+
+    return row_of(Head, connection.execute(_HEAD).fetchone()) or GENESIS_HEAD
+
+
+def hash_of_event(connection: sqlite3.Connection, number: int) -> str | None:
+    """The hash of an event; None if there is none of this number, or it was pruned."""
+    row = connection.execute(
+        "select hash from events where seq = ?1 union all select hash from absent_events where last = ?1",
+        (number,),
+    ).fetchone()
+    return value_of(str, row)
 
 
 async def known_events(store: Reader, keys: Iterable[str]) -> frozenset[str]:

@@ -16,8 +16,9 @@ from runward.daemon.store.transaction import Statement, as_int, listed
 SESSION: Final = "session"
 ORDER: Final = "order"
 TAKEN: Final = "taken"
-"""The kinds of what is owed: a session by its key; an order of this host by its id; and a take of an order of another host, by a
-JSON list of its origin, its id and its number."""
+RECEIPT: Final = "receipt"
+"""The kinds of what is owed: a session by its key; an order of this host by its id; a take of an order of another host, by a JSON
+list of its origin, its id and its number; and a receipt by its number."""
 
 _OF_SESSION: Final = "root, path, status, attempt, reason_code, delivery, artifact_contract_json, contract_problem, invocation_id"
 """The columns of a session whose changes are reported. Packing, which changes others, is not."""
@@ -56,6 +57,11 @@ TRIGGERS: Final = {
     "fleet_order_changed": ("after update of wanted on main.remote_steps", ORDER, "new.id"),
     "fleet_take_declined": ("after insert on main.orders_taken when new.state = 'declined'", TAKEN, _OF_TAKE),
     "fleet_take_over": ("after update of state on main.orders_taken", TAKEN, _OF_TAKE),
+    "fleet_receipt": (
+        "after insert on main.receipts when new.receipt_hash is not null",
+        RECEIPT,
+        "cast(new.seq as text)",
+    ),
 }
 """By name: what fires each, and the kind and the subject of what is owed then."""
 

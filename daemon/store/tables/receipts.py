@@ -97,6 +97,39 @@ def finished_hash(connection: sqlite3.Connection, key: str, attempt: int) -> str
     return value_of(str, row)
 
 
+class ReceiptLink(NamedTuple):
+    """A receipt in the chain."""
+
+    number: int
+    receipt_hash: str
+    prev: str | None
+
+
+def receipt_links(connection: sqlite3.Connection, after: int, most: int) -> list[ReceiptLink]:
+    """The next receipts of the chain, at most this many."""
+    query = select(
+        ReceiptLink,
+        "from receipts where seq > ? and receipt_hash is not null order by seq limit ?",
+        number="seq",
+    )
+    return rows_of(ReceiptLink, connection.execute(query, (after, most)))
+
+
+def hash_of_receipt(connection: sqlite3.Connection, number: int) -> str | None:
+    """The hash of a receipt; None if there is none of this number."""
+    return value_of(
+        str, connection.execute("select receipt_hash from receipts where seq = ?", (number,)).fetchone()
+    )
+
+
+def how_many_receipts(connection: sqlite3.Connection, after: int) -> int:
+    """How many receipts the chain has behind this number."""
+    row = connection.execute(
+        "select count(*) from receipts where seq > ? and receipt_hash is not null", (after,)
+    ).fetchone()
+    return value_of(int, row) or 0
+
+
 class SigningRow(NamedTuple):
     """The result of a request to sign a receipt: the signature or the problem, once it is settled."""
 
