@@ -53,6 +53,8 @@ def connect(database: Database, secret: str | None, ca_file: str | None) -> Conn
             application_name="runward",
             gssencmode="disable",
             autocommit=True,
+            # A transaction pooler gives the next transaction another connection, which knows no statement of the last one.
+            prepare_threshold=None,
             sslmode="disable" if database.is_socket else "verify-full",
             sslrootcert=None if database.is_socket else ca_file or "system",
         )

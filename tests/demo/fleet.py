@@ -32,7 +32,7 @@ trigger: {event: build.done}
 steps:
   - id: train
     skill: train
-    host: gpu-box
+    host: {label: gpu}
     with: {data: "{{ trigger.data }}"}
   - id: publish
     skill: publish
@@ -152,10 +152,9 @@ class Host:
 
     @contextmanager
     def daemon(self) -> Iterator[None]:
-        """Its daemon, which is ready."""
+        """Its daemon, which may not be ready yet."""
         process = subprocess.Popen([str(RUNWARD), "daemon", "--quiet"], cwd=self.home, env=self.environment)
         try:
-            wait(lambda: self.ended("status").returncode == 0, f"the daemon of {self.name}")
             yield
             process.send_signal(signal.SIGTERM)
             if process.wait(PATIENCE_S) != 0:
@@ -165,6 +164,10 @@ class Host:
                 process.kill()
                 process.wait()
 
+    def is_ready(self) -> bool:
+        """Whether its daemon has reported."""
+        return (self.home / ".local/state/runward/status.json").exists()
+
 
 def wait(holds: Callable[[], bool], what: str) -> None:
     """Raises `SystemExit`."""
@@ -172,7 +175,7 @@ def wait(holds: Callable[[], bool], what: str) -> None:
     while not holds():
         if time.monotonic() > end:
             raise SystemExit(f"waited {PATIENCE_S:.0f} s for {what} in vain")
-        time.sleep(0.1)
+        time.sleep(0.3)
 
 
 class Demo:
@@ -296,6 +299,8 @@ def played(demo: Demo, telling: Telling, stack: ExitStack, place: Path) -> int:
     with telling.chapter("their daemons start"):
         for host in demo.hosts:
             stack.enter_context(host.daemon())
+        for host in demo.hosts:
+            wait(host.is_ready, f"the daemon of {host.name}")
     with telling.chapter("two runs on build; laptop sees both"):
         demo.two_runs()
     with telling.chapter("a chain of laptop: its first step runs on gpu-box"):

@@ -44,6 +44,15 @@ def test_a_statement_in_time_leaves_the_connection_as_it_is(postgresql: Server) 
         assert connection.execute("select 2").fetchone() == (2,)
 
 
+def test_nothing_stays_on_the_server_that_a_later_transaction_would_need(postgresql: Server) -> None:
+    """Behind a transaction pooler, that one may be another connection's."""
+    with connect(_database(postgresql), _secret(postgresql), str(postgresql.ca)) as connection:
+        for _ in range(20):
+            connection.execute("select %s", (1,))
+        left = connection.execute("select count(*) from pg_prepared_statements")
+        assert left.fetchone() == (0,)
+
+
 def test_a_connection_over_the_network_is_encrypted(postgresql: Server) -> None:
     with connect(_database(postgresql), _secret(postgresql), str(postgresql.ca)) as connection:
         assert connection.execute("select ssl from pg_stat_ssl where pid = pg_backend_pid()").fetchone() == (
