@@ -1,6 +1,7 @@
 """What the fleet is told of a session: what `session list --json` says of it, within limits."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Sequence
 from typing import Final
@@ -44,9 +45,13 @@ def bodies(
     rows = session_rows(connection, keys)
     told = objects(sessions_as_json(connection, settings, rows))
     return {
-        row.key: Body(row.started_at, _within(_body(value, row.root, verification_of(row), titles)))
+        row.key: Body(row.started_at, _body(value, row.root, verification_of(row), titles))
         for row, value in zip(rows, told, strict=True)
     }
+
+
+_HARDLY_STORABLE: Final = re.compile(r"\\u(?:0000|d[89a-f])")
+"""How JSON writes the characters that PostgreSQL's can't hold, and some that it can."""
 
 
 def _body(
@@ -54,9 +59,12 @@ def _body(
 ) -> dict[str, JsonValue]:
     verified = verification["status"] if isinstance(verification, dict) else None
     hidden = {} if titles else dict.fromkeys(_TITLES, None)
-    cleaned = storable({**value, "root": root, "verified": verified, **hidden})
-    assert isinstance(cleaned, dict)
-    return cleaned
+    body: JsonValue = {**value, "root": root, "verified": verified, **hidden}
+    text = json.dumps(body)
+    if _HARDLY_STORABLE.search(text):
+        body = storable(body)
+    assert isinstance(body, dict)
+    return body if len(text) <= MOST_BODY else _shortened(body)
 
 
 def storable(value: JsonValue) -> JsonValue:
@@ -70,10 +78,8 @@ def storable(value: JsonValue) -> JsonValue:
     return value
 
 
-def _within(body: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The body, shortened if it is too long."""
-    if _size(body) <= MOST_BODY:
-        return body
+def _shortened(body: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The body without what makes it too long."""
     reason = body["reason"]
     assert isinstance(reason, dict)
     summary = str(reason["summary"])[:_MOST_REASON]
