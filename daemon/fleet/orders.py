@@ -51,6 +51,9 @@ _MOST_REASON: Final = 4096
 CHANNEL: Final = "runward_orders_"
 """What the channel begins with that tells of a host's orders; its name follows."""
 
+OFFERS_CHANNEL: Final = "runward_offers"
+"""What tells all hosts that one of them accepts something else."""
+
 REFUSED: Final = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
 """What the database refuses for what is in it, however often it is said."""
 
@@ -101,6 +104,7 @@ class Orders:
         """By kind, the last version of the outbox that was dealt with."""
         self._most = MOST_SAID_AT_ONCE
         self._is_told = False
+        self._offers_changed = False
         self._put: set[str] = set()
         """The requests that are in the inbox, or were."""
         self.refused: str | None = None
@@ -112,17 +116,28 @@ class Orders:
         channel = sql.Identifier(CHANNEL + self._fleet.host)
         with in_time(connection):
             connection.execute(sql.SQL("listen {}").format(channel))
+            connection.execute(sql.SQL("listen {}").format(sql.Identifier(OFFERS_CHANNEL)))
 
     def _hear(self, notice: psycopg.Notify) -> None:
+        self._take_notice(notice.channel)
+
+    def _take_notice(self, channel: str) -> None:
         self._is_told = True
+        if channel == OFFERS_CHANNEL:
+            self._offers_changed = True
 
     def is_told(self, connection: Connection) -> bool:
-        """Whether an order has changed since the last call, as far as it has arrived. Raises `psycopg.Error`."""
+        """Whether an order has changed, or what hosts accept, since the last call, as far as it has arrived. Raises `psycopg.Error`."""
         connection.pgconn.consume_input()
-        while connection.pgconn.notifies() is not None:
-            self._is_told = True
+        while (notice := connection.pgconn.notifies()) is not None:
+            self._take_notice(notice.relname.decode())
         is_told, self._is_told = self._is_told, False
         return is_told
+
+    def offers_changed(self) -> bool:
+        """Whether a host accepts something else since the last call, as far as that has arrived."""
+        changed, self._offers_changed = self._offers_changed, False
+        return changed
 
     def say(self, connection: Connection) -> Iterator[list[int]]:
         """Tell the database what it lacks: each time the versions that it has by now. Raises `psycopg.Error`."""

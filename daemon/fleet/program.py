@@ -32,6 +32,7 @@ from runward.daemon.fleet.connecting import (
     in_one_line,
     in_time,
 )
+from runward.daemon.fleet.offers import Offers
 from runward.daemon.fleet.orders import REFUSED, Orders
 from runward.daemon.processes.client_gone import end_with_client
 from runward.daemon.processes.giving_way import give_way
@@ -146,7 +147,11 @@ class Reports:
         assert row is not None, "a function returns a row"
         self._number, self._reached, self._refused = int(row[0]), 0, None
         orders = Orders(self._state, self._fleet, self._number)
-        parts: list[Part] = [orders, Chains(self._state, self._fleet, self._number)]
+        parts: list[Part] = [
+            orders,
+            Offers(self._state, self._settings, self._fleet, self._number, orders.offers_changed),
+            Chains(self._state, self._fleet, self._number),
+        ]
         orders.listen(connection)
         while True:
             while self._deliver(connection):

@@ -51,6 +51,7 @@ from runward.daemon.world.files import Files
 from runward.daemon.world.messenger import SettingsMessenger, no_link
 from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.exchange.reading import ActedWithCode, Unable, Worked
+from runward.handlers.model.fleet import Offer, OffersOf
 from runward.handlers.schedules import PATIENCE
 
 if TYPE_CHECKING:
@@ -265,6 +266,7 @@ def _world(
             estimated=partial(_estimate, declarer),
             exchange=declarer.exchange,
             fleet=declarer.fleet,
+            offers=partial(_offers, declarer, state),
             with_code=ActionsWithCode(
                 _acting(declarer, state, of_code),
                 lambda: declarer.executor().workers,
@@ -283,6 +285,14 @@ def _world(
         ),
         before_the_first_turn=fleet.begin,
     )
+
+
+def _offers(declarer: Declarer, state: Path, asked: OffersOf) -> tuple[Offer, ...]:
+    if declarer.fleet() is None:
+        return ()
+    from runward.daemon.configuration.offers import offers_of  # few hosts are in a fleet
+
+    return offers_of(state, asked.kind, asked.name)
 
 
 def _acting(declarer: Declarer, state: Path, trouble: CodeTrouble) -> Work:

@@ -31,7 +31,7 @@ from runward.handlers.model.contracts import (
 )
 from runward.handlers.model.exchange import ExchangeRulesNow
 from runward.handlers.model.files import Unreadable
-from runward.handlers.model.fleet import Accepted, AcceptedNow, OwnHost
+from runward.handlers.model.fleet import Accepted, AcceptedNow, Offer, OffersOf, OwnHost
 from runward.handlers.model.invocations import ActionOf, Play, PlayOf
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import BeingRead, FinalMessageOf, OutcomeFile, OutcomesIn
@@ -109,6 +109,11 @@ def no_fleet() -> FleetSettings | None:
     return None
 
 
+def no_offers(asked: OffersOf) -> tuple[Offer, ...]:
+    """What other hosts accept from one that is in no fleet."""
+    return ()
+
+
 class NoChains:
     """Stands in if there are no chains."""
 
@@ -162,6 +167,7 @@ class InForce:
     """What a session of this key cost at the prices that are known; for threads."""
     exchange: Callable[[], ExchangeRules] = ExchangeRules
     fleet: Callable[[], FleetSettings | None] = no_fleet
+    offers: Callable[[OffersOf], tuple[Offer, ...]] = no_offers
     with_code: ActionsWithCode = field(default_factory=lambda: ActionsWithCode(no_sandbox))
     """Works out the actions that need code."""
 
@@ -207,6 +213,7 @@ def answers_of_the_world(
     answers.once_a_round(ExchangeRulesNow, lambda asked: in_force.exchange(), opens_files=False)
     answers.once_a_round(OwnHost, lambda asked: _own_host(in_force.fleet()), opens_files=False)
     answers.once_a_round(AcceptedNow, lambda asked: _accepted(in_force.fleet(), asked), opens_files=False)
+    answers.once_a_round(OffersOf, in_force.offers)
     # It starts the code: only once the intent is durable, so not inside the transaction that records it.
     answers.at_once(ActedWithCode, in_force.with_code.answer)
     answers.at_once(CodeOf, in_force.with_code.ran, opens_files=False)
@@ -226,14 +233,11 @@ def _own_host(fleet: FleetSettings | None) -> str | None:
 
 
 def _accepted(fleet: FleetSettings | None, asked: AcceptedNow) -> Accepted | None:
-    """What all entries that accept it allow together, within the longest time that one of them has."""
-    entries = [] if fleet is None else fleet.accept
-    fitting = [each for each in entries if each.has(asked.origin, asked.kind, asked.name)]
-    if not fitting:
+    if fleet is None:
         return None
-    limits = [each.longest for each in fitting]
-    longest = None if None in limits else max(each for each in limits if each is not None)
-    return Accepted(frozenset(word for each in fitting for word in each.allow), longest)
+    from runward.handlers.fleet.offering import accepted  # few hosts are in a fleet
+
+    return accepted(fleet.accept, asked.origin, asked.kind, asked.name)
 
 
 def _age(processes: Processes, asked: AgeOf) -> float | None:

@@ -224,6 +224,23 @@ class AcceptedNow(Question["Accepted | None"], frozen=True):
     name: str
 
 
+class Offer(NamedTuple):
+    """A host that accepts a playbook or an action from this one: its labels, when the database heard of it (Unix seconds, None if
+    never), and a hash of what it would start."""
+
+    host: str
+    labels: tuple[str, ...]
+    last_seen: float | None
+    hash: str
+
+
+class OffersOf(Question["tuple[Offer, ...]"], frozen=True):
+    """Question: which other hosts accept this playbook or action from this one, as far as is known here? Answer: `Offer`s, by host."""
+
+    kind: Literal["skill", "action"]
+    name: str
+
+
 def taken_after(taken: Taken | None, effect: BeginTaken | DeclineTaken | EndTaken) -> Taken | None:
     """What this host did after the effect."""
     match effect:

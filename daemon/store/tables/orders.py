@@ -62,6 +62,14 @@ def remote_steps(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Rem
     return rows_of(RemoteStep, connection.execute(query, (listed(ids),)))
 
 
+def is_anything_ordered(connection: sqlite3.Connection) -> bool:
+    """Whether a step of this host shall run on another one, as far as is known here."""
+    return (
+        connection.execute("select 1 from remote_steps where wanted = 'placed' limit 1").fetchone()
+        is not None
+    )
+
+
 def _place(batch: Batch, job: Job, effect: PlaceOrder) -> None:
     from runward.handlers.model.fleet import order_id
 
