@@ -197,6 +197,53 @@ def upgrade(settings: Settings, state: Path) -> None:
         print_text("next: hosts may be upgraded, in any order and at any time")
 
 
+@fleet.command()
+@click.option(
+    "--without",
+    "left_out",
+    multiple=True,
+    metavar="HOST",
+    help="A host that is not waited for any longer; may be repeated.",
+)
+@pass_state
+def resume(settings: Settings, state: Path, left_out: tuple[str, ...]) -> None:
+    """Say for whom the fleet waits since its database was restored, or a replica was promoted; leave hosts out.
+
+    Such a database has forgotten which steps were taken. So nobody takes any until every host that takes steps has said again what it
+    took. A host that will not come back is left out by `--without`: what it had taken since may begin on another host.
+
+    Exit code 1: the database refuses. 3: the fleet does not wait for this host. 75: the database can't be reached.
+
+    \b
+    Example:
+      runward fleet resume --without gpu-box
+    """
+    with told_troubles():
+        from runward.daemon.fleet.resuming import leave_out, waited_for
+
+        known = _administration(state)
+        with known.connect() as connection:
+            waited = waited_for(connection, known.database)
+            names = [each.host for each in waited]
+            for host in left_out:
+                if host not in names:
+                    whom = ", ".join(map(safe, names)) or "nobody"
+                    fail(f"the fleet does not wait for {safe(host)!r}, but for {whom}", NOT_FOUND)
+            if left_out:
+                leave_out(connection, left_out)
+                waited = waited_for(connection, known.database)
+    if not waited:
+        print_text("nobody is waited for: hosts take steps")
+        return
+    print_text("hosts take no steps until these have said again what they took:")
+    for each in waited:
+        seen = "never heard of" if each.unheard_s is None else f"heard of {age(0.0, each.unheard_s)} ago"
+        print_text(f"  {safe(each.host)}  {seen}")
+    print_text(
+        "next: start them; `runward fleet resume --without HOST` leaves out one that will not come back"
+    )
+
+
 @fleet.command("remove")
 @click.argument("host")
 @pass_state

@@ -70,7 +70,7 @@ def examine_fleet(installation: Installation, patience: Patience) -> Iterator[Fi
 
 
 def _of_login(connection: "Connection", fleet: FleetSettings) -> Iterator[Finding]:
-    from runward.daemon.fleet.connecting import FORMAT, format_of, in_time
+    from runward.daemon.fleet.connecting import format_of, in_time
 
     database = database_of(fleet.database)
     with in_time(connection):
@@ -87,12 +87,8 @@ def _of_login(connection: "Connection", fleet: FleetSettings) -> Iterator[Findin
     how = "through a Unix socket" if database.is_socket else "with TLS, its certificate checked"
     heard = "has not heard of it yet" if row[1] is None else f"heard of it {age(0.0, row[1])} ago"
     yield Finding("ok", f"{fleet.host} logs in to {database.place} {how}, which {heard}")
-    version = FORMAT if found is None else found[0]
-    if version < FORMAT:
-        message = f"the fleet has format {version}, and this Runward knows {FORMAT}"
-        yield Finding("warning", message, "where the fleet was made, run `runward fleet upgrade`")
-    else:
-        yield Finding("ok", f"the fleet has format {version}, which this Runward may write")
+    if found is not None:
+        yield Finding("ok", f"the fleet has format {found[0]}, which this Runward may write")
     if not database.is_socket:
         yield _without_tls(database)
 

@@ -47,6 +47,7 @@ _MOST_READ_AT_ONCE: Final = 10
 """Orders whose values or results are read at once: each may have 1 MiB."""
 
 _MOST_REASON: Final = 4096
+_MOST_NAMED: Final = 20
 
 CHANNEL: Final = "runward_orders_"
 """What the channel begins with that tells of a host's orders; its name follows."""
@@ -59,9 +60,9 @@ REFUSED: Final = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.Prog
 
 _LOOK: Final = (
     "with me as materialized (select runward.own_name(%s) as name)"
-    " select true, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by from me join runward.orders o"
+    " select true, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by, false from me join runward.orders o"
     " on o.origin = me.name where o.settled_at is null and o.state <> 'open'"
-    " union all select false, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by from me join runward.orders o"
+    " union all select false, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by, o.doubted from me join runward.orders o"
     " on o.taken_by = me.name where o.state = 'taken'"
 )
 """What this host ordered that somebody took or that is over, and what it took itself. `own_name` refuses an earlier program."""
@@ -87,6 +88,8 @@ class Seen(NamedTuple):
     takes: int
     is_cancelled: bool
     taken_by: str | None
+    is_doubted: bool
+    """The store may be older than this take. If it doesn't know it, it never begins it, and never gives it back."""
 
     @property
     def take(self) -> tuple[str, str, int]:
@@ -107,7 +110,9 @@ class Orders:
         self._offers_changed = False
         self._put: set[str] = set()
         """The requests that are in the inbox, or were."""
-        self.refused: str | None = None
+        self._unknown: list[str] = []
+        """Orders that this host took, and whose takes its store may have lost."""
+        self._refused: str | None = None
         """What the database refused for what is in it."""
 
     def listen(self, connection: Connection) -> None:
@@ -166,7 +171,7 @@ class Orders:
         except (*REFUSED, _Contradicts) as error:
             # The others must not wait for it, so each goes by itself from here on.
             if len(rows) == 1:
-                self.refused = (
+                self._refused = (
                     f"the database refuses {rows[0].subject}, which stays owed: {in_one_line(error)}"
                 )
                 self._reached[kind] = rows[0].version
@@ -179,10 +184,10 @@ class Orders:
     def _calls(self, store: sqlite3.Connection, kind: str, rows: Sequence[Owed]) -> "dict[str, list[Call]]":
         """By subject, what the database is told. What is no longer recorded needs nothing."""
         if kind == ORDER:
-            return {each.id: _of_order(each) for each in remote_steps(store, [row.subject for row in rows])}
+            return {each.id: of_order(each) for each in remote_steps(store, [row.subject for row in rows])}
         takes = {tuple(json.loads(row.subject)): row.subject for row in rows}
         return {
-            takes[each.origin, each.id, each.take]: _of_take(each)
+            takes[each.origin, each.id, each.take]: of_take(each)
             for each in orders_taken(store, [(str(a), str(b), int(c)) for a, b, c in takes])
         }
 
@@ -206,9 +211,25 @@ class Orders:
             }
             free = self._fleet.slots - how_many_begun(store)
         self._tell_origin(connection, [each for each in own if each.id not in settled])
-        new = [each for each in taken if each.take not in known]
-        self._tell_taker(connection, new, [each for each in taken if each.is_cancelled], known)
+        new = [each for each in taken if each.take not in known and not each.is_doubted]
+        self._unknown = [
+            f"{each.origin}/{each.id}" for each in taken if each.take not in known and each.is_doubted
+        ]
+        cancelled = [
+            each for each in taken if each.is_cancelled and (each.take in known or not each.is_doubted)
+        ]
+        self._tell_taker(connection, new, cancelled, known)
         return self._take(connection, free - len(new))
+
+    @property
+    def refused(self) -> str | None:
+        """What is wrong with orders, for `status`."""
+        if self._refused is None and self._unknown:
+            return (
+                f"this host took {named(self._unknown)} before its store or the database was restored, and does not know whether"
+                " it began: it never begins it, and gives it to nobody; `runward fleet order give-up ID --note TEXT` ends it"
+            )
+        return self._refused
 
     def _tell_origin(self, connection: Connection, rows: Sequence[Seen]) -> None:
         for each in rows:
@@ -227,14 +248,14 @@ class Orders:
     def _tell_end(
         self, order: str, take: int, host: str | None, end: OrderEnd, declined: str, result: str | None
     ) -> None:
-        whys = foreign(declined)
+        whys = _foreign(declined)
         request = RemoteStepOver(
             _name("over", order),
             time.time(),
             id=order,
             end=end,
             host=host,
-            result=foreign(result),
+            result=_foreign(result),
             declined={**whys} if isinstance(whys, dict) else {},
         )
         try:
@@ -270,7 +291,7 @@ class Orders:
 
     def _order(self, origin: str, order: str, take: int, body: str, is_cancelled: bool) -> None:
         name = _name("order", origin, order, take)
-        read = foreign(body)
+        read = _foreign(body)
         facts: dict[str, Any] = {"origin": origin, "id": order, "take": take, "cancelled": is_cancelled}
         try:
             self._leave(RemoteStepOrdered(name, time.time(), body=read, **facts))
@@ -310,7 +331,7 @@ class _Contradicts(Exception):
     """The database does not know what this host says of an order."""
 
 
-def _of_order(row: RemoteStep) -> "list[Call]":
+def of_order(row: RemoteStep) -> "list[Call]":
     if row.wanted == "settled":
         return [Call("select runward.settle_order(%s, %s)", (row.id,))]
     left = None if row.begin_within is None else max(0.0, row.placed_at + row.begin_within - time.time())
@@ -324,7 +345,7 @@ def _of_order(row: RemoteStep) -> "list[Call]":
     return [place, Call("select runward.cancel_order(%s, %s)", (row.id,))]
 
 
-def _of_take(row: TakenOrder) -> "list[Call]":
+def of_take(row: TakenOrder) -> "list[Call]":
     take = (row.origin, row.id, row.take)
     if row.state == "declined":
         why = str(storable(row.why or ""))[:_MOST_REASON]
@@ -340,7 +361,7 @@ def _name(what: str, *facts: object) -> str:
     return f"fleet-{what}-{hashlib.sha256('/'.join(map(str, facts)).encode()).hexdigest()[:24]}"
 
 
-def foreign(text: str | None) -> JsonValue:
+def _foreign(text: str | None) -> JsonValue:
     """JSON that another host wrote; None if it is not what Runward reads as JSON."""
     value = None if text is None else read_json(text.encode())
     return None if isinstance(value, NotJson) else value
@@ -348,3 +369,9 @@ def foreign(text: str | None) -> JsonValue:
 
 def _slices(rows: Sequence[Seen]) -> list[Sequence[Seen]]:
     return [rows[start : start + _MOST_READ_AT_ONCE] for start in range(0, len(rows), _MOST_READ_AT_ONCE)]
+
+
+def named(names: Sequence[str]) -> str:
+    """Some names, and how many more there are."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -32,9 +32,9 @@ from runward.daemon.fleet.connecting import (
     in_one_line,
     in_time,
 )
-from runward.daemon.fleet.events import Events
 from runward.daemon.fleet.offers import Offers
 from runward.daemon.fleet.orders import REFUSED, Orders
+from runward.daemon.fleet.record import Record
 from runward.daemon.processes.client_gone import end_with_client
 from runward.daemon.processes.giving_way import give_way
 from runward.daemon.store import reading
@@ -84,10 +84,16 @@ def _first_line() -> bytes:
     return content.partition(b"\n")[0]
 
 
-class Part(Protocol):
-    """What is reported and heard over one connection. `refused` is what the database refused for what is in it."""
+class Troubled(Protocol):
+    """What may have something wrong to say."""
 
-    refused: str | None
+    @property
+    def refused(self) -> str | None:
+        """What the database refused for what is in it, or else is wrong with it."""
+
+
+class Part(Troubled, Protocol):
+    """What is reported and heard over one connection."""
 
     def say(self, connection: Connection) -> Iterator[list[int]]:
         """Tell the database what it lacks: each time the versions that it has by now. Raises `psycopg.Error`."""
@@ -148,32 +154,33 @@ class Reports:
         assert row is not None, "a function returns a row"
         self._number, self._reached, self._refused = int(row[0]), 0, None
         orders = Orders(self._state, self._fleet, self._number)
-        events = Events(
-            self._state, self._settings, self._fleet, self._number, lambda heard: _say({"heard": [*heard]})
-        )
         parts: list[Part] = [
             orders,
             Offers(self._state, self._settings, self._fleet, self._number, orders.offers_changed),
             Chains(self._state, self._fleet, self._number),
-            events,
         ]
         orders.listen(connection)
+        record = Record(self._state, self._fleet, self._number)
         while True:
+            record.look(connection)
+            if record.since is not None:
+                _say({"owe_again": record.since})
             while self._deliver(connection):
                 pass
-            for part in parts:
-                for versions in part.say(connection):
-                    if versions:
-                        _say({"delivered": [*versions]})
-                        point("fleet.orders.told")
-            for part in parts:
-                while part.look(connection):
-                    pass
-            _say({"trouble": self._trouble(parts)})
+            if record.since is None:
+                for part in parts:
+                    for versions in part.say(connection):
+                        if versions:
+                            _say({"delivered": [*versions]})
+                            point("fleet.orders.told")
+                for part in parts:
+                    while part.look(connection):
+                        pass
+            _say({"trouble": self._trouble([record, *parts])})
             self._most, self._pause = MOST_AT_ONCE, FIRST_PAUSE_S
-            _wait(connection, orders, PERIOD_S if events.due_s is None else events.due_s)
+            _wait(connection, orders)
 
-    def _trouble(self, parts: Sequence[Part]) -> str | None:
+    def _trouble(self, parts: Sequence[Troubled]) -> str | None:
         """What the database refused for what is in it, over this connection."""
         refused = [self._refused, *(part.refused for part in parts)]
         return "; ".join(each for each in refused if each is not None) or None
@@ -236,12 +243,12 @@ class Reports:
         return [str(each)[:_MOST_PROBLEM].replace("\0", "\ufffd") for each in said[:_MOST_PROBLEMS]]
 
 
-def _wait(connection: Connection, orders: Orders, longest: float) -> None:
+def _wait(connection: Connection, orders: Orders) -> None:
     """For a hint, an order that has changed, or the next sign of life. Raises `psycopg.Error`."""
     # What arrived with the last answers is read by now, so `select` would not report it.
     if orders.is_told(connection):
         return
-    ready, _, _ = select.select([0, connection.fileno()], [], [], longest)
+    ready, _, _ = select.select([0, connection.fileno()], [], [], PERIOD_S)
     if 0 in ready:
         os.read(0, 1 << 16)
     if connection.fileno() in ready:

@@ -39,6 +39,11 @@ create or replace function runward.take_orders(number bigint, most integer) retu
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
 declare own text := own_name(number);
 begin
+    -- In an older database, nobody takes anything until all takers have said again what they know.
+    perform from identity where known is null or known = identity_here() for share;
+    if not found or exists (select waited_for()) or exists (select from unheard where host = own) then
+        return;
+    end if;
     return query
         with fitting as (
             select open.origin, open.id from orders open join hosts me on me.name = own
@@ -46,6 +51,8 @@ begin
                 and (open.begin_by is null or open.begin_by > clock_timestamp())
                 and (open.wanted_host = own or open.wanted_host is null and open.wanted_labels <@ me.labels)
                 and not open.declined ? own
+                and not open.cancelled
+                and not exists (select from unheard where unheard.host = open.origin and not is_left_out)
             order by open.placed_at, open.origin, open.id limit most for update of open skip locked
         )
         update orders taken
@@ -86,6 +93,11 @@ declare own text := own_name(number);
 begin
     update orders set state = 'ended', result = of_result, ended_at = clock_timestamp()
         where origin = of_origin and id = of_id and state = 'taken' and taken_by = own and takes = take;
+    if found then
+        return true;
+    end if;
+    update claims set result = of_result
+        where origin = of_origin and id = of_id and host = own and claims.take = end_order.take and (result is null or result = of_result);
     return found or exists (
         select from orders
         where origin = of_origin and id = of_id and state = 'ended' and taken_by = own and takes = take and result = of_result
@@ -99,7 +111,9 @@ declare
     own text := own_name(number);
     its_state text;
 begin
-    update orders set cancelled = true, state = case state when 'open' then 'withdrawn' else state end
+    -- In an older database, it may have been taken all the same.
+    update orders set cancelled = true,
+        state = case when state = 'open' and not exists (select waited_for()) then 'withdrawn' else state end
         where origin = own and id = of_id and state in ('open', 'taken');
     select state into its_state from orders where origin = own and id = of_id;
     return its_state;

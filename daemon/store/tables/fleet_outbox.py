@@ -17,9 +17,8 @@ SESSION: Final = "session"
 ORDER: Final = "order"
 TAKEN: Final = "taken"
 RECEIPT: Final = "receipt"
-EVENT: Final = "event"
 """The kinds of what is owed: a session by its key; an order of this host by its id; a take of an order of another host, by a JSON
-list of its origin, its id and its number; a receipt by its number; and an event that another host accepts, by its key."""
+list of its origin, its id and its number; and a receipt by its number."""
 
 _OF_SESSION: Final = "root, path, status, attempt, reason_code, delivery, artifact_contract_json, contract_problem, invocation_id"
 """The columns of a session whose changes are reported. Packing, which changes others, is not."""
@@ -57,7 +56,6 @@ TRIGGERS: Final = {
     "fleet_order_placed": ("after insert on main.remote_steps", ORDER, "new.id"),
     "fleet_order_changed": ("after update of wanted on main.remote_steps", ORDER, "new.id"),
     "fleet_take_declined": ("after insert on main.orders_taken when new.state = 'declined'", TAKEN, _OF_TAKE),
-    "fleet_event_told": ("after insert on main.fleet_events", EVENT, "new.key"),
     "fleet_take_over": ("after update of state on main.orders_taken", TAKEN, _OF_TAKE),
     "fleet_receipt": (
         "after insert on main.receipts when new.receipt_hash is not null",
@@ -71,8 +69,7 @@ _ON: Final = (
     "insert into fleet_reporting (id, epoch, reported_as, walked) values (1, ?1, ?2, '')"
     " on conflict (id) do update set epoch = excluded.epoch, reported_as = excluded.reported_as, walked ="
     # Only the daemon right before this one, or this one, leaves no gap.
-    "  iif(reported_as = excluded.reported_as and epoch >= excluded.epoch - 1, walked, ''),"
-    " heard = iif(reported_as = excluded.reported_as, heard, '[]')"
+    "  iif(reported_as = excluded.reported_as and epoch >= excluded.epoch - 1, walked, '')"
 )
 
 _WALK: Final = (
@@ -87,8 +84,7 @@ _OWED_AGAIN: Final = (
     "insert or ignore into fleet_outbox (kind, subject) select '{kind}', {subject} from {rows}"
     " where (select walked from fleet_reporting) = ''"
 )
-_ALL_DECIDED: Final = (
-    _OWED_AGAIN.format(kind=EVENT, subject="key", rows="fleet_events"),
+_ALL_ORDERS: Final = (
     _OWED_AGAIN.format(kind=ORDER, subject="id", rows="remote_steps"),
     _OWED_AGAIN.format(
         kind=TAKEN,
@@ -96,7 +92,7 @@ _ALL_DECIDED: Final = (
         rows="(select * from orders_taken where state <> 'begun')",
     ),
 )
-"""What was decided on orders and told of events while nobody noted it. Saying it twice changes nothing."""
+"""What was decided on orders while nobody noted it. Saying it twice changes nothing."""
 
 _THOSE: Final = (
     "select subject from fleet_outbox where kind = '{kind}' and version in (select value from json_each(?))"
@@ -108,7 +104,6 @@ _DELIVERED: Final = (
         "delete from orders_taken where state = 'declined'"  # noqa: S608 # our own words
         f" and json_array(origin, id, take) in ({_THOSE.format(kind=TAKEN)})"
     ),
-    f"delete from fleet_events where key in ({_THOSE.format(kind=EVENT)})",  # noqa: S608 # our own words
     "delete from fleet_outbox where version in (select value from json_each(?))",
 )
 
@@ -125,7 +120,7 @@ async def switch_on(store: Store, reported_as: str) -> None:
             transaction.define(f"drop trigger if exists temp.{name}")
             transaction.define(_trigger(name, *owed))
         transaction.write([Statement(_ON, [(store.epoch, reported_as)])])
-        transaction.write([Statement(sql, [()]) for sql in _ALL_DECIDED])
+        transaction.write([Statement(sql, [()]) for sql in _ALL_ORDERS])
 
     await store.transact(work, "fleet")
 
@@ -153,21 +148,24 @@ async def delivered(store: Store, versions: Sequence[int]) -> None:
     await store.run([Statement(sql, [(listed(versions),)]) for sql in _DELIVERED], "fleet")
 
 
-async def heard(store: Store) -> list[str]:
-    """The names of the events that other hosts accept from this one, as the fleet said last."""
-    rows = await store.read("select value from fleet_reporting, json_each(heard)")
-    return [str(name) for (name,) in rows]
-
-
-async def keep_heard(store: Store, names: Sequence[str]) -> None:
-    """Keep what the fleet said of that, for the time when it can't be asked."""
-    await store.run([Statement("update fleet_reporting set heard = ?", [(listed(names),)])], "fleet")
-
-
 async def newest(store: Store) -> int:
     """The highest version that is owed; 0 if none is."""
     ((version,),) = await store.read("select coalesce(max(version), 0) from fleet_outbox")
     return as_int(version)
+
+
+_SINCE: Final = "select reported_as ->> 3 from fleet_reporting"
+"""What is reported where also says since when everything is owed again: the fourth of a list, if the database was restored."""
+
+
+async def noted_since(store: Store) -> str | None:
+    """Since when everything is owed again, as it was noted last; None if never."""
+    return value_of(str, next(iter(await store.read(_SINCE)), None))
+
+
+def owed_again_since(connection: sqlite3.Connection) -> str | None:
+    """The same, for the program."""
+    return value_of(str, connection.execute(_SINCE).fetchone())
 
 
 class Owed(NamedTuple):

@@ -143,6 +143,44 @@ def orders_taken(connection: sqlite3.Connection, takes: Sequence[Take]) -> list[
     return rows_of(TakenOrder, connection.execute(query, (listed(takes),)))
 
 
+def all_remote_steps(connection: sqlite3.Connection) -> list[RemoteStep]:
+    """All that are not settled in the fleet's database."""
+    return rows_of(RemoteStep, connection.execute(select(RemoteStep, "from remote_steps order by id")))
+
+
+def all_orders_taken(connection: sqlite3.Connection) -> list[TakenOrder]:
+    """All that this host took, as far as they are recorded."""
+    return rows_of(TakenOrder, connection.execute(select(TakenOrder, "from orders_taken order by taken_at")))
+
+
+def has_taken(connection: sqlite3.Connection) -> bool:
+    """Whether this host has taken an order that is recorded."""
+    return connection.execute("select 1 from orders_taken limit 1").fetchone() is not None
+
+
+def takes_to_decide(connection: sqlite3.Connection) -> list[Take]:
+    """The takes that the daemon knows, and has not decided on."""
+    return [
+        (str(origin), str(order), int(take))
+        for origin, order, take in connection.execute(
+            "select e.payload ->> 'origin', e.payload ->> 'id', e.payload ->> 'take' from jobs j join events e on e.seq = j.event"
+            " where j.state in ('waiting', 'running', 'held') and j.lane glob 'fleet:*' and e.type = 'RemoteStepOrdered'"
+        )
+    ]
+
+
+def last_restore(connection: sqlite3.Connection) -> int:
+    """The epoch of the last restore of this store; 0 if it never was."""
+    ((epoch,),) = connection.execute("select coalesce(max(epoch), 0) from restores")
+    return int(epoch)
+
+
+def newest_event(connection: sqlite3.Connection) -> int:
+    """The number of the newest event: it only grows, unless the store is replaced by an older one."""
+    ((seq,),) = connection.execute("select coalesce(max(seq), 0) from events")
+    return int(seq)
+
+
 def how_many_begun(connection: sqlite3.Connection) -> int:
     """How many steps of other hosts this host has begun that are not over."""
     ((count,),) = connection.execute("select count(*) from orders_taken where state = 'begun'")

@@ -54,6 +54,7 @@ class Server:
     directory: Path
     port: int
     programs: Path
+    data: Path
     _process: "subprocess.Popen[bytes] | None" = field(default=None)
 
     @property
@@ -69,7 +70,7 @@ class Server:
     def set_up(self) -> None:
         """Make the cluster and its certificates."""
         write_certificates(self.directory)
-        data, secret = self.directory / "data", self.directory / "secret"
+        data, secret = self.data, self.directory / "secret"
         secret.write_text(_PASSWORD)
         own(self.directory)
         self._run(
@@ -85,12 +86,12 @@ class Server:
                 "autovacuum = off\nlog_min_messages = fatal\n"
             )
         (data / "pg_hba.conf").write_text(
-            "local all all scram-sha-256\nhostssl all all 127.0.0.1/32 scram-sha-256\n"
+            "local all,replication all scram-sha-256\nhostssl all all 127.0.0.1/32 scram-sha-256\n"
         )
 
     @property
     def _data(self) -> str:
-        return str(self.directory / "data")
+        return str(self.data)
 
     @property
     def pid(self) -> int:
@@ -128,11 +129,35 @@ class Server:
         done = subprocess.run(
             [*_as_user(), str(self.programs / program), *arguments],
             cwd=self.directory,
+            env={**os.environ, **self.environment},
             capture_output=True,
             check=False,
             timeout=60,
         )
         assert done.returncode == 0, done.stderr.decode()
+
+    @contextmanager
+    def as_of(self, backup: Path) -> Iterator[None]:
+        """The server is a replica that was promoted: of what `back_up` copied."""
+        self.stop()
+        (backup / "standby.signal").touch()
+        own(backup)
+        data, self.data = self.data, backup
+        try:
+            self.start()
+            self._run("pg_ctl", "promote", "-D", str(backup))
+            yield
+        finally:
+            self.stop()
+            self.data = data
+            self.start()
+
+    def back_up(self) -> Path:
+        """Copy all of its data, as a replica begins."""
+        backup = self.directory / f"copy-{next(_NUMBERS)}"
+        where = ("-h", str(self.directory), "-p", str(self.port), "-U", ADMIN)
+        self._run("pg_basebackup", *where, "-D", str(backup), "-c", "fast", "--no-sync")
+        return backup
 
     def fleet(self) -> AbstractContextManager[str]:
         """A new database with the schema of a fleet."""
@@ -198,7 +223,7 @@ def server() -> Iterator[Server]:
     found = programs()
     # Short, since a socket is in it.
     with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as directory:
-        made = Server(Path(directory), free_port(), found)
+        made = Server(Path(directory), free_port(), found, Path(directory) / "data")
         made.set_up()
         made.start()
         try:

@@ -172,7 +172,7 @@ def test_a_login_of_another_host_is_not_this_one(host: Place) -> None:
 def test_an_older_fleet_is_to_be_upgraded(host: Place, postgresql: Server, database: str) -> None:
     _change(postgresql, database, "update runward.format set version = 1")
     ((result, said),) = _bad(host)
-    assert (result, said.startswith("the fleet has format 1, and this Runward knows")) == ("warning", True)
+    assert (result, "run `runward fleet upgrade` where the fleet was made" in said) == ("failed", True)
 
 
 def test_a_database_that_takes_no_changes_fails(host: Place, postgresql: Server, database: str) -> None:
