@@ -14,6 +14,9 @@ from runward.daemon.views.sessions import sessions_as_json
 MOST_BODY: Final = 1 << 19
 """Bytes. The database takes twice as much, with its own blanks."""
 
+VERSION_BITS: Final = 40
+"""Bits of a row's version that count within an epoch. An epoch never comes again, even if the store is restored."""
+
 _TITLES: Final = ("cwd", "prompt", "path")
 """What is told only if the settings say so."""
 

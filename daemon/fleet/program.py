@@ -22,7 +22,7 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import FleetSettings, Settings, settings_from_json
 from runward.daemon import __version__
 from runward.daemon.faults import from_environment, point
-from runward.daemon.fleet.bodies import bodies
+from runward.daemon.fleet.bodies import VERSION_BITS, bodies
 from runward.daemon.fleet.chains import Chains
 from runward.daemon.fleet.connecting import (
     Connection,
@@ -34,6 +34,7 @@ from runward.daemon.fleet.connecting import (
 )
 from runward.daemon.fleet.offers import Offers
 from runward.daemon.fleet.orders import REFUSED, Orders
+from runward.daemon.fleet.outcomes_and_approvals import OutcomesAndApprovals
 from runward.daemon.fleet.record import Record
 from runward.daemon.processes.client_gone import end_with_client
 from runward.daemon.processes.giving_way import give_way
@@ -51,9 +52,6 @@ PERIOD_S: Final = 30.0
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 """Seconds until the next connection after a failure, and at most: the pause doubles."""
-
-VERSION_BITS: Final = 40
-"""Bits of a row's version that count within an epoch. An epoch never comes again, even if the store is restored."""
 
 _MOST_PROBLEMS: Final = 20
 _MOST_PROBLEM: Final = 1000
@@ -158,6 +156,7 @@ class Reports:
             orders,
             Offers(self._state, self._settings, self._fleet, self._number, orders.offers_changed),
             Chains(self._state, self._fleet, self._number),
+            OutcomesAndApprovals(self._state, self._settings, self._fleet, self._epoch, self._number),
         ]
         orders.listen(connection)
         record = Record(self._state, self._fleet, self._number)

@@ -13,7 +13,17 @@ from psycopg import sql
 from runward.config.fleet import Database
 from runward.daemon.fleet.connecting import FORMAT, Connection, DatabaseRefuses, format_of, in_time
 
-READ: Final = ("format", "hosts", "sessions", "orders", "receipts", "heads", "skills")
+READ: Final = (
+    "format",
+    "hosts",
+    "sessions",
+    "orders",
+    "receipts",
+    "heads",
+    "skills",
+    "outcomes",
+    "approvals",
+)
 """The tables that hosts may read. They write none: functions do."""
 
 MIGRATION_S: Final = 60.0

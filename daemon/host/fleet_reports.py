@@ -139,8 +139,12 @@ class FleetReports:
             await self._slices.end()
 
 
+_WHAT: Final = "with outcomes and approvals"
+"""What is reported of the record. If there is more, all of it is owed again."""
+
+
 def _reported_as(fleet: FleetSettings, owed_again_since: str | None) -> str:
-    told = [fleet.host, fleet.database, fleet.titles]
+    told = [fleet.host, fleet.database, fleet.titles, _WHAT]
     return json.dumps(told if owed_again_since is None else [*told, owed_again_since])
 
 

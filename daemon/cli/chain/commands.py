@@ -23,8 +23,10 @@ from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal.options import (
     NamedPath,
     content_of,
+    fleet_options,
     json_option,
     listed,
+    without_fleet,
 )
 from runward.daemon.cli.terminal.output import (
     coloured,
@@ -74,22 +76,37 @@ chain.add_command(chain_run)
 
 @chain.command()
 @click.option("--all", "is_whole", is_flag=True, help="On a terminal, name the files that each covers, too.")
-@listed(APPROVAL_COLUMNS)
+@fleet_options
+@listed(("HOST", *APPROVAL_COLUMNS))
 @json_option()
 @pass_settings
-def approvals(settings: Settings, is_whole: bool, as_json: bool) -> None:
+def approvals(
+    settings: Settings, is_whole: bool, is_fleet: bool, hosts: tuple[str, ...], as_json: bool
+) -> None:
     """List the steps that wait for approval.
 
     Each is shown with the command that it would run, the oldest first.
+
+    With --fleet, the list is that of the fleet's database, with the host of each, on which it is answered. Exit code 1: this machine belongs
+    to no fleet, or the database refuses. 75: it can't be reached.
 
     \b
     Example:
       runward chain approvals
     """
+    if is_fleet:
+        from runward.daemon.cli.shell.fleet_lists import (
+            print_approvals as print_of_fleet,
+        )  # few hosts have one
+
+        print_of_fleet(settings, hosts, as_json=as_json)
+        return
+    without_fleet(hosts)
 
     with store_to_read(settings) as connection:
         rows = open_approvals(connection)
-    print_approvals(rows, as_json=as_json, is_whole=is_whole)
+    own = settings.fleet and settings.fleet.host
+    print_approvals(rows, own, as_json=as_json, is_whole=is_whole)
 
 
 @chain.command()

@@ -58,6 +58,7 @@ from runward.daemon.cli.terminal.output import (
     print_text,
     printing,
     safe,
+    with_host,
 )
 from runward.daemon.cli.terminal.tables import flowed, flowed_rows
 from runward.daemon.store.tables import chain_runs
@@ -297,7 +298,9 @@ SHOWN_LINES: Final = 20
 """Files of an approval that the table is followed by."""
 
 
-def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool, is_whole: bool = False) -> None:
+def print_approvals(
+    rows: Sequence[ApprovalRow], host: str | None, *, as_json: bool, is_whole: bool = False
+) -> None:
     """As JSON, or as a table, with the files of each below it; a terminal gets a screen, unless it is to be whole.
 
     A table whose columns were asked for stands alone.
@@ -312,7 +315,9 @@ def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool, is_whole: boo
         return
     nothing = "nothing waits for a person"
     with nullcontext() if as_json else in_pager():
-        print_list(rows, APPROVAL_COLUMNS, as_json, value=ApprovalRow.as_json, nothing=nothing)
+        print_list(
+            rows, with_host(APPROVAL_COLUMNS, host), as_json, value=ApprovalRow.as_json, nothing=nothing
+        )
         for each in () if as_json or (is_table and not is_whole) else rows:
             _print_left(each)
 

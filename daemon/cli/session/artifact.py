@@ -27,11 +27,13 @@ from runward.daemon.cli.shell.finding import Noun, find_called
 from runward.daemon.cli.terminal.options import (
     NamedPath,
     filter_option,
+    fleet_options,
     json_option,
     limit_option,
     listed,
     opened,
     since_option,
+    without_fleet,
 )
 from runward.daemon.cli.terminal.output import (
     Columns,
@@ -42,6 +44,7 @@ from runward.daemon.cli.terminal.output import (
     print_one,
     print_text,
     safe,
+    with_host,
 )
 from runward.daemon.store.tables.artifacts import ArtifactRow, Wanted, artifacts, artifacts_called, is_decided
 from runward.daemon.store.tables.events import why_refused
@@ -89,7 +92,8 @@ _COLUMNS: Final[Columns[ArtifactRow]] = {
 @filter_option("--chain-run", "ID", completing.chain_runs, "those of the steps of this chain run")
 @since_option
 @limit_option
-@listed(_COLUMNS)
+@fleet_options
+@listed(("HOST", *_COLUMNS))
 @json_option()
 @pass_settings
 def list_artifacts(
@@ -100,15 +104,29 @@ def list_artifacts(
     chain_run: str | None,
     since: float | None,
     limit: int,
+    is_fleet: bool,
+    hosts: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """List the outcomes of sessions, the newest first.
+
+    With --fleet, the list is that of the fleet's database, with the host of each. Exit code 1: this machine belongs to no fleet, or the
+    database refuses. 75: it can't be reached.
 
     \b
     Example:
       runward artifact list --kind review_verdict --passed false --since 7d
     """
     from runward.daemon.cli.chain.runs import find_run
+
+    if is_fleet:
+        from runward.daemon.cli.shell.fleet_lists import print_outcomes  # few hosts have one
+
+        # Ids of another host's sessions and chain runs are not known here: what is given is how they begin.
+        wanted = Wanted(kind, passed, session, chain_run, since, limit or -1)
+        print_outcomes(settings, wanted, hosts, _COLUMNS, as_json=as_json)
+        return
+    without_fleet(hosts)
 
     with store_to_read(settings) as connection:
         key = None if session is None else find_session(connection, settings, session).key
@@ -119,7 +137,7 @@ def list_artifacts(
         )
     print_list(
         rows if as_json else shown_outcomes(settings, rows),
-        _COLUMNS,
+        with_host(_COLUMNS, settings.fleet and settings.fleet.host),
         as_json,
         value=lambda row: outcomes_as_json(settings, [row])[0],
         nothing="no artifacts",

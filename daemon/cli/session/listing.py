@@ -12,8 +12,10 @@ from runward.daemon.cli.session.finding import how_to_judge
 from runward.daemon.cli.shell.context import pass_settings, store_to_read
 from runward.daemon.cli.terminal.options import (
     Moment,
+    fleet_options,
     json_option,
     listed,
+    without_fleet,
 )
 from runward.daemon.cli.terminal.output import (
     coloured,
@@ -69,10 +71,7 @@ _SHOWN: Final = 32
     is_flag=True,
     help="Show agents that were started in a launched run, and sub-agents, too.",
 )
-@click.option("--fleet", "is_fleet", is_flag=True, help="Show what all hosts of the fleet reported.")
-@click.option(
-    "--host", "hosts", multiple=True, metavar="NAME", help="With --fleet: show only those of this host."
-)
+@fleet_options
 @listed(("STATE", "AGE", "TOOK", "HOST", "SESSION", "FOR", "DIRECTORY", "MODEL", "TOKENS", "COST", "WHAT"))
 @json_option()
 @pass_settings
@@ -109,8 +108,7 @@ def list_sessions(
 
         print_fleet(settings, wanted, hosts, limit, as_json)
         return
-    if hosts:
-        raise click.UsageError("--host needs --fleet.")
+    without_fleet(hosts)
     if not as_json and is_screen():
         from runward.daemon.cli.session.table import print_sessions  # programs do without it
 

@@ -310,6 +310,23 @@ limit_option: Final[_Option] = click.option(
 """How long a list may be."""
 
 
+def fleet_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What hosts of the fleet reported: the function gets `is_fleet` and `hosts`."""
+    is_fleet = click.option(
+        "--fleet", "is_fleet", is_flag=True, help="Show what all hosts of the fleet reported."
+    )
+    hosts = click.option(
+        "--host", "hosts", multiple=True, metavar="NAME", help="With --fleet: show only those of this host."
+    )
+    return is_fleet(hosts(command))
+
+
+def without_fleet(hosts: Sequence[str]) -> None:
+    """Exits 2 if hosts are named without `--fleet`."""
+    if hosts:
+        raise click.UsageError("--host needs --fleet.")
+
+
 def timeout_option(default: str = "30s") -> _Option:
     """How long a command waits for its result."""
     return click.option(

@@ -141,6 +141,13 @@ def print_list(
         print_table(tuple(columns), [[cell(row) for cell in columns.values()] for row in rows])
 
 
+def with_host(columns: Columns[Row], host: str | None) -> Columns[Row]:
+    """The columns of what this host has itself, with its own name if that column is asked for."""
+    if "HOST" not in (printing("heads") or ()):
+        return columns
+    return {"HOST": lambda _: safe(host or "-"), **columns}
+
+
 def is_screen() -> bool:
     """Whether a table is drawn as a screen: on a terminal, and where its columns were asked for."""
     return sys.stdout.isatty() or bool(printing("is_wide") or printing("heads"))

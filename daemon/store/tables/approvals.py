@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue, stored_json
@@ -63,12 +63,19 @@ class ApprovalRow(NamedTuple):
         }
 
 
-_OPEN: Final = "where a.status = 'asked' and r.status = 'waiting_approval' order by a.asked_at, a.id limit ?1"
+_OPEN_ONES: Final = "where a.status = 'asked' and r.status = 'waiting_approval'"
+_OPEN: Final = f"{_OPEN_ONES} order by a.asked_at, a.id limit ?1"
 
 
 def open_approvals(connection: sqlite3.Connection, limit: int = -1) -> list[ApprovalRow]:
     """What waits for a person, oldest first; at most `limit`, unless that is -1."""
     return rows_of(ApprovalRow, connection.execute(_query(_OPEN), (limit,)))
+
+
+def open_approvals_of_ids(connection: sqlite3.Connection, ids: Sequence[str]) -> list[ApprovalRow]:
+    """Those of these approvals that wait for a person."""
+    which = f"{_OPEN_ONES} and a.id in (select value from json_each(?)) order by a.id"  # noqa: S608 # our own words
+    return rows_of(ApprovalRow, connection.execute(_query(which), (listed(ids),)))
 
 
 async def waiting_approvals(store: Reader, most: int) -> list[ApprovalRow]:

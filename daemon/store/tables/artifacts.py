@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue, stored_json
@@ -162,6 +162,24 @@ def artifacts(connection: sqlite3.Connection, wanted: Wanted) -> list[ArtifactRo
         wanted._asdict(),
     )
     return rows_of(ArtifactRow, rows)
+
+
+def artifacts_of_ids(
+    connection: sqlite3.Connection, ids: Sequence[str]
+) -> list[tuple[ArtifactRow, str | None]]:
+    """These outcomes, each with the chain run whose step its session was."""
+    rows = connection.execute(
+        select(
+            ArtifactRow,
+            "from artifacts where id in (select value from json_each(?)) order by id",
+            by="(select run from chain_steps c where c.session_key = artifacts.session_key limit 1)",
+        ),
+        (listed(ids),),
+    ).fetchall()
+    return [
+        (each, run)
+        for each, (run, *_) in zip(rows_of(ArtifactRow, [row[1:] for row in rows]), rows, strict=True)
+    ]
 
 
 def _narrowed(wanted: Wanted) -> str:

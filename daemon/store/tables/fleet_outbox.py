@@ -17,8 +17,10 @@ SESSION: Final = "session"
 ORDER: Final = "order"
 TAKEN: Final = "taken"
 RECEIPT: Final = "receipt"
+OUTCOME: Final = "outcome"
+APPROVAL: Final = "approval"
 """The kinds of what is owed: a session by its key; an order of this host by its id; a take of an order of another host, by a JSON
-list of its origin, its id and its number; and a receipt by its number."""
+list of its origin, its id and its number; a receipt by its number; and outcomes and approvals by their ids."""
 
 _OF_SESSION: Final = "root, path, status, attempt, reason_code, delivery, artifact_contract_json, contract_problem, invocation_id"
 """The columns of a session whose changes are reported. Packing, which changes others, is not."""
@@ -33,14 +35,23 @@ _OWED: Final = (
 _OF_TAKE: Final = "json_array(new.origin, new.id, new.take)"
 
 
+_OWED_OF_EACH: Final = (
+    "delete from fleet_outbox where kind = '{kind}' and subject in (select {subject});"
+    " insert into fleet_outbox (kind, subject) select '{kind}', {subject};"
+)
+"""Where the subjects are those of several rows."""
+
+
 def _trigger(name: str, event: str, kind: str, subject: str) -> str:
-    owed = _OWED.format(kind=kind, subject=subject)
+    owed = (_OWED_OF_EACH if " from " in subject else _OWED).format(kind=kind, subject=subject)
     return f"create temp trigger {name} {event} begin {owed} end"
 
 
 _DOES_SOMETHING_ELSE: Final = (
     f"old.activity is not new.activity or (new.session_key glob '{NATIVE}:*' and old.state is not new.state)"
 )
+
+_BEGINS_OR_STOPS_WAITING: Final = "(old.status = 'waiting_approval') <> (new.status = 'waiting_approval')"
 
 TRIGGERS: Final = {
     "fleet_session_opened": ("after insert on main.sessions", SESSION, "new.key"),
@@ -62,6 +73,18 @@ TRIGGERS: Final = {
         RECEIPT,
         "cast(new.seq as text)",
     ),
+    "fleet_outcome": ("after insert on main.artifacts", OUTCOME, "new.id"),
+    "fleet_outcome_changed": ("after update on main.artifacts", OUTCOME, "new.id"),
+    "fleet_outcome_gone": ("after delete on main.artifacts", OUTCOME, "old.id"),
+    "fleet_approval_asked": ("after insert on main.approvals", APPROVAL, "new.id"),
+    "fleet_approval_decided": ("after update of status on main.approvals", APPROVAL, "new.id"),
+    "fleet_approval_gone": ("after delete on main.approvals", APPROVAL, "old.id"),
+    # A step waits for a person only while its chain run does.
+    "fleet_approval_waits": (
+        f"after update of status on main.chain_runs when {_BEGINS_OR_STOPS_WAITING}",
+        APPROVAL,
+        "id from approvals where run = new.id and status = 'asked'",
+    ),
 }
 """By name: what fires each, and the kind and the subject of what is owed then."""
 
@@ -76,6 +99,10 @@ _WALK: Final = (
     "insert or ignore into fleet_outbox (kind, subject) select ?1, key from sessions"
     " where key > (select walked from fleet_reporting) order by key limit ?2"
 )
+_WALK_OUTCOMES: Final = (
+    "insert or ignore into fleet_outbox (kind, subject) select ?1, id from artifacts where session_key in"
+    " (select key from sessions where key > (select walked from fleet_reporting) order by key limit ?2)"
+)
 _WALKED: Final = (
     "update fleet_reporting set walked = (select max(key) from"
     " (select key from sessions s where s.key > walked order by key limit ?1)) where walked is not null"
@@ -84,7 +111,8 @@ _OWED_AGAIN: Final = (
     "insert or ignore into fleet_outbox (kind, subject) select '{kind}', {subject} from {rows}"
     " where (select walked from fleet_reporting) = ''"
 )
-_ALL_ORDERS: Final = (
+_ALL_THAT_IS_OPEN: Final = (
+    _OWED_AGAIN.format(kind=APPROVAL, subject="id", rows="(select id from approvals where status = 'asked')"),
     _OWED_AGAIN.format(kind=ORDER, subject="id", rows="remote_steps"),
     _OWED_AGAIN.format(
         kind=TAKEN,
@@ -92,7 +120,7 @@ _ALL_ORDERS: Final = (
         rows="(select * from orders_taken where state <> 'begun')",
     ),
 )
-"""What was decided on orders while nobody noted it. Saying it twice changes nothing."""
+"""What waited for a person, or was decided on orders, while nobody noted it. Saying it twice changes nothing."""
 
 _THOSE: Final = (
     "select subject from fleet_outbox where kind = '{kind}' and version in (select value from json_each(?))"
@@ -120,7 +148,7 @@ async def switch_on(store: Store, reported_as: str) -> None:
             transaction.define(f"drop trigger if exists temp.{name}")
             transaction.define(_trigger(name, *owed))
         transaction.write([Statement(_ON, [(store.epoch, reported_as)])])
-        transaction.write([Statement(sql, [()]) for sql in _ALL_ORDERS])
+        transaction.write([Statement(sql, [()]) for sql in _ALL_THAT_IS_OPEN])
 
     await store.transact(work, "fleet")
 
@@ -137,8 +165,9 @@ async def switch_off(store: Store) -> None:
 
 
 async def walk(store: Store, most: int) -> bool:
-    """Owe the next sessions that may have changed unnoticed; returns whether there are more."""
-    await store.run([Statement(_WALK, [(SESSION, most)]), Statement(_WALKED, [(most,)])], "fleet")
+    """Owe the next sessions that may have changed unnoticed, with their outcomes; returns whether there are more."""
+    outcomes = Statement(_WALK_OUTCOMES, [(OUTCOME, most)])
+    await store.run([Statement(_WALK, [(SESSION, most)]), outcomes, Statement(_WALKED, [(most,)])], "fleet")
     rows = await store.read("select 1 from fleet_reporting where walked is not null")
     return bool(rows)
 

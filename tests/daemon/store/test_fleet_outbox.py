@@ -293,3 +293,84 @@ async def test_what_was_decided_on_orders_while_nobody_noted_it_is_owed_later(st
 async def _deliver_all(store: Store) -> None:
     rows = await store.read("select version from fleet_outbox")
     await delivered(store, [int(str(version)) for (version,) in rows])
+
+
+RECEIPT = (
+    "insert into receipts (seq, session_key, attempt, receipt_hash, directory, parts, facts, problem, recorded_at)"
+    " values (?, 'a', ?1, ?, 'd', '[]', '{}', ?, 1.0)"
+)
+
+
+async def test_each_receipt_is_owed_and_an_attempt_without_one_is_not(store: Store) -> None:
+    await switch_on(store, "here")
+    await _do(store, RECEIPT, (1, None, "none"))
+    await _do(store, RECEIPT, (2, "sha256:b", None))
+    assert await _owed(store) == [("receipt", "2")]
+
+
+OUTCOME = (
+    "insert into artifacts (id, session_key, kind, name, is_known, place, created_at, updated_at)"
+    " values (?, 'a', 'note', ?1, 1, 0, 1.0, 1.0) on conflict (id) do update set summary = 'again'"
+)
+
+
+async def test_each_change_of_an_outcome_is_owed(store: Store) -> None:
+    await _do(store, INSERT, ("a",))
+    await switch_on(store, "here")
+    await _do(store, OUTCOME, ("one",), ("two",))
+    await _do(store, OUTCOME, ("one",))
+    assert await _owed(store) == [("outcome", "two"), ("outcome", "one")]
+    await _do(store, "delete from artifacts where id = 'two'")
+    assert await _owed(store) == [("outcome", "one"), ("outcome", "two")]
+
+
+async def test_outcomes_from_before_are_owed_in_the_slices_of_their_sessions(store: Store) -> None:
+    await _do(store, INSERT, ("a",), ("b",), ("c",))
+    await _do(store, OUTCOME, ("one",), ("two",))
+    await switch_on(store, "here")
+    assert await _walked(store, 1) == 4
+    assert await _owed(store) == [
+        ("session", "a"),
+        ("outcome", "one"),
+        ("outcome", "two"),
+        ("session", "b"),
+        ("session", "c"),
+    ]
+
+
+RUN = (
+    "insert into chain_runs (id, chain, event, fired_by, definition, trigger_event, status, reason_code, reason_summary,"
+    " current_step, created_at, updated_at) values (?, ?1, 0, '', '{}', '', ?, '', '', 0, 1.0, 1.0)"
+)
+ASK = "insert into approvals (id, run, step, asked_at, shown, shown_hash, status) values (?, ?, 0, 1.0, '{}', 'h', 'asked')"
+
+
+async def test_an_approval_is_owed_when_it_begins_and_stops_waiting(store: Store) -> None:
+    await _do(store, RUN, ("r", "running"), ("s", "running"))
+    await switch_on(store, "here")
+
+    async def owed_since() -> list[Row]:
+        rows = await _owed(store)
+        await _do(store, "delete from fleet_outbox")
+        return rows
+
+    await _do(store, ASK, ("one", "r"), ("two", "s"))
+    assert await owed_since() == [("approval", "one"), ("approval", "two")]
+    await _do(store, "update chain_runs set status = 'waiting_approval' where id = 'r'")
+    assert await owed_since() == [("approval", "one")]
+    await _do(store, "update chain_runs set status = 'waiting_approval' where id = 'r'")
+    assert await owed_since() == []
+    await _do(store, "update chain_runs set status = 'cancelled' where id = 'r'")
+    assert await owed_since() == [("approval", "one")]
+    await _do(store, "update approvals set status = 'denied' where id = 'two'")
+    assert await owed_since() == [("approval", "two")]
+    await _do(store, "update chain_runs set status = 'waiting_approval' where id = 's'")
+    assert await owed_since() == [], "what is decided"
+
+
+async def test_approvals_from_before_are_owed(store: Store) -> None:
+    await _do(store, RUN, ("r", "waiting_approval"))
+    await _do(store, ASK, ("one", "r"), ("two", "r"))
+    await _do(store, "update approvals set status = 'denied' where id = 'two'")
+    await switch_on(store, "here")
+    assert await _owed(store) == [("approval", "one")]
