@@ -1,7 +1,7 @@
 """`make demo-fleet`: three hosts on this machine share a list and their steps over a PostgreSQL server of the demo's own.
 
-Each host has a home of its own, with its settings, store and daemon. The laptop invites two others. A chain there has a step that
-gpu-box runs. While it runs there, the cable of the database is pulled: gpu-box judges the step all the same. When the cable is back, the
+Each host has a home of its own, with its settings, store and daemon. The laptop invites two others. A session that finishes on build
+fires a chain of the laptop, which has a step for a host with the label gpu. While it runs there, the cable of the database is pulled: gpu-box judges the step all the same. When the cable is back, the
 result arrives once, and the chain continues. Exits 1 if anything is not as expected. Needs no root, and no PostgreSQL that runs.
 """
 
@@ -13,8 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,12 +29,15 @@ PATIENCE_S: Final = 60.0
 
 CHAIN: Final = """\
 name: release
-trigger: {event: build.done}
+trigger:
+  event: session.finished
+  host: build
+  filter: {playbook: nightly, status: completed}
 steps:
   - id: train
     skill: train
     host: {label: gpu}
-    with: {data: "{{ trigger.data }}"}
+    with: {data: "{{ trigger.session_id }}"}
   - id: publish
     skill: publish
     condition: "{{ steps.train.outcome.passed }}"
@@ -53,7 +57,10 @@ command:
 
 PUBLISH: Final = 'name: publish\ncommand: [sh, -c, "echo published >> ~/published"]\n'
 REPORT: Final = "name: nightly\nartifacts:\n  expected:\n    - {id: report, path: report.md}\n"
-ACCEPT: Final = '\n[[fleet.accept]]\nfrom = ["laptop"]\nskills = ["train"]\n'
+ACCEPT: Final = {
+    "gpu-box": '\n[[fleet.accept]]\nfrom = ["laptop"]\nskills = ["train"]\n',
+    "laptop": '\n[[fleet.accept]]\nfrom = ["build"]\nevents = ["session.finished"]\n',
+}
 DELIVERS: Final = 'echo fine > "$RUNWARD_ARTIFACTS_DIR/report.md"'
 
 SCREENS: Final = (
@@ -164,10 +171,6 @@ class Host:
                 process.kill()
                 process.wait()
 
-    def is_ready(self) -> bool:
-        """Whether its daemon has reported."""
-        return (self.home / ".local/state/runward/status.json").exists()
-
 
 def wait(holds: Callable[[], bool], what: str) -> None:
     """Raises `SystemExit`."""
@@ -201,19 +204,19 @@ class Demo:
         for host, labels in ((self.laptop, ()), (self.build, ()), (self.gpu, ("--label", "gpu"))):
             command = self.laptop.runward("fleet", "invite", host.name, *labels, **as_admin)
             host.runward(*shlex.split(command)[1:])
-        with (self.gpu.config.parent / "runward.toml.d/fleet.toml").open("a") as file:
-            file.write(ACCEPT)
+        for host in (self.laptop, self.gpu):
+            with (host.config.parent / "runward.toml.d/fleet.toml").open("a") as file:
+                file.write(ACCEPT[host.name])
 
     def two_runs(self) -> None:
-        """One delivers its report, one doesn't. The laptop sees both."""
+        """One fails. The other one delivers its report, which fires the chain of the laptop."""
         delivers = ("sh", "-c", DELIVERS)
-        for name, command in (("nightly-1", delivers), ("nightly-2", ("true",))):
+        for count, (name, command) in enumerate((("nightly-1", ("true",)), ("nightly-2", delivers)), 1):
             self.build.ended("run", "--playbook", "nightly", "--name", name, "--", *command)
-        wait(lambda: len(self.listed()) == 2, "two sessions in the list of the fleet")
+            wait(partial(self.lists, count), f"{name} in the list of the fleet")
 
-    def fire(self) -> None:
+    def fired(self) -> None:
         """Until the laptop knows that its step runs on the other host."""
-        self.laptop.runward("event", "emit", "build.done", "data=corpus-7")
         wait(lambda: self.gpu.lines("trained") != [], "the step on gpu-box")
         wait(lambda: self.step() == ("running", "step.running.remote"), "the news that it runs there")
 
@@ -231,8 +234,19 @@ class Demo:
         self.cable.plug_in()
         wait(lambda: self.run() != "running", "the end of the chain run")
         wait(lambda: all(host.owes_nothing() for host in self.hosts), "all that was owed")
-        wait(lambda: len(self.listed()) == 4, "four sessions in the list of the fleet")
+        wait(partial(self.lists, 4), "four sessions in the list of the fleet")
         wait(lambda: self.orders() == [("ended", 1)], "an order that is settled")
+
+    def hears_of(self, hosts: Sequence[Host]) -> bool:
+        """Whether the database does, as the laptop sees it."""
+        found = self.laptop.asked("fleet", "hosts")
+        rows = found if isinstance(found, list) else []
+        reporting = {str(each["host"]) for each in rows if each["state"] == "reporting"}
+        return reporting >= {host.name for host in hosts}
+
+    def lists(self, count: int) -> bool:
+        """Whether the list of the fleet has so many sessions."""
+        return len(self.listed()) >= count
 
     def listed(self) -> list[dict[str, object]]:
         """The list of the fleet, as the laptop sees it."""
@@ -264,7 +278,7 @@ class Demo:
         facts = {
             "the chain run": (self.run(), "completed"),
             "the order of its step": (self.orders(), [("ended", 1)]),
-            "what gpu-box did": (self.gpu.lines("trained"), ["corpus-7"]),
+            "what gpu-box did": (self.gpu.lines("trained"), ["nightly-2"]),
             "what the laptop did then": (self.laptop.lines("published"), ["published"]),
             "the list of the fleet": (
                 sorted(str(each["status"]) for each in self.listed()),
@@ -297,14 +311,15 @@ def played(demo: Demo, telling: Telling, stack: ExitStack, place: Path) -> int:
     with telling.chapter("laptop makes the fleet, and invites build and gpu-box"):
         demo.set_up()
     with telling.chapter("their daemons start"):
-        for host in demo.hosts:
-            stack.enter_context(host.daemon())
-        for host in demo.hosts:
-            wait(host.is_ready, f"the daemon of {host.name}")
+        # Events are told to who accepts them, which build learns when it connects.
+        for hosts in ((demo.laptop, demo.gpu), (demo.build,)):
+            for host in hosts:
+                stack.enter_context(host.daemon())
+            wait(partial(demo.hears_of, hosts), "daemons that report")
     with telling.chapter("two runs on build; laptop sees both"):
         demo.two_runs()
-    with telling.chapter("a chain of laptop: its first step runs on gpu-box"):
-        demo.fire()
+    with telling.chapter("one fires a chain of laptop, whose first step runs on gpu-box"):
+        demo.fired()
     with telling.chapter("the database's cable is pulled; gpu-box judges the step"):
         demo.without_cable()
     with telling.chapter("the cable is back; the chain continues with the outcome"):
