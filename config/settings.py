@@ -115,6 +115,21 @@ ANY_HOST: Final = "*"
 _GLOB: Final = Text("A glob over names.", 200)
 
 
+class _EventName(Text):
+    """The name of an event."""
+
+    def meant(self, text: str, loc: Location, complain: Complain) -> str | None:
+        from runward.config.trigger import is_event_name
+
+        if is_event_name(text):
+            return text
+        complain(Complaint(loc, f"{quoted(text)} is not the name of an event", "as in session.finished"))
+        return None
+
+
+_EVENT: Final = _EventName("The name of an event.", 128)
+
+
 class Accept(NamedTuple):
     """What this host starts for others. Without such an entry, it starts nothing for anybody."""
 
@@ -132,12 +147,18 @@ class Accept(NamedTuple):
         ),
     ] = ()
     longest: Annotated[float | None, DurationText("Timeouts are cut to this.", 1.0)] = None
+    events: Annotated[
+        tuple[str, ...], ListOf("The events of these hosts that may fire chains here, by name.", _EVENT, 100)
+    ] = ()
+
+    def is_from(self, origin: str) -> bool:
+        """Whether it is about this host."""
+        return origin in self.from_ or ANY_HOST in self.from_
 
     def has(self, origin: str, kind: Literal["skill", "action"], name: str) -> bool:
         """Whether it accepts this playbook or action from this host."""
         globs = self.skills if kind == "skill" else self.actions
-        is_from = origin in self.from_ or ANY_HOST in self.from_
-        return is_from and any(fnmatchcase(name, glob) for glob in globs)
+        return self.is_from(origin) and any(fnmatchcase(name, glob) for glob in globs)
 
 
 class FleetSettings(NamedTuple):

@@ -40,6 +40,15 @@ _EVENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _COMPOSITES: Final[tuple[Composite, ...]] = ("all_of", "sequence", "any_of")
 
 
+ANY: Final = "any"
+"""Instead of the name of a host: events of every host, and of this one."""
+
+MOST_HOSTS: Final = 100
+"""Hosts that one event of a trigger may name."""
+
+_HOST: Final = text_schema("The name of a host, or any.")
+_HOST_FIX: Final = "write host: NAME, host: [NAME, NAME] or host: any"
+
 _WITHIN_SCHEMA: Final = duration_schema("All events that count must happen within this time. Default: 1d.")
 
 _KEYS: Final[Mapping[str, Mapping[str, JsonValue]]] = {
@@ -52,6 +61,10 @@ _KEYS: Final[Mapping[str, Mapping[str, JsonValue]]] = {
         "filter": {
             "type": "object",
             "description": "Which events of the name count: every key must match; a.b looks into a table.",
+        },
+        "host": {
+            "description": "The hosts of the fleet whose events count: a name, a list of names, or any. Default: this host.",
+            "oneOf": [_HOST, {"type": "array", "items": _HOST, "minItems": 1, "maxItems": MOST_HOSTS}],
         },
         "path": text_schema("Of file.changed: a glob of files, absolute or relative to the settings file."),
     },
@@ -103,7 +116,7 @@ class Trigger:
     """What fires a chain: an event of a name that passes the filter, a schedule, a composite of `items`, or a person.
 
     All events that a composite uses must happen within this many seconds; `any_of` has no such limit. `path` is the
-    absolute glob of the files that `file.changed` is about.
+    absolute glob of the files that `file.changed` is about. `hosts` are those whose events count; none: only this one.
     """
 
     event: str | None = None
@@ -113,6 +126,22 @@ class Trigger:
     items: tuple["Trigger", ...] = ()
     within: float = WITHIN
     path: str | None = None
+    hosts: tuple[str, ...] = ()
+
+    def is_for(self, event: str, host: str | None, own: str | None) -> bool:
+        """Whether one of its leaves waits for events of this name of that host; None is this host, whose name is `own`."""
+        return any(leaf.event == event and leaf.is_from(host, own) for leaf in self.leaves)
+
+    def is_from(self, host: str | None, own: str | None) -> bool:
+        """Whether events of that host count for this event."""
+        if not self.hosts:
+            return host is None
+        return ANY in self.hosts or (own if host is None else host) in self.hosts
+
+    @property
+    def names_hosts(self) -> bool:
+        """Whether it says of any event whose it is: then `trigger.host` is there."""
+        return any(leaf.hosts for leaf in self.leaves)
 
     @property
     def leaves(self) -> tuple["Trigger", ...]:
@@ -130,7 +159,8 @@ class Trigger:
         known = [OWN_EVENTS.get(leaf.event or "") for leaf in self.leaves]
         if any(each is None for each in known):
             return None
-        return tuple(dict.fromkeys(name for each in known if each is not None for name in each))
+        named = dict.fromkeys(name for each in known if each is not None for name in each)
+        return (*named, "host") if self.names_hosts else (*named,)
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -236,7 +266,31 @@ def _event(
     if fields is None and not surroundings.is_kept:
         _check_name(event, (*loc, "event"), complain)
     wanted = check_filter(value.get("filter"), (*loc, "filter"), complain, fields)
-    return Trigger(event, wanted, path=_path(value, event, loc, surroundings, complain))
+    path = _path(value, event, loc, surroundings, complain)
+    if event == FILE_CHANGED and "host" in value:
+        message = f"can't be with {FILE_CHANGED}: each host watches the files of its own chains"
+        complain(Complaint((*loc, "host"), message, "leave it out", at_key=True))
+    return Trigger(event, wanted, path=path, hosts=_hosts(value.get("host"), (*loc, "host"), complain))
+
+
+def _hosts(value: JsonValue, loc: Location, complain: Complain) -> tuple[str, ...]:
+    """The hosts whose events count. None of them after a complaint."""
+    if value is None:
+        return ()
+    from runward.config.fleet import HOST_NAME  # few chains name hosts
+
+    named = value if isinstance(value, list) else [value]
+    if not 0 < len(named) <= MOST_HOSTS:
+        complain(Complaint(loc, f"must have 1 to {MOST_HOSTS} names", _HOST_FIX))
+        return ()
+    hosts: list[str] = []
+    for number, each in enumerate(named):
+        if isinstance(each, str) and re.fullmatch(HOST_NAME, each) is not None:
+            hosts.append(each)
+        else:
+            place = (*loc, number) if isinstance(value, list) else loc
+            complain(Complaint(place, f"{quoted(each)} is not the name of a host", _HOST_FIX))
+    return tuple(dict.fromkeys(hosts))
 
 
 def _check_name(event: str, loc: Location, complain: Complain) -> None:

@@ -7,7 +7,7 @@ from runward.config import own_events
 from runward.config.json_value import JsonValue
 from runward.config.step import NOT_STARTED
 from runward.handlers.model.asking import Asking, Given, ask
-from runward.handlers.model.chains import EventOccurred, ListenersTo
+from runward.handlers.model.chains import EventOccurred, IsHeard
 from runward.handlers.model.effects import Deciding, Effects, Emit
 from runward.handlers.model.invocations import (
     EndInvocation,
@@ -55,8 +55,7 @@ def completed(
 ) -> Asking[Effects]:
     """End it, and tell its listeners."""
     end = EndInvocation(invocation.id, at, status, reason_code)
-    # An event that nothing listens to would cost the store a row and a job for nothing.
-    if not (yield from ask(ListenersTo(COMPLETED))):
+    if not (yield from ask(IsHeard(COMPLETED))):
         return (end,)
     fields = own_events.InvocationCompleted(
         invocation_id=invocation.id,

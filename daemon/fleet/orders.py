@@ -248,14 +248,14 @@ class Orders:
     def _tell_end(
         self, order: str, take: int, host: str | None, end: OrderEnd, declined: str, result: str | None
     ) -> None:
-        whys = _foreign(declined)
+        whys = foreign(declined)
         request = RemoteStepOver(
             _name("over", order),
             time.time(),
             id=order,
             end=end,
             host=host,
-            result=_foreign(result),
+            result=foreign(result),
             declined={**whys} if isinstance(whys, dict) else {},
         )
         try:
@@ -291,7 +291,7 @@ class Orders:
 
     def _order(self, origin: str, order: str, take: int, body: str, is_cancelled: bool) -> None:
         name = _name("order", origin, order, take)
-        read = _foreign(body)
+        read = foreign(body)
         facts: dict[str, Any] = {"origin": origin, "id": order, "take": take, "cancelled": is_cancelled}
         try:
             self._leave(RemoteStepOrdered(name, time.time(), body=read, **facts))
@@ -361,7 +361,7 @@ def _name(what: str, *facts: object) -> str:
     return f"fleet-{what}-{hashlib.sha256('/'.join(map(str, facts)).encode()).hexdigest()[:24]}"
 
 
-def _foreign(text: str | None) -> JsonValue:
+def foreign(text: str | None) -> JsonValue:
     """JSON that another host wrote; None if it is not what Runward reads as JSON."""
     value = None if text is None else read_json(text.encode())
     return None if isinstance(value, NotJson) else value

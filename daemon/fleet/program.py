@@ -32,6 +32,7 @@ from runward.daemon.fleet.connecting import (
     in_one_line,
     in_time,
 )
+from runward.daemon.fleet.events import Events
 from runward.daemon.fleet.offers import Offers
 from runward.daemon.fleet.orders import REFUSED, Orders
 from runward.daemon.fleet.outcomes_and_approvals import OutcomesAndApprovals
@@ -152,11 +153,15 @@ class Reports:
         assert row is not None, "a function returns a row"
         self._number, self._reached, self._refused = int(row[0]), 0, None
         orders = Orders(self._state, self._fleet, self._number)
+        events = Events(
+            self._state, self._settings, self._fleet, self._number, lambda heard: _say({"heard": [*heard]})
+        )
         parts: list[Part] = [
             orders,
             Offers(self._state, self._settings, self._fleet, self._number, orders.offers_changed),
             Chains(self._state, self._fleet, self._number),
             OutcomesAndApprovals(self._state, self._settings, self._fleet, self._epoch, self._number),
+            events,
         ]
         orders.listen(connection)
         record = Record(self._state, self._fleet, self._number)
@@ -177,7 +182,7 @@ class Reports:
                         pass
             _say({"trouble": self._trouble([record, *parts])})
             self._most, self._pause = MOST_AT_ONCE, FIRST_PAUSE_S
-            _wait(connection, orders)
+            _wait(connection, orders, PERIOD_S if events.due_s is None else events.due_s)
 
     def _trouble(self, parts: Sequence[Troubled]) -> str | None:
         """What the database refused for what is in it, over this connection."""
@@ -242,12 +247,12 @@ class Reports:
         return [str(each)[:_MOST_PROBLEM].replace("\0", "\ufffd") for each in said[:_MOST_PROBLEMS]]
 
 
-def _wait(connection: Connection, orders: Orders) -> None:
+def _wait(connection: Connection, orders: Orders, longest: float) -> None:
     """For a hint, an order that has changed, or the next sign of life. Raises `psycopg.Error`."""
     # What arrived with the last answers is read by now, so `select` would not report it.
     if orders.is_told(connection):
         return
-    ready, _, _ = select.select([0, connection.fileno()], [], [], PERIOD_S)
+    ready, _, _ = select.select([0, connection.fileno()], [], [], longest)
     if 0 in ready:
         os.read(0, 1 << 16)
     if connection.fileno() in ready:

@@ -21,6 +21,8 @@ READ: Final = (
     "receipts",
     "heads",
     "skills",
+    "events",
+    "hears",
     "outcomes",
     "approvals",
 )

@@ -64,6 +64,12 @@ class FleetReports:
         self._hinted = 0
         """The version of which the program was told."""
         self._trouble: str | None = None
+        self._heard: frozenset[str] = frozenset()
+        """The events that other hosts accept from this one, by name."""
+
+    def is_heard(self, event: str) -> bool:
+        """Whether another host accepts events of this name from this one."""
+        return event in self._heard
 
     def degraded(self) -> list[str]:
         """What is wrong, for `status`."""
@@ -83,13 +89,17 @@ class FleetReports:
         wanted = None if fleet is None else _reported_as(fleet, self._program.owed_again_since)
         if wanted == self._noted_as:
             return
+        self._program.heard = None
         if wanted is None:
             self._store.tell_commit = _nothing
             await fleet_outbox.switch_off(self._store)
+            self._heard = frozenset()
         else:
             await fleet_outbox.switch_on(self._store, wanted)
             self._store.tell_commit = self._wake
             self._is_walking = True
+            # Until the fleet says otherwise, what it said last: what happens while it is down is heard, too.
+            self._heard = frozenset(await fleet_outbox.heard(self._store))
         self._noted_as = wanted
 
     async def run(self) -> None:
@@ -119,6 +129,10 @@ class FleetReports:
                 await fleet_outbox.delivered(self._store, sent)
                 # More may have come in the meantime.
                 del self._program.delivered[: len(sent)]
+            if self._program.heard is not None and self._heard != frozenset(self._program.heard):
+                heard = frozenset(self._program.heard)
+                await fleet_outbox.keep_heard(self._store, sorted(heard))
+                self._heard = heard
             newest = await fleet_outbox.newest(self._store)
         except NOT_STORED as error:
             self._trouble = str(error)
@@ -171,6 +185,8 @@ class FleetProgram:
         self._trouble: str | None = None
         self.delivered: list[int] = []
         """The versions that the fleet has, until the store knows. `wake` is called when there are more."""
+        self.heard: list[str] | None = None
+        """The events that other hosts accept from this one, once the program has said so. `wake` is called then, too."""
         self.owed_again_since: str | None = None
         """Since when the fleet's database is known to be older, so that everything is owed again. `wake` is called when it changes."""
         self._wake = wake
@@ -252,6 +268,9 @@ class FleetProgram:
     def _take(self, said: dict[str, Any]) -> None:
         if "delivered" in said:
             self.delivered += map(int, said["delivered"])
+            self._wake()
+        elif "heard" in said:
+            self.heard = [str(name) for name in said["heard"]]
             self._wake()
         elif "owe_again" in said:
             self.owed_again_since = str(said["owe_again"])

@@ -267,6 +267,7 @@ def _world(
             exchange=declarer.exchange,
             fleet=declarer.fleet,
             offers=partial(_offers, declarer, state),
+            heard=fleet.is_heard,
             with_code=ActionsWithCode(
                 _acting(declarer, state, of_code),
                 lambda: declarer.executor().workers,
@@ -378,6 +379,10 @@ class Fleet:
     def degraded(self) -> list[str]:
         """What is wrong, for `status`."""
         return [] if self._reports is None else self._reports.degraded()
+
+    def is_heard(self, event: str) -> bool:
+        """Whether another host accepts events of this name from this one."""
+        return self._reports is not None and self._reports.is_heard(event)
 
     def use_settings(self) -> None:
         """Other settings are in force."""

@@ -19,7 +19,7 @@ from runward.daemon.world.processes import Processes
 from runward.handlers.exchange.reading import ActedWithCode, CodeOf
 from runward.handlers.model.approvals import FilesLeftIn
 from runward.handlers.model.bundle import BundleRulesOf, Draft, DraftOf, EstimateOf, NoDraft, WorkTreeOf
-from runward.handlers.model.chains import ChainNamed, ListenersTo, StepsAtOnce
+from runward.handlers.model.chains import ChainNamed, IsHeard, ListenersTo, StepsAtOnce
 from runward.handlers.model.contracts import (
     ArtifactsUnder,
     Declarations,
@@ -31,7 +31,15 @@ from runward.handlers.model.contracts import (
 )
 from runward.handlers.model.exchange import ExchangeRulesNow
 from runward.handlers.model.files import Unreadable
-from runward.handlers.model.fleet import Accepted, AcceptedNow, Offer, OffersOf, OwnHost
+from runward.handlers.model.fleet import (
+    Accepted,
+    AcceptedNow,
+    EventAccepted,
+    HeardElsewhere,
+    Offer,
+    OffersOf,
+    OwnHost,
+)
 from runward.handlers.model.invocations import ActionOf, Play, PlayOf
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import BeingRead, FinalMessageOf, OutcomeFile, OutcomesIn
@@ -114,6 +122,11 @@ def no_offers(asked: OffersOf) -> tuple[Offer, ...]:
     return ()
 
 
+def heard_by_none(event: str) -> bool:
+    """Whether another host accepts events of this name, if there is none."""
+    return False
+
+
 class NoChains:
     """Stands in if there are no chains."""
 
@@ -168,6 +181,8 @@ class InForce:
     exchange: Callable[[], ExchangeRules] = ExchangeRules
     fleet: Callable[[], FleetSettings | None] = no_fleet
     offers: Callable[[OffersOf], tuple[Offer, ...]] = no_offers
+    heard: Callable[[str], bool] = heard_by_none
+    """Whether another host of the fleet accepts events of this name from this one."""
     with_code: ActionsWithCode = field(default_factory=lambda: ActionsWithCode(no_sandbox))
     """Works out the actions that need code."""
 
@@ -194,7 +209,16 @@ def answers_of_the_world(
     answers.once_a_round(PlayOf, lambda asked: in_force.playable(asked.playbook))
     answers.once_a_round(ActionOf, lambda asked: in_force.chains.action(asked.action), opens_files=False)
     answers.at_once(RootOf, in_force.covering)
-    answers.once_a_round(ListenersTo, lambda asked: in_force.chains.listening(asked.event))
+    answers.once_a_round(ListenersTo, lambda asked: _listening(in_force, asked.event, asked.host))
+    answers.once_a_round(
+        IsHeard, lambda asked: in_force.heard(asked.event) or bool(_listening(in_force, asked.event, None))
+    )
+    answers.once_a_round(HeardElsewhere, lambda asked: in_force.heard(asked.event), opens_files=False)
+    answers.once_a_round(
+        EventAccepted,
+        lambda asked: _accepts_event(in_force.fleet(), asked),
+        opens_files=False,
+    )
     answers.once_a_round(ChainNamed, lambda asked: in_force.chains.chain(asked.name))
     answers.once_a_round(StepsAtOnce, lambda asked: in_force.chains.steps_at_once(), opens_files=False)
     answers.once_a_round(ScheduleIn, lambda asked: in_force.chains.scheduled(asked.chain))
@@ -226,6 +250,17 @@ def _bytes_of_outcomes(answer: tuple[OutcomeFile, ...] | BeingRead | Unreadable)
         return 0
     # What a large report says is as bounded, but how large it is in memory is not known.
     return sum(MOST_BYTES if each.content is None else len(each.content) for each in answer)
+
+
+def _listening(in_force: InForce, event: str, host: str | None) -> tuple[Chain, ...]:
+    own = _own_host(in_force.fleet())
+    chains = in_force.chains.listening(event)
+    return tuple(each for each in chains if each.trigger.is_for(event, host, own))
+
+
+def _accepts_event(fleet: FleetSettings | None, asked: EventAccepted) -> bool:
+    entries = () if fleet is None else fleet.accept
+    return any(each.is_from(asked.host) and asked.event in each.events for each in entries)
 
 
 def _own_host(fleet: FleetSettings | None) -> str | None:

@@ -43,6 +43,7 @@ from runward.handlers.model.chains import (
     ChainStatusRequested,
     EventOccurred,
     FiringsOf,
+    IsHeard,
     ListenersTo,
     OpenChainRun,
     OpenRun,
@@ -52,6 +53,7 @@ from runward.handlers.model.chains import (
     TriggerMatched,
 )
 from runward.handlers.model.effects import Deciding, Effect, Effects, Emit, Explain
+from runward.handlers.model.fleet import EventAccepted, HeardElsewhere, OwnHost, PublishEvent
 from runward.handlers.model.invocations import Invocation, OpenInvocation
 from runward.handlers.model.schedules import TimerSet
 from runward.handlers.notices import notices
@@ -64,31 +66,49 @@ def fire_what_listens(event: EventOccurred, given: Given) -> Deciding:
 
     If an event does not pass a chain's filter, that is kept as a refusal with its reason.
     """
-    chains = yield from ask(ListenersTo(event.name))
+    if event.host is not None and not (yield from ask(EventAccepted(event.host, event.name))):
+        why = f"{event.name} {event.id} fires nothing: no [[fleet.accept]] here has it from {event.host}"
+        return (Explain(event.lane, "refused", why),)
+    chains = yield from ask(ListenersTo(event.name, event.host))
+    own = yield from ask(OwnHost())
     effects: list[Effect] = []
+    if event.host is None and (yield from ask(HeardElsewhere(event.name))):
+        effects.append((yield from _told(event)))
     for chain in chains:
-        items, reason = _meant(chain, event)
+        items, reason = _meant(chain, event, own)
         subject = of_chain(chain.name)
         if not items:
             effects.append(Explain(subject, "refused", f"{event.name} does not fire it: {reason}"))
             continue
-        common = (chain.name, event.at, event.key, event.name, event.id, event.fields, chain.definition)
+        # Whatever the event says: who has it said is known.
+        named = {"host": event.host or own} if chain.trigger.names_hosts else {}
+        fields: dict[str, JsonValue] = {**event.fields, **named}
+        common = (chain.name, event.at, event.key, event.name, event.id, fields, chain.definition)
         # Each event for a composite goes through the chain's own lane. Events of different names are decided side by
         # side, and one would not see that the other was held.
         if chain.trigger.composite is not None:
-            effects.append(Emit(TriggerMatched(*common, items, event.said_by, event.by_run)))
+            effects.append(
+                Emit(TriggerMatched(*common, items, event.said_by, event.by_run, depth=event.depth))
+            )
             continue
-        fired = ChainFired(*common, event.said_by, event.by_run)
+        fired = ChainFired(*common, event.said_by, event.by_run, depth=event.depth)
         effects += [Emit(fired), Explain(subject, "decided", f"{event.name} fires it")]
     return tuple(effects)
 
 
-def _meant(chain: Chain, event: EventOccurred) -> tuple[tuple[int, ...], str | None]:
+def _told(event: EventOccurred) -> Asking[PublishEvent]:
+    """Have the fleet told of it."""
+    run = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
+    depth = max(event.depth, 0 if run is None else run.depth)
+    return PublishEvent(event.key, event.at, event.name, event.id, event.fields, depth)
+
+
+def _meant(chain: Chain, event: EventOccurred, own: str | None) -> tuple[tuple[int, ...], str | None]:
     """The numbers of the events in the trigger that this one matches, or why it matches none."""
     numbers: list[int] = []
     reason: str | None = None
     for number, leaf in enumerate(chain.trigger.leaves):
-        if leaf.event == event.name:
+        if leaf.event == event.name and leaf.is_from(event.host, own):
             refused = _elsewhere(leaf, event) or why_not(leaf.filter, event.fields)
             if refused is None:
                 numbers.append(number)
@@ -192,7 +212,7 @@ def open_run(event: ChainFired, given: Given) -> Deciding:
         return skipped(event, reason, given.at)
     chain = chain_of(event.definition)
     parent = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
-    depth = 1 if parent is None else parent.depth + 1
+    depth = 1 + max(event.depth, 0 if parent is None else parent.depth)
     # The time of the run begins here, so the wait for its turn is a part of it.
     deadline = None if chain.timeout is None else given.at + chain.timeout
     cause: JsonValue = {
@@ -232,7 +252,8 @@ def open_run(event: ChainFired, given: Given) -> Deciding:
         OpenInvocation(of_chain_run(run), CHAIN, given.at, chain_run=run),
     ]
     if depth > MOST_DEEP:
-        why = f"{MOST_DEEP} chain runs have fired one another, the last one {event.by_run}"
+        last = event.by_run or f"by {event.event_id}"
+        why = f"{MOST_DEEP} chain runs have fired one another, the last one {last}"
         return (*effects, *over(standing, Reason("chain.failed.depth", why), given.at))
     if isinstance(turn, str):
         return (*effects, *over(standing, Reason("chain.failed.step_failed", turn), given.at))
@@ -267,6 +288,9 @@ def _skipped(event: ChainFired, run: str, at: float) -> Asking[Skipped | None]:
     parent = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
     if parent is not None and parent.depth > MOST_DEEP:  # its events must not begin an endless loop
         return Skipped("firing.skipped.depth", f"{parent.id} was too deep itself ({parent.reason_code})")
+    if event.depth > MOST_DEEP:
+        why = f"{event.depth} chain runs on several hosts have fired one another before it"
+        return Skipped("firing.skipped.depth", why)
     # Only events can fire a chain in a storm. A schedule has its own times, and a person means each request.
     if event.result == BY_EVENT:
         lately = yield from ask(FiringsOf(event.chain))
@@ -344,8 +368,7 @@ def report_end(event: ChainRunFinished, given: Given) -> Deciding:
                 SetChainStatus(event.chain, given.at, "paused", why, "pause_on_failure"),
                 Explain(of_chain(event.chain), "decided", f"it is paused: {why}"),
             ]
-    # An event that nothing listens to would cost the store a row and a job for nothing.
-    if (yield from ask(ListenersTo(FINISHED))):
+    if (yield from ask(IsHeard(FINISHED))):
         fields = own_events.ChainFinished(event.chain, event.run, event.status, event.reason_code)._asdict()
         occurred = EventOccurred(
             f"{event.key}/event", given.at, FINISHED, event.run, fields, by_run=event.run
@@ -362,7 +385,7 @@ def _root_completed(event: ChainRunFinished, at: float) -> Asking[Effects]:
     if event.status == "running" or event.status == "waiting_approval":  # mypy knows this form
         return ()
     outcome: JsonValue = None
-    if (yield from ask(ListenersTo(COMPLETED))):
+    if (yield from ask(IsHeard(COMPLETED))):
         run = yield from ask(ChainRunOf(event.run))
         steps = {} if run is None else run.steps
         outcomes = [steps[index].outcome for index in sorted(steps) if steps[index].outcome is not None]

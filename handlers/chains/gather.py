@@ -293,6 +293,7 @@ def gather_event(event: TriggerMatched, given: Given) -> Deciding:
             event=event.event,
             event_id=event.event_id,
             by_run=event.by_run,
+            depth=event.depth,
         )
         effects.append(HoldEvent(event.chain, kept_event, event.fields))
     if not folded.fired:
@@ -339,6 +340,7 @@ def _fired(event: TriggerMatched, others: Sequence[Held]) -> Asking[ChainFired]:
         result=event.result,
         due_at=event.due_at,
         events=events,
+        depth=max(event.depth, *(each.depth for each in others)) if others else event.depth,
     )
 
 

@@ -17,7 +17,7 @@ from runward.handlers.calls import Called, Place, Returned, answered
 from runward.handlers.exchange.intent import RESULTS, intent_to_json, parse_intent
 from runward.handlers.journal.lines import EVENTS, action_taken, artifact_deleted
 from runward.handlers.model.asking import Given, ask
-from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
+from runward.handlers.model.chains import EventOccurred, IsHeard, chain_run_of
 from runward.handlers.model.effects import Deciding, Effect, Emit
 from runward.handlers.model.exchange import ActionTaken, RecordAction
 from runward.handlers.model.journal import AppendLines
@@ -43,7 +43,7 @@ def tell_result(event: ActionTaken, given: Given) -> Deciding:
     for each in taken:
         if each.action_type is not None:
             name = f"{NAMES}{each.action_type}"
-            if (yield from ask(ListenersTo(name))):
+            if (yield from ask(IsHeard(name))):
                 effects.append(Emit(_occurred(each, name)))
     return tuple(effects)
 

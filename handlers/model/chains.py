@@ -155,6 +155,7 @@ class Held(NamedTuple):
     event: str
     event_id: str
     by_run: str | None
+    depth: int = 0
 
 
 class HoldEvent(Effect, frozen=True):
@@ -209,6 +210,10 @@ class EventOccurred(Request, frozen=True):
     said_by: str = ""
     by_run: str | None = None
     """The chain run that caused it, as far as that is known."""
+    host: str | None = None
+    """The host of the fleet on which it happened; None: this one."""
+    depth: int = 0
+    """How many chain runs on other hosts fired one another in a row before it."""
 
     @property
     def lane(self) -> str:
@@ -269,6 +274,8 @@ class ChainFired(_OfChain, Event, frozen=True):
     due_at: float | None = None
     events: list[JsonValue] = field(default_factory=list)
     """All events that fired it together, if its trigger is a composite. The last one is this event."""
+    depth: int = 0
+    """How many chain runs on other hosts fired one another in a row before it."""
 
     @property
     def key(self) -> str:
@@ -295,6 +302,7 @@ class TriggerMatched(_OfChain, AfterTime, Event, frozen=True):
     by_run: str | None = None
     result: str = BY_EVENT
     due_at: float | None = None
+    depth: int = 0
 
     @property
     def key(self) -> str:
@@ -354,7 +362,16 @@ def chain_run_of(session_key: str) -> str | None:
 
 
 class ListenersTo(Question["tuple[Chain, ...]"], frozen=True):
-    """Question: which valid chains an event of this name may fire. Answer: the chains, by name."""
+    """Question: which valid chains an event of this name may fire that happened on that host (None: this one). Answer: the
+    chains, by name."""
+
+    event: str
+    host: str | None = None
+
+
+class IsHeard(Question[bool], frozen=True):
+    """Question: whether a chain or another host waits for events of this name that happen here. Answer: true or false. What
+    nobody waits for would cost the store a row and a job for nothing."""
 
     event: str
 

@@ -251,5 +251,29 @@ def taken_after(taken: Taken | None, effect: BeginTaken | DeclineTaken | EndTake
     return None if taken is None else taken._replace(state="ended")
 
 
+class PublishEvent(Effect, frozen=True):
+    """Have the fleet told of an event of this host, which another host accepts. `depth` is that of the chain run behind it."""
+
+    key: str
+    at: float
+    name: str
+    id: str
+    fields: JsonValue
+    depth: int
+
+
+class HeardElsewhere(Question[bool], frozen=True):
+    """Question: whether another host accepts events of this name from this one. Answer: true or false."""
+
+    event: str
+
+
+class EventAccepted(Question[bool], frozen=True):
+    """Question: whether the settings accept events of this name from this host. Answer: true or false."""
+
+    host: str
+    event: str
+
+
 class OwnHost(Question["str | None"], frozen=True):
     """Question: the name of this host in its fleet, by the settings in force. Answer: the name, or None without a fleet."""

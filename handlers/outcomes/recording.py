@@ -14,7 +14,7 @@ from runward.handlers.contracts.files import MAY_PASS, PROBLEMS, TRIES, hashed, 
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.layouts.layout import declared
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
-from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
+from runward.handlers.model.chains import EventOccurred, IsHeard, chain_run_of
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.files import MEANINGS, Unreadable
 from runward.handlers.model.outcomes import (
@@ -37,7 +37,7 @@ ADDED: Final = "artifact.added"
 
 def announced(session: Session, kept: Sequence[RecordArtifact], at: float) -> Asking[Effects]:
     """One event for each artifact."""
-    if not kept or not (yield from ask(ListenersTo(ADDED))):
+    if not kept or not (yield from ask(IsHeard(ADDED))):
         return ()
     # The same content of the same attempt has the same key. So what was told during the run is not told again with the
     # verdict.

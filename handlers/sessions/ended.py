@@ -36,7 +36,7 @@ from runward.handlers.layouts import native, show
 from runward.handlers.layouts.layout import declared
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
 from runward.handlers.model.bundle import BegunReplayOf, BundleRulesOf
-from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
+from runward.handlers.model.chains import EventOccurred, IsHeard, chain_run_of
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.files import RootFacts
 from runward.handlers.model.journal import AppendLines
@@ -226,7 +226,7 @@ def _told(
     # Its origin goes on, with or without it, so nothing begins at its end.
     if session.kind == SUBAGENT:
         return named(outcomes, given.at, event.key)
-    if (yield from ask(ListenersTo(FINISHED))):
+    if (yield from ask(IsHeard(FINISHED))):
         cwd = yield from ask(WorkingDirectoryOf(session.key))
         reports = finished(session, judged, outcomes, cwd)
     reports += yield from _notices(session, judged, given.at)

@@ -11,7 +11,7 @@ from runward.handlers.invocations import COMPLETED
 from runward.handlers.layouts import native
 from runward.handlers.model.asking import Asking, ask
 from runward.handlers.model.bundle import BundleRulesOf
-from runward.handlers.model.chains import ListenersTo
+from runward.handlers.model.chains import IsHeard
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.sessions import AttemptEnded, AttemptStarted, SessionOf
 from runward.handlers.outcomes.recording import ADDED, outcomes_asked
@@ -59,10 +59,10 @@ def _of_verdict(
     if contract is not None:
         yield from ask(artifacts_asked(contract, artifacts_path, path, started_at))
     yield from ask(BundleRulesOf(native.LAYOUT, path))
-    yield from ask(ListenersTo(FINISHED))
+    yield from ask(IsHeard(FINISHED))
     if outcomes:
-        yield from ask(ListenersTo(ADDED))
+        yield from ask(IsHeard(ADDED))
     if is_ordered:
-        yield from ask(ListenersTo(COMPLETED))
+        yield from ask(IsHeard(COMPLETED))
     for status in ("completed", "failed"):
         yield from ask(RecipientsOf(f"session.{status}"))

@@ -2,10 +2,12 @@
 
 import json
 import os
+import sqlite3
 import statistics
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,8 @@ from tests.bench.product import Daemon, DaemonFailed, daemon
 from tests.bench.scratch import Scratch, scratch
 from tests.bench.usage import exact_cpu_s
 
+from runward.daemon.fleet.verifying import AT_ONCE, verified
+
 _OWED: Final = Figure(
     "fleet-owed",
     "10,000 owed sessions after an outage, rows a second",
@@ -31,6 +35,9 @@ _LIST: Final = Figure(
     "`session list --fleet`, 10 hosts, 1,000,000 sessions",
     f"x {FEW:,}",
     Goal("at most", 2.0),
+)
+_VERIFY: Final = Figure(
+    "fleet-verify", "`fleet verify`, 100,000 receipts", "x reading them", Goal("at most", 2.0)
 )
 _PROCESSOR: Final = Figure(
     "fleet-idle", "idle program of a fleet, processor", "% of a core", Goal("at most", 0.1)
@@ -140,8 +147,18 @@ def _list(conditions: Conditions) -> list[Measured]:
     return [of_ratio(_LIST, times[many], times[FEW], beside)]
 
 
+def _add_hosts(fleet: FleetOfBench) -> None:
+    with fleet.admin() as admin:
+        admin.execute(
+            "insert into runward.hosts (name, login, labels, joined_at, last_seen)"
+            " select 'host-' || n, 'host_' || n, '{}', now(), now() from generate_series(1, %s) n",
+            (_HOSTS,),
+        )
+
+
 def _fill(fleet: FleetOfBench, count: int) -> None:
     """Sessions of ten hosts, without asking the hosts. The indexes are those of the fleet, made after the rows."""
+    _add_hosts(fleet)
     with fleet.admin() as admin:
         indexes = admin.execute(
             "select indexname, indexdef from pg_indexes where schemaname = 'runward' and tablename = 'sessions'"
@@ -151,11 +168,6 @@ def _fill(fleet: FleetOfBench, count: int) -> None:
             admin.execute(f"drop index runward.{name}".encode())
         admin.execute("set maintenance_work_mem = '256MB'")
         admin.execute("set synchronous_commit = off")
-        admin.execute(
-            "insert into runward.hosts (name, login, labels, joined_at, last_seen)"
-            " select 'host-' || n, 'host_' || n, '{}', now(), now() from generate_series(1, %s) n",
-            (_HOSTS,),
-        )
         admin.execute(
             "insert into runward.sessions (host, key, version, started_at, body)"
             " select 'host-' || 1 + n %% %s, 'native:runs/' || n, n, started, jsonb_build_object('key', 'native:runs/' || n,"
@@ -182,6 +194,56 @@ def _listed(home: Path) -> float:
     taken = time.perf_counter() - begin
     assert "run-1" in done.stdout, done
     return taken * 1e3
+
+
+def _verify(conditions: Conditions) -> list[Measured]:
+    """Seconds that the chains of ten hosts take, against a plain read of the same rows in pages of the same size, in turn."""
+    count = conditions.size(100_000, 5_000)
+    ours, bare = [], []
+    with scratch(conditions.disk) as place, fleet_of_bench(place.directory) as fleet:
+        fleet.joined("laptop")
+        _add_hosts(fleet)
+        with fleet.admin() as admin:
+            admin.execute("alter table runward.receipts disable trigger user")
+            admin.execute(
+                "insert into runward.receipts (host, segment, number, hash, prev) select 'host-' || h, 1, n,"
+                " 'sha256:' || encode(sha256((h || '/' || n)::bytea), 'hex'),"
+                " case when n > 1 then 'sha256:' || encode(sha256((h || '/' || n - 1)::bytea), 'hex') end"
+                " from generate_series(1, %s) h, generate_series(1, %s) n",
+                (_HOSTS, count // _HOSTS),
+            )
+            admin.execute("vacuum analyze runward.receipts")
+        with psycopg.connect(fleet.conninfo("laptop"), autocommit=True) as host:
+            for _ in range(3 * conditions.repeats):
+                begin = time.perf_counter()
+                read = _read(host)
+                bare.append(time.perf_counter() - begin)
+                begin = time.perf_counter()
+                chains = [*verified(host, None, None, _no_store)]
+                ours.append(time.perf_counter() - begin)
+                told = sum(each.receipts for each in chains)
+                if (read, told) != (count, count) or any(each.problems for each in chains):
+                    raise DaemonFailed(f"{told} receipts were verified of {read}: {chains}")
+    beside = f"{statistics.median(ours):.2f} s against {statistics.median(bare):.2f} s"
+    return [of_ratio(_VERIFY, ours, bare, beside)]
+
+
+def _no_store() -> "AbstractContextManager[sqlite3.Connection]":
+    raise AssertionError("no chain is that of this host")
+
+
+def _read(host: "psycopg.Connection[tuple[object, ...]]") -> int:
+    """Every receipt; returns how many there are."""
+    query = (
+        "select number, hash, prev from runward.receipts where host = %s and segment = 1 and number > %s"
+        " order by number limit %s"
+    )
+    count = 0
+    for number in range(1, _HOSTS + 1):
+        last = 0
+        while rows := host.execute(query, (f"host-{number}", last, AT_ONCE)).fetchall():
+            count, last = count + len(rows), int(str(rows[-1][0]))
+    return count
 
 
 def _idle(conditions: Conditions) -> list[Measured]:
@@ -228,6 +290,12 @@ MEASUREMENTS: Final = (
         _owed,
     ),
     Measurement("fleet-list", "the first page of the list of a fleet of ten hosts", (_LIST,), _list),
+    Measurement(
+        "fleet-verify",
+        "the chains of receipts of ten hosts are recomputed, without the start of the command",
+        (_VERIFY,),
+        _verify,
+    ),
     Measurement(
         "fleet-idle",
         "the program of a host of a fleet that accepts steps and has nothing to do",

@@ -69,6 +69,7 @@ SCREENS: Final = (
     ("session", "list", "--fleet", "--failed", "--since", "7d"),
     ("fleet", "orders"),
     ("fleet", "hosts"),
+    ("fleet", "verify"),
 )
 """What a person on the laptop would look at."""
 

@@ -76,6 +76,7 @@ EXAMPLES: list[Event] = [
     SessionFinished("k", 1, 5.0, "failed", "run.failed.signal", None),
     JournalDamaged("k", 5.0, 2, "/r/ä\n", "events.jsonl", (256, 257), 3, 10, 1, 2),
     JobRetryRequested("r", 1.0, 7, "ann"),
+    EventOccurred("r", 1.0, "data.ready", "build/1", {}, "ann", None, "build", 3),
     RemoteStepTaken("r", 1.0, "cr_0-0-1", "gpu-box", 1),
     RemoteStepOver("r", 1.0, "cr_0-0-1", "declined", None, None, {"gpu-box": "no"}),
     RemoteStepOrdered("r", 1.0, "laptop", "cr_0-0-1", 1, {"format": 1}, True),

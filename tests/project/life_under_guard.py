@@ -22,7 +22,7 @@ from runward.handlers import route
 from runward.handlers.layouts import native, registry  # noqa: F401 - likewise
 from runward.handlers.model.asking import Given, Question
 from runward.handlers.model.bundle import BundleRulesOf
-from runward.handlers.model.chains import ListenersTo
+from runward.handlers.model.chains import IsHeard
 from runward.handlers.model.contracts import (
     ArtifactsUnder,
     Declarations,
@@ -160,7 +160,7 @@ def answer(question: Question[Any], session: Session | None) -> object:
             return None
         case BundleRulesOf():
             return BundleRules()
-        case OutcomesIn() | ListenersTo() | RecipientsOf():
+        case OutcomesIn() | IsHeard() | RecipientsOf():
             return ()
         case LinkedSessionsOf():
             return LinkedSessions()

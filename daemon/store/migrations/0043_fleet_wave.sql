@@ -31,3 +31,20 @@ delete from sqlite_sequence where name = 'fleet_owed';
 insert into sqlite_sequence (name, seq) select 'fleet_owed', seq from sqlite_sequence where name = 'fleet_outbox';
 drop table fleet_outbox;
 alter table fleet_owed rename to fleet_outbox;
+
+-- Events of this host that others accept, until the fleet has them. `depth` is that of the chain run behind one.
+create table fleet_events (
+    key text primary key,
+    at real not null,
+    name text not null,
+    id text not null,
+    fields text not null,
+    depth integer not null
+) strict;
+create index fleet_events_at on fleet_events (at);
+
+-- The names of the events that other hosts accept from this one, as the fleet said last: a list, in JSON.
+alter table fleet_reporting add column heard text not null default '[]';
+
+-- How many chain runs on other hosts fired one another in a row before an event that is held.
+alter table held_events add column depth integer not null default 0;

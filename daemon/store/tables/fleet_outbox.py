@@ -17,10 +17,12 @@ SESSION: Final = "session"
 ORDER: Final = "order"
 TAKEN: Final = "taken"
 RECEIPT: Final = "receipt"
+EVENT: Final = "event"
 OUTCOME: Final = "outcome"
 APPROVAL: Final = "approval"
 """The kinds of what is owed: a session by its key; an order of this host by its id; a take of an order of another host, by a JSON
-list of its origin, its id and its number; a receipt by its number; and outcomes and approvals by their ids."""
+list of its origin, its id and its number; a receipt by its number; an event that another host accepts, by its key; and outcomes and
+approvals by their ids."""
 
 _OF_SESSION: Final = "root, path, status, attempt, reason_code, delivery, artifact_contract_json, contract_problem, invocation_id"
 """The columns of a session whose changes are reported. Packing, which changes others, is not."""
@@ -67,6 +69,7 @@ TRIGGERS: Final = {
     "fleet_order_placed": ("after insert on main.remote_steps", ORDER, "new.id"),
     "fleet_order_changed": ("after update of wanted on main.remote_steps", ORDER, "new.id"),
     "fleet_take_declined": ("after insert on main.orders_taken when new.state = 'declined'", TAKEN, _OF_TAKE),
+    "fleet_event_told": ("after insert on main.fleet_events", EVENT, "new.key"),
     "fleet_take_over": ("after update of state on main.orders_taken", TAKEN, _OF_TAKE),
     "fleet_receipt": (
         "after insert on main.receipts when new.receipt_hash is not null",
@@ -92,7 +95,8 @@ _ON: Final = (
     "insert into fleet_reporting (id, epoch, reported_as, walked) values (1, ?1, ?2, '')"
     " on conflict (id) do update set epoch = excluded.epoch, reported_as = excluded.reported_as, walked ="
     # Only the daemon right before this one, or this one, leaves no gap.
-    "  iif(reported_as = excluded.reported_as and epoch >= excluded.epoch - 1, walked, '')"
+    "  iif(reported_as = excluded.reported_as and epoch >= excluded.epoch - 1, walked, ''),"
+    " heard = iif(reported_as = excluded.reported_as, heard, '[]')"
 )
 
 _WALK: Final = (
@@ -113,6 +117,7 @@ _OWED_AGAIN: Final = (
 )
 _ALL_THAT_IS_OPEN: Final = (
     _OWED_AGAIN.format(kind=APPROVAL, subject="id", rows="(select id from approvals where status = 'asked')"),
+    _OWED_AGAIN.format(kind=EVENT, subject="key", rows="fleet_events"),
     _OWED_AGAIN.format(kind=ORDER, subject="id", rows="remote_steps"),
     _OWED_AGAIN.format(
         kind=TAKEN,
@@ -120,7 +125,7 @@ _ALL_THAT_IS_OPEN: Final = (
         rows="(select * from orders_taken where state <> 'begun')",
     ),
 )
-"""What waited for a person, or was decided on orders, while nobody noted it. Saying it twice changes nothing."""
+"""What waited for a person, was told of events, or was decided on orders, while nobody noted it. Saying it twice changes nothing."""
 
 _THOSE: Final = (
     "select subject from fleet_outbox where kind = '{kind}' and version in (select value from json_each(?))"
@@ -132,6 +137,7 @@ _DELIVERED: Final = (
         "delete from orders_taken where state = 'declined'"  # noqa: S608 # our own words
         f" and json_array(origin, id, take) in ({_THOSE.format(kind=TAKEN)})"
     ),
+    f"delete from fleet_events where key in ({_THOSE.format(kind=EVENT)})",  # noqa: S608 # our own words
     "delete from fleet_outbox where version in (select value from json_each(?))",
 )
 
@@ -175,6 +181,17 @@ async def walk(store: Store, most: int) -> bool:
 async def delivered(store: Store, versions: Sequence[int]) -> None:
     """The fleet has these. A subject that changed since has another version, and stays owed."""
     await store.run([Statement(sql, [(listed(versions),)]) for sql in _DELIVERED], "fleet")
+
+
+async def heard(store: Store) -> list[str]:
+    """The names of the events that other hosts accept from this one, as the fleet said last."""
+    rows = await store.read("select value from fleet_reporting, json_each(heard)")
+    return [str(name) for (name,) in rows]
+
+
+async def keep_heard(store: Store, names: Sequence[str]) -> None:
+    """Keep what the fleet said of that, for the time when it can't be asked."""
+    await store.run([Statement("update fleet_reporting set heard = ?", [(listed(names),)])], "fleet")
 
 
 async def newest(store: Store) -> int:

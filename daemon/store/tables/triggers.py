@@ -110,8 +110,8 @@ async def told(store: Reader, chains: Iterable[str]) -> dict[str, Mapping[str, J
 
 
 HOLD_EVENT: Final = Write(
-    "insert into held_events (chain, key, at, items, trigger_hash, event, event_id, fields, by_run)"
-    " values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "insert into held_events (chain, key, at, items, trigger_hash, event, event_id, fields, by_run, depth)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 RELEASE_EVENT: Final = Write("delete from held_events where chain = ? and key = ?")
 
@@ -119,7 +119,7 @@ RELEASE_EVENT: Final = Write("delete from held_events where chain = ? and key = 
 def _hold(batch: Batch, job: Job, effect: HoldEvent) -> None:
     held, fields = effect.held, stored_json(effect.fields).decode()
     facts = (effect.chain, held.key, held.at, json.dumps(held.items), held.trigger)
-    batch.row(HOLD_EVENT, (*facts, held.event, held.event_id, fields, held.by_run))
+    batch.row(HOLD_EVENT, (*facts, held.event, held.event_id, fields, held.by_run, held.depth))
 
 
 def _release(batch: Batch, job: Job, effect: ReleaseEvents) -> None:

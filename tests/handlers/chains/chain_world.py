@@ -40,6 +40,7 @@ from runward.handlers.model.chains import (
     ChainRunStanding,
     ChainRunTurn,
     FiringsOf,
+    IsHeard,
     LaneWaits,
     LeftBy,
     LeftBySession,
@@ -61,6 +62,7 @@ from runward.handlers.model.chains import (
 from runward.handlers.model.contracts import ProducedBy
 from runward.handlers.model.effects import Effect, Emit, Explain
 from runward.handlers.model.events import Event
+from runward.handlers.model.fleet import HeardElsewhere, OwnHost
 from runward.handlers.model.invocations import (
     EndInvocation,
     GiveUpStart,
@@ -313,6 +315,10 @@ class World:
             case ChainFiresNow(chain=chain):
                 said = self.statuses.get(chain)
                 return None if said is None else ChainFires(said.status, said.at, said.note, said.said_by)
+            case IsHeard(event=name):
+                return any(each.event == name for each in self.chains.values())
+            case HeardElsewhere() | OwnHost():
+                return None
             case ListenersTo(event=name):
                 return tuple(each.read for each in self.chains.values() if each.event == name)
             case ChainNamed(name=name):

@@ -21,6 +21,7 @@ from runward.handlers.model.chains import (
     Held,
     HeldFor,
     HoldEvent,
+    IsHeard,
     ListenersTo,
     OpenChainRun,
     OpenRunsOf,
@@ -155,8 +156,8 @@ def test_a_failed_run_pauses_its_chain_where_a_schedule_in_its_trigger_says_so()
         OpenRunsOf("pr"): (),
         ChainNamed("pr"): chain_of(defined(trigger)),
         ChainFiresNow("pr"): None,
-        ListenersTo("chain.finished"): (),
-        ListenersTo("invocation.completed"): (),
+        IsHeard("chain.finished"): False,
+        IsHeard("invocation.completed"): False,
         RecipientsOf("chain.failed"): (),
     }
     event = ChainRunFinished("cr_0", "pr", 9.0, "failed", "chain.failed.step_failed")

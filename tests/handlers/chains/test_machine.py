@@ -43,6 +43,7 @@ from runward.handlers.model.chains import (
     ChainStatusRequested,
     EventOccurred,
     FiringsOf,
+    IsHeard,
     LaneWaits,
     LeftBy,
     LeftBySession,
@@ -61,6 +62,7 @@ from runward.handlers.model.chains import (
     chain_run_of,
 )
 from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.model.fleet import HeardElsewhere, OwnHost
 from runward.handlers.model.invocations import (
     EndInvocation,
     Invocation,
@@ -121,8 +123,10 @@ def decided(deciding: Deciding, answers: Mapping[Any, object]) -> tuple[Effect, 
                 answer = answers.get(question, False)
             case InvocationOf():
                 answer = answers.get(question)
-            case ListenersTo(event="invocation.completed"):
-                answer = answers.get(question, ())
+            case IsHeard(event="invocation.completed"):
+                answer = answers.get(question, False)
+            case OwnHost() | HeardElsewhere():
+                answer = answers.get(question)
             case _:
                 answer = answers[question]
 
@@ -564,7 +568,7 @@ def test_the_start_of_a_step_that_is_no_session_yet_is_withdrawn_and_it_is_told_
         ChainRunOf(RUN): stands(BEGUN),
         SessionOf(key): None,
         InvocationOf(key): Invocation("inv_1", "review", "pr", RUN),
-        ListenersTo("invocation.completed"): (),
+        IsHeard("invocation.completed"): False,
     }
     effects = decided(continuing.cancel_run(CANCEL, GIVEN), answers)
     assert [each.status for each in of(EndInvocation, effects)] == ["cancelled"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange.results import MOST_BYTES, MOST_TOGETHER, tell_result, told_together
 from runward.handlers.model.asking import Given
-from runward.handlers.model.chains import EventOccurred, ListenersTo
+from runward.handlers.model.chains import EventOccurred, IsHeard
 from runward.handlers.model.effects import Effect, Emit
 from runward.handlers.model.exchange import ActionTaken, CountIntent, RecordAction
 from runward.handlers.model.journal import AppendLines
@@ -107,7 +107,7 @@ def test_each_action_of_an_event_has_its_line_its_deletion_and_its_event_for_cha
             if isinstance(question, SessionOf):
                 answer = type("Session", (), {"key": RUN, "path": "/a", "status": "running"})()
             else:
-                assert question == ListenersTo("exchange.delete_artifact")
+                assert question == IsHeard("exchange.delete_artifact")
             question = telling.send(answer)
     except StopIteration as stopped:
         effects = stopped.value

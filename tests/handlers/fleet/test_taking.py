@@ -13,7 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
 from runward.handlers.fleet import taking
 from runward.handlers.model.asking import Given
-from runward.handlers.model.chains import LaneWaits, LeftBy, LeftBySession, ListenersTo, StepResult
+from runward.handlers.model.chains import IsHeard, LaneWaits, LeftBy, LeftBySession, StepResult
 from runward.handlers.model.effects import Deciding, Effect, Emit
 from runward.handlers.model.fleet import (
     MOST_OUTCOME,
@@ -247,7 +247,7 @@ def test_the_invocation_of_a_withdrawn_order_is_over() -> None:
     answers = {
         TakenOf("laptop", ORDER, 1): BEGUN,
         InvocationOf(KEY): Invocation("inv_1", "train"),
-        ListenersTo("invocation.completed"): (),
+        IsHeard("invocation.completed"): (),
     }
     (end,) = of(EndInvocation, decided(taking.cancel_taken(event, GIVEN), answers))
     assert (end.id, end.status) == ("inv_1", "cancelled")

@@ -4,7 +4,7 @@ import pytest
 from tests.handlers.played import played
 
 from runward.handlers.model.asking import NotYet
-from runward.handlers.model.chains import ListenersTo
+from runward.handlers.model.chains import IsHeard
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.outcomes import (
     BeingRead,
@@ -33,7 +33,7 @@ def session(status: Status, attempt: int) -> Session:
 
 
 def follows(status: Status = "running", attempt: int = 1, files: object = FILES) -> object:
-    known = {SessionOf(KEY): session(status, attempt), PLACES: files, ListenersTo(ADDED): ()}
+    known = {SessionOf(KEY): session(status, attempt), PLACES: files, IsHeard(ADDED): ()}
     return decide(OutcomesChanged(KEY, 1, 2.0, "5e"), "hash", known, 3.0)
 
 

@@ -13,7 +13,7 @@ from runward.config.contract import Contract
 from runward.handlers.contracts.snapshots import BrokenSnapshot
 from runward.handlers.model.asking import TryLater
 from runward.handlers.model.bundle import BegunReplay, BegunReplayOf, BundleRulesOf, Grown
-from runward.handlers.model.chains import ListenersTo
+from runward.handlers.model.chains import IsHeard
 from runward.handlers.model.contracts import ArtifactsUnder
 from runward.handlers.model.effects import Effects, Emit, Explain
 from runward.handlers.model.files import FileFact, RootFacts, Unreadable
@@ -159,7 +159,7 @@ def answers(
                 known[decision.question] = rules
             case BegunReplayOf():
                 known[decision.question] = begun
-            case OutcomesIn() | ListenersTo() | RecipientsOf():
+            case OutcomesIn() | IsHeard() | RecipientsOf():
                 known[decision.question] = ()
             case _:
                 known[decision.question] = facts

@@ -7,7 +7,7 @@ from tests.handlers.played import Answer, AnyQuestion, played
 
 from runward.config.bundle import BundleRules
 from runward.handlers.model.bundle import BundleRulesOf
-from runward.handlers.model.chains import ListenersTo
+from runward.handlers.model.chains import IsHeard
 from runward.handlers.model.effects import Effects, Explain
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import OutcomesIn
@@ -33,7 +33,7 @@ def decide(event: AttemptStarted | AttemptEnded, known: Session | None) -> Effec
         SessionOf(KEY): known,
         LaunchOf(KEY): None,
         LinkedSessionsOf(KEY): LinkedSessions(),
-        ListenersTo("session.finished"): (),
+        IsHeard("session.finished"): (),
         **{RecipientsOf(f"session.{status}"): () for status in get_args(Status)},
     }
     if known is not None:

@@ -12,7 +12,7 @@ from runward.config.bundle import BundleRules
 from runward.config.contract import Contract, ContractEntry, ExpectedArtifact, contract_to_json
 from runward.handlers.model.asking import Given
 from runward.handlers.model.bundle import BundleRulesOf
-from runward.handlers.model.chains import ListenersTo
+from runward.handlers.model.chains import IsHeard
 from runward.handlers.model.contracts import ArtifactsUnder, Declarations, DeclaredContract
 from runward.handlers.model.effects import Deciding, Effects
 from runward.handlers.model.files import FileFact, RootFacts
@@ -81,7 +81,7 @@ class World:
                 return Declarations((ExpectedArtifact("review", "review.md"),), None)
             case BundleRulesOf():
                 return BundleRules()
-            case ListenersTo() | RecipientsOf():
+            case IsHeard() | RecipientsOf():
                 return ()
             case LaunchOf() | WorkingDirectoryOf():
                 return None
