@@ -13,7 +13,7 @@ from tempfile import mkdtemp
 
 from runward.config.exchange import ExchangeRules
 from runward.config.root import Root
-from runward.config.settings import Settings
+from runward.config.settings import FleetSettings, Settings
 from runward.daemon.host.assembly import World
 from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.log import log_into
@@ -251,6 +251,7 @@ async def daemon(
     chains: Chains = NO_CHAINS,
     exchange: ExchangeRules = ExchangeRules(),  # noqa: B008 # it is a value
     act_with_code: Work = no_sandbox,
+    fleet: FleetSettings | None = None,
 ) -> AsyncIterator[Daemon]:
     """A daemon that has started, over `base/state`, `base/runs` and further roots; the first two are made if need be."""
     state, root = base / "state", base / "runs"
@@ -274,6 +275,7 @@ async def daemon(
             messenger=messenger,
             bundled=bundled,
             exchange=lambda: exchange,
+            fleet=lambda: fleet,
             with_code=ActionsWithCode(act_with_code),
         ),
         actions=partial(told_actions_in, state),

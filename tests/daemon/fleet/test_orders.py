@@ -212,11 +212,41 @@ class Orders(RuleBasedStateMachine):
         (origin, identifier), order = taken[which % len(taken)]
         assert order.taken_by is not None
         if what == "give back":
-            self.give_back(order.taken_by, origin, identifier, order.takes)
+            taker = order.taken_by
+            self.give_back(taker, origin, identifier, order.takes)
+            self.take(taker, 3)
         elif what == "end":
             self.end(order.taken_by, origin, identifier, order.takes, result)
         else:
             self.cancel(origin, identifier)
+
+    @precondition(lambda self: self._taken())
+    @rule(
+        which=st.integers(0, 9),
+        name=NAMES,
+        earlier=st.integers(0, 1),
+        what=st.sampled_from(["give back", "end"]),
+        result=st.sampled_from("xy"),
+    )
+    def speak_of_one_that_was_taken(
+        self, which: int, name: str, earlier: int, what: str, result: str
+    ) -> None:
+        """Whoever took it."""
+        taken = self._taken()
+        (origin, identifier), order = taken[which % len(taken)]
+        if what == "give back":
+            self.give_back(name, origin, identifier, order.takes - earlier)
+        else:
+            self.end(name, origin, identifier, order.takes - earlier, result)
+
+    @rule(name=NAMES, identifier=IDS, wanted=WANTED, most=st.integers(1, 3))
+    def place_one_too_late(
+        self, name: str, identifier: str, wanted: tuple[str | None, list[str]], most: int
+    ) -> None:
+        self.place(name, identifier, wanted)
+        self.time_passes(name, identifier)
+        for each in LABELS:
+            self.take(each, most)
 
     @rule(name=NAMES, identifier=IDS)
     def cancel(self, name: str, identifier: str) -> None:

@@ -1,0 +1,268 @@
+"""A double of the fleet's database, as far as orders go: in this process, never restored, and it fails when it is told to.
+
+It passes the same tests as the database (`test_double.py`), so what the simulation finds with it holds for the database, too.
+"""
+
+import copy
+import json
+import re
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import psycopg
+
+from runward.daemon.fleet import orders
+
+FENCED: Final = "another program reports for this host"
+_OVER: Final = ("ended", "declined", "withdrawn")
+_CALL: Final = re.compile(r"select (?:(?P<columns>.+) from )?runward\.(?P<function>\w+)\(")
+
+
+@dataclass
+class Row:
+    """An order. What is JSON is a value here."""
+
+    origin: str
+    id: str
+    wanted_host: str | None
+    wanted_labels: list[str]
+    skill: str
+    body: Any
+    begin_by: float | None
+    state: str = "open"
+    cancelled: bool = False
+    takes: int = 0
+    taken_by: str | None = None
+    declined: dict[str, str] = field(default_factory=dict)
+    result: Any = None
+    settled: bool = False
+
+    def is_for(self, host: str, labels: set[str]) -> bool:
+        if host in self.declined:
+            return False
+        return self.wanted_host == host if self.wanted_host is not None else {*self.wanted_labels} <= labels
+
+
+@dataclass
+class Database:
+    """The orders of a fleet of these hosts, with their labels. `now` is its clock (seconds)."""
+
+    labels: dict[str, set[str]]
+    now: Callable[[], float] = lambda: 0.0
+    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
+    """In the order in which they were placed."""
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def greet(self, host: str, *_: object) -> int:
+        self.numbers[host] = self.numbers.get(host, 0) + 1
+        return self.numbers[host]
+
+    def own_name(self, host: str, number: int) -> str:
+        if self.numbers.get(host) != number:
+            raise psycopg.errors.RaiseException(FENCED)
+        return host
+
+    def place_order(
+        self,
+        own: str,
+        name: str,
+        host: str | None,
+        labels: Sequence[str],
+        skill: str,
+        body: Any,
+        within: float | None,
+    ) -> str:
+        begin_by = None if within is None else self.now() + within
+        new = Row(own, name, host, [*labels], skill, _value(body), begin_by)
+        return self.rows.setdefault((own, name), new).state
+
+    def take_orders(self, own: str, most: int) -> list[Row]:
+        fitting = [
+            row
+            for row in self.rows.values()
+            if row.state == "open"
+            and (row.begin_by is None or row.begin_by > self.now())
+            and row.is_for(own, self.labels[own])
+            and not row.cancelled
+        ][:most]
+        for row in fitting:
+            row.state, row.taken_by, row.takes = "taken", own, row.takes + 1
+        return fitting
+
+    def give_back(self, own: str, origin: str, name: str, take: int, reason: str) -> bool:
+        row = self.rows.get((origin, name))
+        if row is None:
+            return False
+        if (row.state, row.taken_by, row.takes) != ("taken", own, take):
+            return own in row.declined
+        row.taken_by = None
+        row.declined[own] = reason
+        is_for_another = row.wanted_host is None and any(row.is_for(*each) for each in self.labels.items())
+        row.state = "withdrawn" if row.cancelled else "open" if is_for_another else "declined"
+        return True
+
+    def end_order(self, own: str, origin: str, name: str, take: int, result: Any) -> bool:
+        row = self.rows.get((origin, name))
+        if row is None or (row.taken_by, row.takes) != (own, take):
+            return False
+        if row.state == "taken":
+            row.state, row.result = "ended", _value(result)
+        return bool(row.result == _value(result))
+
+    def cancel_order(self, own: str, name: str) -> str | None:
+        row = self.rows.get((own, name))
+        if row is None:
+            return None
+        if row.state in ("open", "taken"):
+            row.cancelled = True
+            row.state = "withdrawn" if row.state == "open" else row.state
+        return row.state
+
+    def settle_order(self, own: str, name: str) -> bool:
+        row = self.rows.get((own, name))
+        if row is None or row.state not in _OVER:
+            return False
+        row.settled = True
+        return True
+
+    def seen_by(self, host: str) -> list[Row]:
+        """As the policy has it."""
+        return [row for row in self.rows.values() if host in (row.origin, row.taken_by)]
+
+
+class Answer:
+    """What a statement came to."""
+
+    def __init__(self, rows: list[tuple[Any, ...]]) -> None:
+        self._rows = rows
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self._rows
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return self._rows[0] if self._rows else None
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self._rows)
+
+
+def _no_fault(moment: str) -> None:
+    """Nothing fails."""
+
+
+class DoubleConnection:
+    """A connection with the login of a host, as far as the program uses one.
+
+    `fault` is called before and after each statement, and after each commit; it may raise `psycopg.OperationalError`.
+    """
+
+    def __init__(self, database: Database, host: str, fault: Callable[[str], None] = _no_fault) -> None:
+        self._database, self._host, self._fault = database, host, fault
+        self._ends = socket.socketpair()
+        self._is_in_transaction = False
+
+    def fileno(self) -> int:
+        return self._ends[0].fileno()
+
+    def close(self) -> None:
+        for end in self._ends:
+            end.close()
+
+    @contextmanager
+    def pipeline(self) -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        before = copy.deepcopy(self._database.rows)
+        self._is_in_transaction = True
+        try:
+            yield
+        except BaseException:
+            self._database.rows = before
+            raise
+        finally:
+            self._is_in_transaction = False
+        self._fault("committed")
+
+    def execute(self, statement: str | bytes, given: Sequence[Any] = ()) -> Answer:
+        text = statement.decode() if isinstance(statement, bytes) else statement
+        self._fault("asked")
+        answer = Answer(self._rows(text, given))
+        if not self._is_in_transaction:
+            self._fault("committed")
+        return answer
+
+    def _rows(self, text: str, given: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if text in _READS:
+            return _READS[text](self._database, self._host, *given)
+        call = _CALL.match(text)
+        if call is None:
+            columns = re.fullmatch(r"select (.+) from runward\.orders", text)
+            assert columns is not None, f"the double does not know {text}"
+            return [_columns(columns[1], row) for row in self._database.seen_by(self._host)]
+        if call["function"] == "greet":
+            return [(self._database.greet(self._host, *given),)]
+        own = self._database.own_name(self._host, given[0])
+        found = getattr(self._database, call["function"])(own, *given[1:])
+        return [_columns(call["columns"], row) for row in found] if call["columns"] else [(found,)]
+
+
+def _value(given: Any) -> Any:
+    """A value that is handed over as JSON."""
+    if isinstance(given, str):
+        return json.loads(given)
+    return getattr(given, "obj", given)
+
+
+def _columns(names: str, row: Row) -> tuple[Any, ...]:
+    found = (re.sub(r"^\w+\.", "", name.strip()) for name in names.split(","))
+    return tuple(
+        json.dumps(getattr(row, name.removesuffix("::text")))
+        if name.endswith("::text") and getattr(row, name.removesuffix("::text")) is not None
+        else getattr(row, name.removesuffix("::text"))
+        for name in found
+    )
+
+
+def _look(database: Database, host: str, number: int) -> list[tuple[Any, ...]]:
+    own = database.own_name(host, number)
+    facts = "origin, id, state, takes, cancelled, taken_by"
+    ordered = [
+        row for row in database.rows.values() if row.origin == own and not row.settled and row.state != "open"
+    ]
+    taken = [row for row in database.rows.values() if row.taken_by == own and row.state == "taken"]
+    seen = [(True, row) for row in ordered] + [(False, row) for row in taken]
+    return [(is_own, *_columns(facts, row), False) for is_own, row in seen]
+
+
+def _ends(database: Database, host: str, origin: str, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    facts = "id, takes, taken_by, state, declined::text, result::text"
+    return [
+        _columns(facts, row)
+        for row in database.seen_by(host)
+        if row.origin == origin and row.id in names and row.state in _OVER
+    ]
+
+
+def _ordered(
+    database: Database, host: str, origins: Sequence[str], names: Sequence[str]
+) -> list[tuple[Any, ...]]:
+    wanted = {*zip(origins, names, strict=True)}
+    facts = "origin, id, takes, body::text, cancelled"
+    return [
+        _columns(facts, row)
+        for row in database.seen_by(host)
+        if (row.origin, row.id) in wanted and row.state == "taken"
+    ]
+
+
+_READS: Final[dict[str, Callable[..., list[tuple[Any, ...]]]]] = {
+    orders._LOOK: _look,
+    orders._ENDS: _ends,
+    orders._ORDERED: _ordered,
+}
+"""What the program asks for besides calling functions."""

@@ -1,0 +1,98 @@
+"""Two hosts order steps of each other, whatever fails in between: each order has one result, and each command runs at most once.
+
+The histories would notice: without any one guard, some of them break a law.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from tests.daemon.fleet.double import Database, Row
+from tests.daemon.fleet.two_hosts import Broken, play
+
+from runward.daemon.fleet.orders import Call, Orders
+from runward.daemon.store.tables import fleet_outbox
+from runward.daemon.store.tables.fleet_outbox import Owed
+
+pytestmark = [pytest.mark.prove, pytest.mark.timeout(600)]
+
+HAPPENS = ("ended", "declined", "withdrawn", "cancelled", "failed", "fenced", "killed", "daemon killed")
+
+
+def test_every_order_has_one_result_and_every_command_runs_at_most_once(tmp_path: Path) -> None:
+    seen = play(tmp_path, range(8))
+    assert [what for what in HAPPENS if not seen[what]] == []
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("first", range(100, 300, 20))
+def test_every_order_has_one_result_in_further_histories(tmp_path: Path, first: int) -> None:
+    play(tmp_path, range(first, first + 20))
+
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def without_adoption_at_connect(patch: pytest.MonkeyPatch) -> None:
+    """What was taken right before a crash is not looked for."""
+    patch.setattr(Orders, "_tell_taker", lambda *given: None)
+
+
+def without_the_guard_of_the_take(patch: pytest.MonkeyPatch) -> None:
+    """An order that is taken can be taken again."""
+
+    def take(self: Database, own: str, most: int) -> list[Row]:
+        for row in self.rows.values():
+            if row.state == "taken" and row.taken_by != own and row.is_for(own, self.labels[own]):
+                row.state = "open"
+        return whole(self, own, most)
+
+    whole = Database.take_orders
+    patch.setattr(Database, "take_orders", take)
+
+
+def without_waiting_for_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """What was said counts as delivered before the database has it."""
+    whole = Orders._said
+
+    def said(
+        self: Orders, connection: Any, kind: str, rows: Sequence[Owed], calls: dict[str, list[Call]]
+    ) -> list[int]:
+        try:
+            return whole(self, connection, kind, rows, calls)
+        except psycopg.OperationalError:
+            self._reached[kind] = rows[-1].version
+            return [row.version for row in rows]
+
+    patch.setattr(Orders, "_said", said)
+
+
+def without_owing_results(patch: pytest.MonkeyPatch) -> None:
+    """The end of a step of another host is not owed."""
+    left = {name: owed for name, owed in fleet_outbox.TRIGGERS.items() if name != "fleet_take_over"}
+    patch.setattr(fleet_outbox, "TRIGGERS", left)
+
+
+def without_telling_the_origin(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks what became of the orders of this host."""
+    patch.setattr(Orders, "_tell_origin", lambda *given: None)
+
+
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        without_adoption_at_connect,
+        without_the_guard_of_the_take,
+        pytest.param(without_waiting_for_the_commit, marks=pytest.mark.sweep),
+        without_owing_results,
+        without_telling_the_origin,
+    ],
+)
+def test_without_a_guard_a_history_breaks_a_law(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+) -> None:
+    mutation(monkeypatch)
+    with pytest.raises(Broken):
+        play(tmp_path, range(40))

@@ -1,0 +1,420 @@
+"""A history of a fleet of two hosts, under a seed: whole daemons that decide, their programs, a double of the database, and faults.
+
+Each host has a store and an inbox of its own, and orders steps of the other one, or of any. Daemons are killed between any two
+commits, programs at any of their points. The database fails before or after it did what it was asked. What a program said is
+lost, or comes late. At the end nothing fails any more, and the laws are held against what became of it all.
+"""
+
+import asyncio
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from tests.daemon.fleet.double import FENCED, Database, DoubleConnection
+from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
+
+from runward.config.chain import Chain, read_chain
+from runward.config.playbook import Playbook
+from runward.config.settings import Accept, FleetSettings
+from runward.config.step import Callables
+from runward.daemon import faults
+from runward.daemon.fleet.orders import Orders
+from runward.daemon.inbox.spool import dump_request, put
+from runward.daemon.parts.answering import NoChains
+from runward.daemon.store.tables import fleet_outbox
+from runward.handlers.model.chains import ChainRunCancelRequested, EventOccurred
+from runward.handlers.model.fleet import run_of_order
+from runward.handlers.model.invocations import Play
+
+HOSTS: Final = {"north": {"any", "cold"}, "south": {"any"}}
+_OTHER: Final = {"north": "south", "south": "north"}
+_WHERE: Final = ("OTHER", "{label: any}", "{label: cold}", "nobody")
+_TEXT: Final = """\
+name: NAME
+trigger: {event: NAME}
+steps:
+  - {id: there, skill: SKILL, host: HOST}
+  - {id: here, skill: work, condition: "{{ steps.there.status == 'completed' }}"}
+"""
+ACTIONS: Final = 60
+MOST_ROUNDS: Final = 24
+"""Rounds after the last fault in which everything must be over."""
+
+
+class Broken(AssertionError):
+    """A law does not hold."""
+
+
+class Killed(BaseException):
+    """Stands for `kill -9` of a program."""
+
+
+class _Chains(NoChains):
+    """The chains of a host, by the event that fires each."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Chain] = {}
+
+    def add(self, name: str, host: str, skill: str) -> None:
+        text = _TEXT.replace("NAME", name).replace("HOST", host).replace("SKILL", skill)
+        chain = read_chain(text, f"{name}.yaml", Callables(("work",))).value
+        assert chain is not None, text
+        self.known[name] = chain
+
+    def listening(self, event: str) -> tuple[Chain, ...]:
+        return (self.known[event],) if event in self.known else ()
+
+    def chain(self, name: str) -> Chain | str:
+        return self.known.get(name, f"there is no chain {name!r}")
+
+    def steps_at_once(self) -> int:
+        return 50
+
+
+class Program:
+    """A program of a host, over a connection. It may be an earlier one that is not dead yet."""
+
+    def __init__(self, host: "Host", fault: Callable[[str], None]) -> None:
+        self._host = host
+        self._connection = DoubleConnection(host.history.database, host.name, fault)
+        try:
+            ((number,),) = self._connection.execute("select runward.greet(%s, %s)", (1, "1.0")).fetchall()
+        except psycopg.Error:
+            self._connection.close()
+            raise
+        self._orders = Orders(host.base / "state", host.settings, int(number))
+
+    def serve(self) -> None:
+        """Say and look once. Raises `psycopg.Error` and `Killed`."""
+        connection: psycopg.Connection[tuple[object, ...]] = self._connection  # type: ignore[assignment] # as far as it is used
+        for versions in self._orders.say(connection):
+            self._host.said += versions
+            faults.point("fleet.told")
+        while self._orders.look(connection):
+            pass
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Host:
+    """A host with its daemon, or none, its programs, and the runs that its launchers began."""
+
+    def __init__(self, history: "History", name: str) -> None:
+        self.history, self.name = history, name
+        self.base = history.base / name
+        self.base.mkdir()
+        accept = () if history.dice.random() < 0.1 else (Accept(("*",), ("work", "absent")),)
+        self.settings = FleetSettings(name, "postgresql://x@y/z", "/none", accept=accept)
+        self.chains = _Chains()
+        self.processes = ToldProcesses()
+        self.daemon: Daemon | None = None
+        self._stack = AsyncExitStack()
+        self.programs: list[Program] = []
+        self.said: list[int] = []
+        """What a program delivered and the daemon has not marked."""
+        self.began: Counter[str] = Counter()
+        """How often a command of this run was begun."""
+        self.codes: dict[str, int] = {}
+        """How runs ended."""
+
+    async def start(self) -> None:
+        if self.daemon is None:
+            opened = daemon(
+                self.base,
+                self.history.clock,
+                self.processes,
+                playable=self._playable,
+                chains=self.chains,
+                fleet=self.settings,
+            )
+            self.daemon = await self._stack.enter_async_context(opened)
+            await fleet_outbox.switch_on(self.daemon.store, "here")
+            # Without this, the next daemon would owe everything again, and hide what was lost.
+            while await fleet_outbox.walk(self.daemon.store, 256):
+                pass
+
+    async def kill(self) -> None:
+        """Between two commits. What it had in memory is lost, and its program goes with it."""
+        await self._stack.aclose()
+        self._stack, self.daemon = AsyncExitStack(), None
+        self.said.clear()
+        self.end_programs()
+
+    def end_programs(self) -> None:
+        for each in self.programs:
+            each.close()
+        self.programs.clear()
+
+    def _playable(self, name: str) -> Play:
+        if name != "work":
+            return Play(None, problem=f"there is no playbook {name!r}")
+        return Play(Playbook(name, ("work",)), root_name="runs", root_path=str(self.base / "runs"))
+
+    def ask(self, name: str, request: EventOccurred | ChainRunCancelRequested) -> None:
+        put(self.base / "state", name, dump_request(request))
+
+    async def do_something(self) -> None:
+        """A part of a daemon's work: each ends with a commit."""
+        if self.daemon is None:
+            return
+        assembly = self.daemon.supervisor.assembly
+        assembly.worker.inbox_waits = True
+        match self.history.dice.randrange(4):
+            case 0:
+                await assembly.worker.turn()
+            case 1:
+                await assembly.starts.carry_out()
+            case 2:
+                await self.mark_delivered()
+            case _:
+                await self.daemon.settle()
+
+    async def mark_delivered(self) -> None:
+        if self.daemon is not None and self.said:
+            said, self.said = self.said, []
+            await fleet_outbox.delivered(self.daemon.store, said)
+
+    def launch(self) -> None:
+        """Launchers begin what daemons ordered. An order that came twice finds its run directory."""
+        for order in self.processes.started:
+            directory = self.base / "runs" / order.name
+            if not directory.exists():
+                directory.mkdir(parents=True)
+                (directory / "run.json").write_text(
+                    json.dumps({"schema": "runward-run-v1", "invocation_id": order.invocation_id})
+                )
+                self.began[order.name] += 1
+
+    def end_runs(self, share: float) -> None:
+        """Some of the runs end."""
+        for name in self.began:
+            if name not in self.codes and self.history.dice.random() < share:
+                self.codes[name] = self.history.dice.choice((0, 0, 3))
+                written = self.base / "runs" / name / ".exit.tmp"
+                written.write_text(json.dumps({"exit_code": self.codes[name]}))
+                written.rename(written.with_name("exit.json"))
+
+    def serve(self, is_faulty: bool) -> None:
+        """A program connects, or one goes on, and serves until something fails."""
+        if self.daemon is None:
+            return
+        dice = self.history.dice
+        left = dice.randrange(12) if is_faulty and dice.random() < 0.6 else -1
+        steps = dice.randrange(12) if is_faulty and dice.random() < 0.4 else -1
+
+        def connection_fails(moment: str) -> None:
+            nonlocal left
+            left -= 1
+            if left == -1:
+                raise psycopg.OperationalError(f"the connection failed: {moment}")
+
+        def kill(name: str) -> None:
+            nonlocal steps
+            if name.startswith("fleet."):
+                steps -= 1
+                if steps == -1:
+                    raise Killed
+
+        faults.install(kill)
+        program = None
+        try:
+            if not self.programs or not is_faulty or dice.random() < 0.4:
+                self.programs.append(Program(self, connection_fails))
+            program = dice.choice(self.programs) if is_faulty else self.programs[-1]
+            program.serve()
+        except psycopg.Error as error:
+            self.history.seen["fenced" if FENCED in str(error) else "failed"] += 1
+            if not is_faulty:
+                raise
+        except Killed:
+            self.history.seen["killed"] += 1
+            if program is not None:
+                self.programs.remove(program)
+                program.close()
+        finally:
+            faults.install(faults._nothing)
+
+    async def is_done(self) -> bool:
+        assert self.daemon is not None
+        rows = await self.daemon.rows(
+            "select 1 from chain_runs where status = 'running' union all"
+            " select 1 from invocations where status = 'running' union all"
+            " select 1 from fleet_outbox where kind in ('order', 'taken')"
+        )
+        return not rows and self.began.keys() == self.codes.keys()
+
+
+class History:
+    """What happens to the fleet under this seed. `seen` counts what did."""
+
+    def __init__(self, base: Path, seed: int) -> None:
+        self.base = base
+        self.dice = random.Random(seed)
+        self.clock = StillClock()
+        self.database = Database(HOSTS, self.clock.now)
+        self.hosts = {name: Host(self, name) for name in HOSTS}
+        self.fired = 0
+        self.unwanted: set[str] = set()
+        """The chain runs that somebody wanted to end."""
+        self.seen: Counter[str] = Counter()
+
+    async def play(self) -> None:
+        """Raises `Broken`."""
+        try:
+            for host in self.hosts.values():
+                await host.start()
+            for _ in range(ACTIONS):
+                await self._act()
+            await self._heal()
+            await self._hold_laws()
+        finally:
+            for host in self.hosts.values():
+                await host.kill()
+
+    async def _act(self) -> None:
+        host = self.hosts[self.dice.choice([*HOSTS])]
+        self.clock.move(self.dice.choice((0.0, 0.0, 0.5, 5.0)))
+        match self.dice.randrange(12):
+            case 0 if self.fired < 6:
+                self._fire(host)
+            case 1 if self.dice.random() < 0.5:
+                await host.kill()
+                self.seen["daemon killed"] += 1
+            case 2:
+                await self._cancel(host)
+            case 3:
+                host.launch()
+                host.end_runs(0.5)
+            case 4 | 5 | 6:
+                host.serve(is_faulty=True)
+            case 7:
+                host.launch()
+            case 8:
+                host.said.clear()  # a program dies before its daemon reads it
+            case _:
+                await host.start()
+                await host.do_something()
+
+    def _fire(self, host: Host) -> None:
+        self.fired += 1
+        name = f"c{self.fired}"
+        where = self.dice.choice(_WHERE[: 4 if self.dice.random() < 0.3 else 3]).replace(
+            "OTHER", _OTHER[host.name]
+        )
+        host.chains.add(name, where, self.dice.choice(("work", "work", "work", "absent", "refused")))
+        host.ask(name, EventOccurred(name, self.clock.now(), name, name, {}))
+
+    async def _cancel(self, host: Host) -> None:
+        if host.daemon is None or self.dice.random() < 0.5:
+            return
+        rows = await host.daemon.rows("select id from chain_runs where status = 'running' order by id")
+        if rows:
+            run = str(self.dice.choice(rows)[0])
+            self._end(host, run)
+            self.seen["cancelled"] += 1
+
+    def _end(self, host: Host, run: str) -> None:
+        self.unwanted.add(run)
+        host.ask(f"end-{run}", ChainRunCancelRequested(f"end-{run}", self.clock.now(), run))
+
+    async def _heal(self) -> None:
+        """Nothing fails any more. What nobody may take is cancelled by a person."""
+        for turn in range(MOST_ROUNDS):
+            self.clock.move(1.0)
+            for host in self.hosts.values():
+                await host.start()
+                assert host.daemon is not None
+                host.daemon.supervisor.assembly.worker.inbox_waits = True
+                await host.daemon.settle()
+                host.launch()
+                host.end_runs(1.0)
+                await host.daemon.settle()
+                host.end_programs()
+                host.serve(is_faulty=False)
+                await host.mark_delivered()
+            if turn == MOST_ROUNDS // 3:
+                await self._cancel_what_waits()
+            is_settled = all(row.settled for row in self.database.rows.values())
+            if is_settled and all([await host.is_done() for host in self.hosts.values()]):
+                return
+        raise Broken(f"not over: {[row for row in self.database.rows.values() if not row.settled]}")
+
+    async def _cancel_what_waits(self) -> None:
+        for host in self.hosts.values():
+            assert host.daemon is not None
+            waiting = await host.daemon.rows(
+                "select run, status, reason_code from chain_steps where status in ('waiting', 'running')"
+            )
+            for run, status, reason in waiting:
+                nobody = [
+                    row
+                    for row in self.database.rows.values()
+                    if row.id.startswith(str(run)) and row.state == "open"
+                ]
+                if not nobody:
+                    raise Broken(
+                        f"{run!s} is {status!s} ({reason!s}) at {host.name}, and nobody is to begin it"
+                    )
+                self._end(host, str(run))
+
+    async def _hold_laws(self) -> None:
+        for host in self.hosts.values():
+            twice = [name for name, count in host.began.items() if count > 1]
+            if twice:
+                raise Broken(f"{host.name} began {twice} more than once")
+        began = Counter(
+            name.rpartition("-")[0]
+            for host in self.hosts.values()
+            for name in host.began
+            if name.startswith("fl_")
+        )
+        if any(count > 1 for count in began.values()):
+            raise Broken(f"orders were begun by several takes: {began}")
+        for origin, name in self.database.rows:
+            await self._hold_law_of(origin, name)
+        self.seen["ended"] += sum(row.state == "ended" for row in self.database.rows.values())
+        self.seen["declined"] += sum(row.state == "declined" for row in self.database.rows.values())
+        self.seen["withdrawn"] += sum(row.state == "withdrawn" for row in self.database.rows.values())
+
+    async def _hold_law_of(self, origin: str, name: str) -> None:
+        """The step at the origin ended as the run of its taker did, unless somebody wanted it to end before."""
+        row, host = self.database.rows[origin, name], self.hosts[origin]
+        assert host.daemon is not None
+        run = name.rpartition("-")[0].rpartition("-")[0]
+        query = f"select status, reason_code from chain_steps where run = '{run}' and step = 0"
+        ((status, reason),) = await host.daemon.rows(query)
+        if row.state == "ended":
+            code = self.hosts[row.taken_by or ""].codes.get(run_of_order(origin, name, row.takes))
+            # Without a code it never began, so somebody had cancelled it.
+            possible = {None: ("cancelled",), 0: ("completed", "cancelled"), 3: ("failed", "cancelled")}[code]
+            if row.result["status"] not in possible[: 2 if row.cancelled else 1]:
+                raise Broken(f"{name} ended with {code}, and the result says {row.result}")
+        if run in self.unwanted:
+            return
+        expected = row.result["status"] if row.state == "ended" else "failed"
+        if status != expected or row.state == "withdrawn":
+            raise Broken(f"{name} is {row.state} ({row.declined}), and its step {status!s}, {reason!s}")
+
+
+def play(base: Path, seeds: "range | list[int]") -> Mapping[str, int]:
+    """Play the histories of these seeds; returns what happened in them. Raises `Broken`, which names the seed."""
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        directory = base / str(seed)
+        directory.mkdir()
+        history = History(directory, seed)
+        try:
+            asyncio.run(history.play())
+        except Exception as error:
+            error.add_note(f"in the history of seed {seed}")
+            raise
+        seen += history.seen
+        shutil.rmtree(directory)
+    return seen
