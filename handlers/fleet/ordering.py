@@ -11,6 +11,7 @@ from typing import Final, get_args
 from runward.config.json_value import JsonValue
 from runward.handlers.chains.advancing import STARTED, Reason, is_elsewhere, moved, onward, position_of
 from runward.handlers.chains.continuing import again_after
+from runward.handlers.fleet.delivered import paths
 from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.chains import (
     RUNS_ELSEWHERE,
@@ -117,7 +118,11 @@ def _end_of(event: RemoteStepOver, standing: StepStanding) -> tuple[StepStanding
         status=status,
         reason=code,
         outcome=result.get("outcome"),
-        result=StepResult(delivery=_text(result.get("delivery")), exit_code=_number(result.get("exit_code"))),
+        result=StepResult(
+            delivery=_text(result.get("delivery")),
+            exit_code=_number(result.get("exit_code")),
+            artifacts=paths(result.get("artifacts")),
+        ),
     )
     if status == "completed":
         is_cut = result.get("outcome_is_too_long") is True

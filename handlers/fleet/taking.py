@@ -15,6 +15,7 @@ from runward.config.json_value import MAX_INTEGER, JsonValue
 from runward.handlers.chains.advancing import ORDER_FORMAT
 from runward.handlers.chains.continuing import Verdict, all_left_by, verdict_on
 from runward.handlers.chains.stepping import NotStarted, Ready, Rendered, command_with
+from runward.handlers.fleet.delivered import told
 from runward.handlers.invocations import completed, of_request
 from runward.handlers.layouts.native import session_key
 from runward.handlers.model.asking import Given, ask
@@ -241,7 +242,7 @@ def end_taken(event: SessionFinished | StartFailed | StartedEarlier, given: Give
         "outcome_is_too_long": size > MOST_OUTCOME,
         "delivery": result.delivery,
         "exit_code": result.exit_code,
-        "artifacts": list(result.artifacts),
+        "artifacts": told(result.verification),
     }
     return (_over(taken, verdict, given, more),)
 

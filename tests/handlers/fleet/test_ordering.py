@@ -174,6 +174,17 @@ def test_the_chain_run_continues_with_the_result_also_if_nobody_said_that_it_was
         assert of(SettleOrder, effects) == [SettleOrder(ORDER, 5.0)]
 
 
+def test_later_steps_see_the_names_of_the_artifacts_that_stayed_there() -> None:
+    entry: JsonValue = {"id": "model", "path": "out/model.bin", "size": 7}
+    result: JsonValue = {
+        "status": "completed",
+        "reason": "run.completed.ok",
+        "artifacts": [entry, "nonsense"],
+    }
+    step = next(each for each in of(SetStep, over(RUNS, result)) if each.standing.step == 0)
+    assert step.standing.result.artifacts == {"model": "out/model.bin"}
+
+
 @pytest.mark.parametrize(
     "result",
     [

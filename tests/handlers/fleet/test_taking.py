@@ -175,8 +175,11 @@ def finished() -> SessionFinished:
     return SessionFinished(KEY, 1, 4.0, "completed", "run.completed.ok", None)
 
 
+PRODUCED: JsonValue = {"produced": [{"id": "report", "path": "report.md", "size": 4}]}
+
+
 def test_the_end_of_its_run_is_the_end_of_the_order() -> None:
-    left = LeftBySession({"kind": "ci"}, StepResult("passed", None, 0, {"report": "/x"}), None)
+    left = LeftBySession({"kind": "ci"}, StepResult("passed", PRODUCED, 0, {"report": "/x"}), None)
     answers = {TakenAs(KEY): BEGUN, LeftBy(KEY, 1): left}
     (end,) = of(EndTaken, decided(taking.end_taken(finished(), GIVEN), answers))
     assert (end.origin, end.id, end.take) == ("laptop", ORDER, 1)
@@ -184,7 +187,7 @@ def test_the_end_of_its_run_is_the_end_of_the_order() -> None:
     assert (end.result["status"], end.result["outcome"], end.result["artifacts"]) == (
         "completed",
         {"kind": "ci"},
-        ["report"],
+        [{"id": "report", "path": "report.md", "size": 4}],
     )
 
 
