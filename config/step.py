@@ -186,10 +186,8 @@ def _labels(table: Mapping[str, JsonValue], loc: Location, step: _InStep) -> "La
 
 
 def _host_schema(description: str) -> dict[str, JsonValue]:
-    from runward.config.fleet import LABEL, MOST_LABELS
-
-    label: dict[str, JsonValue] = {"type": "string", "pattern": f"^{LABEL}$"}
-    labels: dict[str, JsonValue] = {"type": "array", "items": label, "minItems": 1, "maxItems": MOST_LABELS}
+    label: dict[str, JsonValue] = {"type": "string"}
+    labels: dict[str, JsonValue] = {"type": "array", "items": label, "minItems": 1}
     table: dict[str, JsonValue] = {
         "type": "object",
         "properties": {

@@ -51,12 +51,12 @@ from runward.daemon.world.files import Files
 from runward.daemon.world.messenger import SettingsMessenger, no_link
 from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.exchange.reading import ActedWithCode, Unable, Worked
-from runward.handlers.model.fleet import Offer, OffersOf
 from runward.handlers.schedules import PATIENCE
 
 if TYPE_CHECKING:
     from runward.daemon.host.fleet_reports import FleetReports
     from runward.daemon.web.listener import Listener
+    from runward.handlers.model.fleet import Offer, OffersOf
 
 _THEN: Final = "the daemon takes them over by itself, and until then the old settings stay in force"
 
@@ -288,7 +288,7 @@ def _world(
     )
 
 
-def _offers(declarer: Declarer, state: Path, asked: OffersOf) -> tuple[Offer, ...]:
+def _offers(declarer: Declarer, state: Path, asked: "OffersOf") -> "tuple[Offer, ...]":
     if declarer.fleet() is None:
         return ()
     from runward.daemon.configuration.offers import offers_of  # few hosts are in a fleet
