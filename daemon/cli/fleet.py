@@ -13,6 +13,7 @@ from runward.config.problem import TextError, counted, shortened
 from runward.config.settings import Settings
 from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
+from runward.daemon.cli.fleet_order import order
 from runward.daemon.cli.shell.context import own_settings, pass_settings, settings_in_force, store_to_read
 from runward.daemon.cli.shell.fleet_database import fleet_to_read, told_troubles
 from runward.daemon.cli.terminal.options import NamedPath, json_option, limit_option, listed
@@ -42,7 +43,7 @@ MOST_REASON: Final = 200
 """Characters that are shown of why a host declined. Another host wrote it."""
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, commands=[order])
 def fleet() -> None:
     """Have several hosts report to one database, and list them. `runward session list --fleet` lists their sessions.
 
@@ -319,6 +320,9 @@ def _ago(seconds: float | None) -> str:
 
 def _outcome(order: "Order") -> str:
     """What is known of how it ended, or will."""
+    if order.given_up is not None:
+        said = [str(order.given_up.get(each)) for each in ("by", "note")]
+        return safe(f"{said[0]}: {shortened(said[1], MOST_REASON)}")
     if order.status is not None:
         return coloured(order.status)
     if order.declined:
@@ -351,7 +355,8 @@ def list_orders(settings: Settings, only_open: bool, limit: int, as_json: bool) 
     """List the steps that hosts ordered from others: who ordered what, its state, and who took it when.
 
     A host sees what it ordered or took; where the fleet was made, all are listed. STATE is `open` (nobody has taken it), `taken` (that host
-    may have begun it), `ended`, `declined` (no host is left that may begin it), or `withdrawn` (nobody ever begins it).
+    may have begun it), `ended`, `declined` (no host is left that may begin it), `given up` (a person said that its taker
+    will not come back), or `withdrawn` (nobody ever begins it).
 
     Exit code 1: this machine belongs to no fleet, or the database refuses. 75: it can't be reached.
 

@@ -14,7 +14,8 @@ _AT_ONCE: Final = 100
 class Order(NamedTuple):
     """An order as the database has it, whose clock counts. `placed_s` and `taken_s` say how long ago that was.
 
-    `status` is that of its result, as its taker said it. `declined` has the reason of each host that gave it back.
+    `status` is that of its result, as its taker said it. `declined` has the reason of each host that gave it back, and `given_up` who said
+    that its taker will not come back, with a note.
     """
 
     placed_at: datetime
@@ -35,6 +36,7 @@ class Order(NamedTuple):
     settled_at: datetime | None
     placed_s: float
     taken_s: float | None
+    given_up: dict[str, JsonValue] | None
 
     def as_json(self) -> JsonValue:
         return {
@@ -49,6 +51,7 @@ class Order(NamedTuple):
             "taken_by": self.taken_by,
             "status": self.status,
             "declined": {**self.declined},
+            "given_up": None if self.given_up is None else {**self.given_up},
             "placed_at": iso(self.placed_at.timestamp()),
             "taken_at": _moment(self.taken_at),
             "begin_by": _moment(self.begin_by),
@@ -62,10 +65,11 @@ def _moment(at: datetime | None) -> str | None:
 
 
 _ORDERS: Final = (
-    "select o.placed_at, o.origin, o.id, o.wanted_host, o.wanted_labels, o.skill, o.state, o.cancelled, o.takes, o.taken_by,"
+    "select o.placed_at, o.origin, o.id, o.wanted_host, o.wanted_labels, o.skill,"
+    " case when o.given_up is null then o.state else 'given up' end, o.cancelled, o.takes, o.taken_by,"
     " o.taken_at, o.begin_by, o.declined, left(o.result ->> 'status', 200), o.ended_at, o.settled_at,"
     " extract(epoch from clock_timestamp() - o.placed_at)::float8,"
-    " extract(epoch from clock_timestamp() - o.taken_at)::float8"
+    " extract(epoch from clock_timestamp() - o.taken_at)::float8, o.given_up"
     " from runward.orders o where (not %(only_open)s or o.state in ('open', 'taken')) and (%(at)s::timestamptz is null"
     " or o.placed_at <= %(at)s and (o.placed_at < %(at)s or (o.origin, o.id) > (%(origin)s, %(id)s)))"
     " order by o.placed_at desc, o.origin, o.id limit %(limit)s"

@@ -26,9 +26,9 @@ from runward.daemon.store.tables.fleet_outbox import ORDER, TAKEN, Owed, owed
 from runward.daemon.store.tables.orders import (
     RemoteStep,
     TakenOrder,
-    how_many_begun,
     orders_taken,
     remote_steps,
+    takes_begun,
 )
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.events import Request
@@ -68,12 +68,16 @@ _LOOK: Final = (
 """What this host ordered that somebody took or that is over, and what it took itself. `own_name` refuses an earlier program."""
 
 _ENDS: Final = (
-    "select id, takes, taken_by, state, declined::text, result::text from runward.orders"
+    "select id, takes, taken_by, state, declined::text, result::text, given_up::text from runward.orders"
     " where origin = %s and id = any(%s) and state in ('ended', 'declined', 'withdrawn')"
 )
 _ORDERED: Final = (
     "select o.origin, o.id, o.takes, o.body::text, o.cancelled from unnest(%s::text[], %s::text[]) as one(origin, id)"
     " join runward.orders o on o.origin = one.origin and o.id = one.id where o.state = 'taken'"
+)
+_LOST: Final = (
+    "select o.origin, o.id, o.takes from unnest(%s::text[], %s::text[]) as one(origin, id)"
+    " join runward.orders o on o.origin = one.origin and o.id = one.id where o.given_up ->> 'host' = %s"
 )
 _TAKE: Final = "select origin, id, takes, body::text, cancelled from runward.take_orders(%s, %s)"
 
@@ -170,6 +174,11 @@ class Orders:
                 point("fleet.orders.sent")
         except (*REFUSED, _Contradicts) as error:
             # The others must not wait for it, so each goes by itself from here on.
+            if len(rows) == 1 and isinstance(error, _Contradicts):
+                # What the row says counts, however often this host says something else.
+                self._refused = f"the database says something else of {rows[0].subject}: it was given up, or the database is older"
+                self._reached[kind] = rows[0].version
+                return [rows[0].version]
             if len(rows) == 1:
                 self._refused = (
                     f"the database refuses {rows[0].subject}, which stays owed: {in_one_line(error)}"
@@ -209,7 +218,8 @@ class Orders:
                 (each.origin, each.id, each.take): each
                 for each in orders_taken(store, [each.take for each in taken])
             }
-            free = self._fleet.slots - how_many_begun(store)
+            begun = takes_begun(store)
+            free = self._fleet.slots - len(begun)
         self._tell_origin(connection, [each for each in own if each.id not in settled])
         new = [each for each in taken if each.take not in known and not each.is_doubted]
         self._unknown = [
@@ -219,6 +229,7 @@ class Orders:
             each for each in taken if each.is_cancelled and (each.take in known or not each.is_doubted)
         ]
         self._tell_taker(connection, new, cancelled, known)
+        self._tell_of_lost(connection, begun, taken)
         return self._take(connection, free - len(new))
 
     @property
@@ -246,9 +257,18 @@ class Orders:
                 self._tell_end(*row)
 
     def _tell_end(
-        self, order: str, take: int, host: str | None, end: OrderEnd, declined: str, result: str | None
+        self,
+        order: str,
+        take: int,
+        host: str | None,
+        end: OrderEnd,
+        declined: str,
+        result: str | None,
+        given_up: str | None,
     ) -> None:
-        whys = foreign(declined)
+        whys, lost = foreign(declined), foreign(given_up)
+        if isinstance(lost, dict):
+            end, host, whys = "given_up", str(lost.get("host")), {str(lost.get("by")): lost.get("note")}
         request = RemoteStepOver(
             _name("over", order),
             time.time(),
@@ -288,6 +308,21 @@ class Orders:
                 origin, order, take = each.take
                 name = _name("cancel", origin, order, take)
                 self._leave(RemoteStepCancelled(name, time.time(), origin=origin, id=order, take=take))
+
+    def _tell_of_lost(
+        self, connection: Connection, begun: Sequence[tuple[str, str, int]], taken: Sequence[Seen]
+    ) -> None:
+        """Have the daemon end what it began and a person gave up since: its origin went on without it."""
+        has = {each.take for each in taken}
+        missing = [each for each in begun if each not in has]
+        if not missing:
+            return
+        given = ([origin for origin, _, _ in missing], [order for _, order, _ in missing], self._fleet.host)
+        with in_time(connection):
+            lost = connection.execute(_LOST, given).fetchall()
+        for origin, order, take in lost:
+            name = _name("cancel", origin, order, take)
+            self._leave(RemoteStepCancelled(name, time.time(), origin=origin, id=order, take=take))
 
     def _order(self, origin: str, order: str, take: int, body: str, is_cancelled: bool) -> None:
         name = _name("order", origin, order, take)

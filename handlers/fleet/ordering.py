@@ -34,6 +34,7 @@ from runward.handlers.model.invocations import EndStatus
 
 DECLINED: Final = "step.failed.declined"
 UNREADABLE: Final = "step.failed.unreadable_result"
+LOST: Final = "step.failed.host_lost"
 WITHDRAWN: Final = "step.failed.withdrawn"
 
 _CODE: Final = re.compile(r"[a-z_]{1,50}(?:\.[a-z_]{1,50}){1,5}")
@@ -106,6 +107,12 @@ def _end_of(event: RemoteStepOver, standing: StepStanding) -> tuple[StepStanding
         named = [f"{host}: {str(why)[:_MOST_TEXT]}" for host, why in sorted(event.declined.items())]
         why = f"no host begins it: {'; '.join(named[:_MOST_NAMED])}"
         return standing._replace(status="failed", reason=DECLINED), why
+    if event.end == "given_up":
+        said = [f"{by}: {str(note)[:_MOST_TEXT]}" for by, note in event.declined.items()]
+        why = (
+            f"{event.host} will not come back, says {'; '.join(said[:_MOST_NAMED])}; it may have begun there"
+        )
+        return standing._replace(status="failed", reason=LOST), why
     if event.end == "withdrawn":
         return standing._replace(status="failed", reason=WITHDRAWN), "its order was withdrawn"
     read = _read(event.result)

@@ -16,7 +16,7 @@ from runward.handlers.model.events import Request
 MOST_OUTCOME: Final = 64 << 10
 """Characters of an outcome, as JSON, that travel back."""
 
-OrderEnd: TypeAlias = Literal["ended", "declined", "withdrawn"]
+OrderEnd: TypeAlias = Literal["ended", "declined", "withdrawn", "given_up"]
 
 _ORDER: Final = re.compile(r"(cr_[0-9a-f]{12})-([0-9]{1,3})-([0-9]{1,6})")
 _RUN: Final = re.compile(r"(?:.*/)?(fl_[0-9a-f]{12}-[0-9]{1,9})")
@@ -89,7 +89,8 @@ class RemoteStepTaken(_OfOrder, Request, frozen=True):
 class RemoteStepOver(_OfOrder, Request, frozen=True):
     """An order of this host is over: its taker says how the step ended, or nobody begins it.
 
-    `result` is what `EndTaken` has; None unless it `ended`. `declined` says why hosts don't begin it, by their names.
+    `result` is what `EndTaken` has; None unless it `ended`. `declined` says why hosts don't begin it, by their names. If a person gave
+    it up, `host` is the one that took it, and `declined` has the person's note.
     """
 
     id: str

@@ -2,7 +2,7 @@
 alter table runward.orders enable row level security;
 drop policy if exists of_origin_and_taker on runward.orders;
 create policy of_origin_and_taker on runward.orders for select using (
-    exists (select from runward.hosts own where own.login = session_user and own.name in (origin, taken_by))
+    exists (select from runward.hosts own where own.login = session_user and own.name in (origin, taken_by, given_up ->> 'host'))
 );
 
 -- The name of the host that calls, if this is the program that connected last. Until the end of the transaction no other one
@@ -130,7 +130,7 @@ begin
 end $$;
 
 -- Have the programs look that a change of an order concerns: the hosts that may take it; its origin, once it is taken or over; its taker,
--- once it is cancelled. Any login of the server may listen to any channel, so nothing of the order is said: each looks for itself.
+-- once it is cancelled or given up. Any login of the server may listen to any channel, so nothing of the order is said: each looks for itself.
 create or replace function runward.tell_of_order() returns trigger
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
 begin
@@ -139,7 +139,7 @@ begin
             when 'open' then not new.declined ? host.name
                 and (new.wanted_host = host.name or new.wanted_host is null and new.wanted_labels <@ host.labels)
             when 'taken' then host.name in (new.origin, case when new.cancelled then new.taken_by end)
-            else host.name = new.origin end;
+            else host.name in (new.origin, new.given_up ->> 'host') end;
     return null;
 end $$;
 create or replace trigger tell_of_placed after insert on runward.orders for each row execute function runward.tell_of_order();

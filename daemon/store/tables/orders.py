@@ -181,10 +181,10 @@ def newest_event(connection: sqlite3.Connection) -> int:
     return int(seq)
 
 
-def how_many_begun(connection: sqlite3.Connection) -> int:
-    """How many steps of other hosts this host has begun that are not over."""
-    ((count,),) = connection.execute("select count(*) from orders_taken where state = 'begun'")
-    return int(count)
+def takes_begun(connection: sqlite3.Connection) -> list[Take]:
+    """The steps of other hosts that this host has begun and that are not over."""
+    rows = connection.execute("select origin, id, take from orders_taken where state = 'begun'")
+    return [(str(origin), str(order), int(take)) for origin, order, take in rows]
 
 
 def _begin(batch: Batch, job: Job, effect: BeginTaken) -> None:

@@ -220,6 +220,55 @@ def test_what_the_database_refuses_stays_owed_is_named_and_holds_up_no_other(hos
     assert "cr_1-1-1" in program.refused
 
 
+def _begun(host: Host, state: str = "begun") -> None:
+    """The laptop's order 1, which this host took and began."""
+    host.has("1", state="taken", taken_by="gpu-box", takes=1)
+    host.place.change_store(
+        "insert into orders_taken (origin, id, take, state, session_key, result, taken_at)"
+        " values ('laptop', '1', 1, ?, 'native:runs/x', ?, 1.0)",
+        state,
+        None if state == "begun" else "{}",
+    )
+
+
+def _give_up(host: Host) -> None:
+    with host.admin() as admin:
+        admin.execute("select runward.give_up_order('laptop', '1', 'lost')")
+
+
+def test_what_was_given_up_while_it_runs_here_is_ended(host: Host) -> None:
+    _begun(host)
+    connection, program = host.connected()
+    program.look(connection)
+    assert host.inbox("RemoteStepCancelled") == []
+    _give_up(host)
+    program.look(connection)
+    assert [(each["id"], each["take"]) for each in host.inbox("RemoteStepCancelled")] == [("1", 1)]
+
+
+def test_what_the_database_contradicts_is_owed_no_longer_and_named(host: Host) -> None:
+    _begun(host, "ended")
+    _give_up(host)
+    subject = json.dumps(["laptop", "1", 1], separators=(",", ":"))
+    host.place.change_store("insert into fleet_outbox (kind, subject) values ('taken', ?)", subject)
+    connection, program = host.connected()
+    said = [version for versions in program.say(connection) for version in versions]
+    assert len(said) == 1
+    assert program.refused is not None
+    assert "says something else" in program.refused
+    assert host.states() == [("1", "declined")]
+
+
+def test_an_origin_is_told_who_gave_an_order_up_and_why(host: Host) -> None:
+    host.has("cr_1-0-1", origin="gpu-box", wanted_host="laptop", state="taken", taken_by="laptop", takes=1)
+    with host.admin() as admin:
+        admin.execute("select runward.give_up_order('gpu-box', 'cr_1-0-1', 'lost')")
+    connection, program = host.connected()
+    program.look(connection)
+    (over,) = host.inbox("RemoteStepOver")
+    assert (over["end"], over["host"], over["declined"]) == ("given_up", "laptop", {"admin": "lost"})
+
+
 def test_an_order_of_labels_is_placed_with_all_of_them(host: Host) -> None:
     host.owes_of_labels("cr_1-0-1", "gpu", "large")
     connection, program = host.connected()

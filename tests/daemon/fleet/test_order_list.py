@@ -31,6 +31,11 @@ _ORDERS = (
     {"id": "labels", "wanted_host": None, "wanted_labels": ["big", "gpu"], "skill": "render"},
     {"id": "stops", **_TAKEN, "cancelled": True, "taken_at": None},
     {"id": "ended", **_TAKEN, "state": "ended", "result": {"status": "failed"}, "taken_at": None},
+    {
+        "id": "lost",
+        "state": "declined",
+        "given_up": {"host": "victim", "take": 1, "by": "mallory", "note": "it was stolen\u001b[31m"},
+    },
     {"id": "refused", "state": "declined", "declined": {"victim": "it accepts nothing from mallory"}},
 )
 
@@ -54,7 +59,8 @@ def test_orders_are_listed_with_who_took_them_and_what_became_of_them(fleet: Fle
         "open mallory label big, gpu render 1m ago - - - labels",
         "taken mallory victim train 2m ago victim - cancelled stops",
         "ended mallory victim train 3m ago victim - failed ended",
-        "declined mallory victim train 4m ago - - victim: it accepts nothing from mallory refused",
+        "given up mallory victim train 4m ago - - mallory: it was stolen\\x1b[31m lost",
+        "declined mallory victim train 5m ago - - victim: it accepts nothing from mallory refused",
     ]
     assert _ids(office.call("fleet", "orders", "--open", "--json")) == ["waits", "labels", "stops"]
 

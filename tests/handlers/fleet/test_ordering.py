@@ -141,6 +141,14 @@ def test_a_step_with_a_host_fails_where_there_is_no_fleet() -> None:
     assert of(PlaceOrder, effects) == []
 
 
+def test_a_step_whose_host_is_given_up_fails_and_says_by_whom_and_that_it_may_have_begun() -> None:
+    effects = over(RUNS, None, "given_up", laptop="it was stolen")
+    assert of_step(effects)[-1] == ("failed", "step.failed.host_lost")
+    why = "gpu-box will not come back, says laptop: it was stolen; it may have begun there"
+    assert why in [each.reason_summary for each in of(SetStep, effects)]
+    assert len(of(SettleOrder, effects)) == 1
+
+
 def test_a_step_that_another_host_runs_has_no_slot_here() -> None:
     assert slots_after(SlotsStanding(), SetStep(RUN, 1.0, RUNS, None)) == SlotsStanding()
     here = StepStanding(0, "running", None, "native:runs/x")
