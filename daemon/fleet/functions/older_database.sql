@@ -94,7 +94,7 @@ begin
         delete from claims where origin = of_origin and id = of_id;
         return its.state;
     end if;
-    if not exists (select from unheard where host = own) or its.state = 'ended' or its.takes >= its_take
+    if not exists (select from unheard where host = own) or its.state = 'ended' or its.given_up is not null or its.takes >= its_take
         or its.taken_by is not null and not its.doubted and not exists (select from unheard where host = its.taken_by) then
         return 'lost';
     end if;
@@ -132,7 +132,7 @@ begin
     return null;
 end $$;
 create or replace trigger heed_claim after insert or update on runward.orders for each row
-    when (new.state in ('open', 'withdrawn', 'declined')) execute function runward.heed_claim();
+    when (new.state in ('open', 'withdrawn', 'declined') and new.given_up is null) execute function runward.heed_claim();
 
 -- An origin says which of its orders it still waits for. Of the others it knows how they ended.
 create or replace function runward.still_wanted(number bigint, its_orders text[]) returns void

@@ -82,6 +82,7 @@ def test_json_has_all_that_is_known_but_the_values(fleet: Fleet, office: Place) 
         "taken_by": "victim",
         "status": None,
         "declined": {},
+        "given_up": None,
         "taken_at": "2026-01-02T03:04:05.000Z",
         "begin_by": None,
         "ended_at": None,
