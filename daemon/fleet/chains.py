@@ -92,6 +92,8 @@ def begin_segment(connection: Connection, host: str, store: Store) -> int | None
 class Chains:
     """The chains of this host, over one connection."""
 
+    looks_for: str | None = None
+
     def __init__(self, state: Path, fleet: FleetSettings, number: int) -> None:
         self._state = state
         self._host = fleet.host

@@ -22,6 +22,9 @@ FORMAT: Final = 2
 OLDEST_SERVER: Final = 15
 """The oldest version of PostgreSQL."""
 
+REFUSED: Final = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
+"""What the database refuses for what is in it, however often it is said."""
+
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 

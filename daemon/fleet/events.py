@@ -17,8 +17,8 @@ from runward.config.own_events import OWN_EVENTS
 from runward.config.settings import FleetSettings, Settings
 from runward.daemon.faults import point
 from runward.daemon.fleet.bodies import storable
-from runward.daemon.fleet.connecting import Connection, in_one_line, in_time
-from runward.daemon.fleet.orders import REFUSED, foreign
+from runward.daemon.fleet.connecting import REFUSED, Connection, in_one_line, in_time
+from runward.daemon.fleet.orders import foreign
 from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.store import reading
 from runward.daemon.store.tables.fleet_events import ToldEvent, told_events
@@ -78,6 +78,8 @@ _READ: Final = (
 
 class Events:
     """The events of this host and of others, over one connection."""
+
+    looks_for: str | None = None
 
     def __init__(
         self,

@@ -15,8 +15,7 @@ from runward.config.settings import FleetSettings, Settings
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.configuration.declared_files import playbook_names
 from runward.daemon.configuration.offers import HostKnown, write_offers
-from runward.daemon.fleet.connecting import Connection, in_one_line, in_time
-from runward.daemon.fleet.orders import REFUSED
+from runward.daemon.fleet.connecting import REFUSED, Connection, in_one_line, in_time
 from runward.daemon.store import reading
 from runward.daemon.store.tables.orders import is_anything_ordered
 from runward.handlers.fleet.offering import accepted_from, hash_of
@@ -46,6 +45,8 @@ _OTHERS: Final = (
 
 class Offers:
     """What hosts accept from each other, over one connection."""
+
+    looks_for: str | None = None
 
     def __init__(
         self,

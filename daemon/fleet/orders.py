@@ -19,7 +19,7 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import FleetSettings
 from runward.daemon.faults import point
 from runward.daemon.fleet.bodies import storable
-from runward.daemon.fleet.connecting import Connection, in_one_line, in_time
+from runward.daemon.fleet.connecting import REFUSED, Connection, in_one_line, in_time
 from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.store import reading
 from runward.daemon.store.tables.fleet_outbox import ORDER, TAKEN, Owed, owed
@@ -54,9 +54,6 @@ CHANNEL: Final = "runward_orders_"
 
 OFFERS_CHANNEL: Final = "runward_offers"
 """What tells all hosts that one of them accepts something else."""
-
-REFUSED: Final = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
-"""What the database refuses for what is in it, however often it is said."""
 
 _LOOK: Final = (
     "with me as materialized (select runward.own_name(%s) as name)"
@@ -102,6 +99,8 @@ class Seen(NamedTuple):
 
 class Orders:
     """The orders of this host, over one connection."""
+
+    looks_for = "orders"
 
     def __init__(self, state: Path, fleet: FleetSettings, number: int) -> None:
         self._state = state
@@ -158,7 +157,10 @@ class Orders:
                     calls = self._calls(store, kind, rows)
                 if not rows:
                     break
-                yield self._said(connection, kind, rows, calls)
+                versions = self._said(connection, kind, rows, calls)
+                yield versions
+                if versions:
+                    point("fleet.orders.told")
 
     def _said(
         self, connection: Connection, kind: str, rows: Sequence[Owed], calls: "dict[str, list[Call]]"

@@ -11,8 +11,7 @@ from psycopg.types.json import Jsonb
 from runward.config.json_value import JsonValue
 from runward.config.settings import FleetSettings, Settings
 from runward.daemon.fleet.bodies import MOST_BODY, VERSION_BITS, storable
-from runward.daemon.fleet.connecting import Connection, in_one_line, in_time
-from runward.daemon.fleet.orders import REFUSED
+from runward.daemon.fleet.connecting import REFUSED, Connection, in_one_line, in_time
 from runward.daemon.store import reading
 from runward.daemon.store.tables.approvals import open_approvals_of_ids
 from runward.daemon.store.tables.artifacts import artifacts_of_ids
@@ -79,6 +78,8 @@ _KINDS: Final = {
 
 class OutcomesAndApprovals:
     """Those of this host, over one connection."""
+
+    looks_for: str | None = None
 
     def __init__(
         self, state: Path, settings: Settings, fleet: FleetSettings, epoch: int, number: int

@@ -8,21 +8,18 @@ daemon. It writes nothing but the database, and requests into the inbox: killed 
 import json
 import os
 import select
-import sqlite3
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import psycopg
-from psycopg.types.json import Jsonb
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import FleetSettings, Settings, settings_from_json
 from runward.daemon import __version__
-from runward.daemon.faults import from_environment, point
-from runward.daemon.fleet.bodies import VERSION_BITS, bodies
+from runward.daemon.faults import from_environment
 from runward.daemon.fleet.chains import Chains
 from runward.daemon.fleet.connecting import (
     Connection,
@@ -34,18 +31,16 @@ from runward.daemon.fleet.connecting import (
 )
 from runward.daemon.fleet.events import Events
 from runward.daemon.fleet.offers import Offers
-from runward.daemon.fleet.orders import REFUSED, Orders
+from runward.daemon.fleet.orders import Orders
 from runward.daemon.fleet.outcomes_and_approvals import OutcomesAndApprovals
 from runward.daemon.fleet.record import Record
+from runward.daemon.fleet.session_reports import SessionReports
 from runward.daemon.processes.client_gone import end_with_client
 from runward.daemon.processes.giving_way import give_way
 from runward.daemon.store import reading
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.tables.fleet_outbox import SESSION, Owed, how_many_owed, owed
+from runward.daemon.store.tables.fleet_outbox import how_many_owed, still_there
 from runward.daemon.views.daemon_report import report_of
-
-MOST_AT_ONCE: Final = 100
-"""Rows that are delivered in one transaction."""
 
 PERIOD_S: Final = 30.0
 """Seconds between two signs of life, and two looks without a hint."""
@@ -53,6 +48,9 @@ PERIOD_S: Final = 30.0
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 """Seconds until the next connection after a failure, and at most: the pause doubles."""
+
+OF_FLEET: Final = "fleet: "
+"""How the daemon begins what this program told it."""
 
 _MOST_PROBLEMS: Final = 20
 _MOST_PROBLEM: Final = 1000
@@ -69,7 +67,7 @@ def main(state: Path) -> None:
     settings = settings_from_json(told["settings"])
     assert settings is not None, "the daemon is of the same version"
     assert settings.fleet is not None, "without a fleet the daemon starts no program"
-    Reports(state, settings, settings.fleet, int(told["epoch"])).run()
+    Program(state, settings, settings.fleet, int(told["epoch"])).run()
 
 
 def _first_line() -> bytes:
@@ -92,17 +90,34 @@ class Troubled(Protocol):
 
 
 class Part(Troubled, Protocol):
-    """What is reported and heard over one connection."""
+    """What of this host the fleet shares, over one connection.
+
+    `looks_for` is the word by which `pulse` says that there is something to look for; without one, the part knows when to look.
+    """
+
+    @property
+    def looks_for(self) -> str | None: ...
 
     def say(self, connection: Connection) -> Iterator[list[int]]:
-        """Tell the database what it lacks: each time the versions that it has by now. Raises `psycopg.Error`."""
+        """Deliver what is owed: each time the versions that the database has by now. Raises `psycopg.Error`."""
 
     def look(self, connection: Connection) -> bool:
-        """Put into the inbox what changed; returns whether there may be more. Raises `psycopg.Error` and `OSError`."""
+        """Put into the inbox what the database has for this host; returns whether there may be more.
+
+        Raises `psycopg.Error` and `OSError`.
+        """
 
 
-class Reports:
-    """One connection at a time, over which everything that is owed goes, the longest owed first."""
+class Pulse(NamedTuple):
+    """Where there is something to look for; how many changes of orders there were; whether hosts still say again what they know."""
+
+    words: list[str]
+    changes: int
+    is_older: bool
+
+
+class Program:
+    """One connection at a time, over which everything goes."""
 
     def __init__(self, state: Path, settings: Settings, fleet: FleetSettings, epoch: int) -> None:
         self._state = state
@@ -112,11 +127,10 @@ class Reports:
         self._pause = FIRST_PAUSE_S
         self._number = 0
         """Of this connection, as the database counts them."""
-        self._reached = 0
-        """The last version of the outbox that this connection dealt with. Further ones are higher."""
-        self._most = MOST_AT_ONCE
-        self._refused: str | None = None
-        """What the database refused for what is in it, over this connection."""
+        self._delivered: set[int] = set()
+        """The versions that the database has, and that the daemon may not have marked yet."""
+        self._pulsed_at = 0.0
+        """When this connection last gave a sign of life (monotonic time)."""
 
     def run(self) -> None:
         """For ever."""
@@ -151,100 +165,85 @@ class Reports:
         with in_time(connection):
             row = connection.execute("select runward.greet(%s, %s)", (self._epoch, __version__)).fetchone()
         assert row is not None, "a function returns a row"
-        self._number, self._reached, self._refused = int(row[0]), 0, None
+        self._number = int(row[0])
         orders = Orders(self._state, self._fleet, self._number)
+        record = Record(self._state, self._fleet, self._number)
         events = Events(
             self._state, self._settings, self._fleet, self._number, lambda heard: _say({"heard": [*heard]})
         )
-        parts: list[Part] = [
+        sessions = SessionReports(self._state, self._settings, self._fleet, self._epoch, self._number)
+        parts: Sequence[Part] = (
+            sessions,
             orders,
             Offers(self._state, self._settings, self._fleet, self._number, orders.offers_changed),
             Chains(self._state, self._fleet, self._number),
             OutcomesAndApprovals(self._state, self._settings, self._fleet, self._epoch, self._number),
             events,
-        ]
+        )
+        troubled = (record, *parts)
         orders.listen(connection)
-        record = Record(self._state, self._fleet, self._number)
+        compared: Pulse | None = None
         while True:
-            record.look(connection)
+            if record.since is not None or compared is None:
+                record.look(connection)
             if record.since is not None:
                 _say({"owe_again": record.since})
-            while self._deliver(connection):
-                pass
-            if record.since is None:
-                for part in parts:
-                    for versions in part.say(connection):
-                        if versions:
-                            _say({"delivered": [*versions]})
-                            point("fleet.orders.told")
-                for part in parts:
-                    while part.look(connection):
-                        pass
-            _say({"trouble": self._trouble([record, *parts])})
-            self._most, self._pause = MOST_AT_ONCE, FIRST_PAUSE_S
+            # In an older database, all is said again before anything goes on.
+            for part in parts if record.since is None else (sessions,):
+                self._deliver(connection, part, troubled)
+            pulse, is_asked = self._pulse(connection, troubled), record.since is None
+            # What it has seen of the fleet is remembered, so that it knows an older database by it.
+            if pulse.is_older or compared is None or pulse.changes != compared.changes:
+                record.look(connection)
+            compared = pulse
+            if is_asked and record.since is not None:
+                continue
+            for part in parts if record.since is None else ():
+                while (part.looks_for is None or part.looks_for in pulse.words) and part.look(connection):
+                    pass
+            _say({"trouble": _refused(troubled)})
+            self._pause = FIRST_PAUSE_S
             _wait(connection, orders, PERIOD_S if events.due_s is None else events.due_s)
 
-    def _trouble(self, parts: Sequence[Troubled]) -> str | None:
-        """What the database refused for what is in it, over this connection."""
-        refused = [self._refused, *(part.refused for part in parts)]
-        return "; ".join(each for each in refused if each is not None) or None
+    def _deliver(self, connection: Connection, part: Part, troubled: Sequence[Troubled]) -> None:
+        for versions in part.say(connection):
+            if versions:
+                self._delivered.update(versions)
+                _say({"delivered": [*versions]})
+            if time.monotonic() - self._pulsed_at > PERIOD_S:
+                self._pulse(connection, troubled)
 
-    def _deliver(self, connection: Connection) -> bool:
-        """Deliver the next rows, with a sign of life; returns whether there were any."""
+    def _pulse(self, connection: Connection, troubled: Sequence[Troubled]) -> Pulse:
+        """Give a sign of life; returns what there is to look for."""
         with reading.reading(str(self._state)) as store:
-            rows = owed(store, SESSION, self._reached, self._most)
-            left = how_many_owed(store, self._reached) - len(rows)
-            # In the same snapshot: each body is that of its version.
-            reports = self._reports(store, rows)
-        point("fleet.read")
-        heard = ("select runward.heard(%s, %s, %s)", (self._number, left, self._problems()))
-        try:
-            with in_time(connection):
-                if not rows:
-                    connection.execute(*heard)
-                    return False
-                with connection.pipeline(), connection.transaction():
-                    connection.execute(*heard)
-                    connection.execute("select runward.report_sessions(%s)", (Jsonb(reports),))
-                    point("fleet.sent")
-        except REFUSED as error:
-            # For what is in a row. The others must not wait for it, so each goes by itself from here on.
-            if len(rows) == 1:
-                why = in_one_line(error)[:_MOST_TROUBLE]
-                self._refused = f"the database refuses {rows[0].subject}, which stays owed: {why}"
-                self._reached = rows[0].version
-            self._most = 1
-            return True
-        point("fleet.committed")
-        self._reached = rows[-1].version
-        _say({"delivered": [each.version for each in rows]})
-        point("fleet.told")
-        return True
+            self._delivered = still_there(store, self._delivered)
+            left = how_many_owed(store) - len(self._delivered)
+        given = (self._number, left, self._problems(troubled))
+        with in_time(connection):
+            row = connection.execute(
+                "select words, changes, is_older from runward.pulse(%s, %s, %s)", given
+            ).fetchone()
+        assert row is not None, "a function returns a row"
+        self._pulsed_at = time.monotonic()
+        return Pulse(*row)
 
-    def _reports(self, store: sqlite3.Connection, rows: list[Owed]) -> list[JsonValue]:
-        made = bodies(store, self._settings, self._fleet.titles, [each.subject for each in rows])
-        reports: list[JsonValue] = []
-        for each in rows:
-            body = made.get(each.subject)
-            reports.append(
-                {
-                    "key": each.subject,
-                    "version": (self._epoch << VERSION_BITS) + each.version,
-                    "started_at": None if body is None else body.started_at,
-                    "body": None if body is None else body.value,
-                }
-            )
-        return reports
-
-    def _problems(self) -> list[str]:
-        """What keeps the daemon from its work, as it says itself."""
+    def _problems(self, troubled: Sequence[Troubled]) -> list[str]:
+        """What keeps the daemon from its work, as it says itself. Of the fleet, only what is so now."""
         from runward.handlers.secrets import json_without_secrets
 
         degraded = report_of(str(self._state), holder(self._state)).get("degraded")
         said = json_without_secrets(degraded, self._settings.bundle.rules.redact)
-        if not isinstance(said, list):
-            return []
-        return [str(each)[:_MOST_PROBLEM].replace("\0", "\ufffd") for each in said[:_MOST_PROBLEMS]]
+        theirs = [str(each) for each in said] if isinstance(said, list) else []
+        refused = _refused(troubled)
+        own = [] if refused is None else [f"{OF_FLEET}{refused}"]
+        problems = own + [each for each in theirs if not each.startswith(OF_FLEET)]
+        return [each[:_MOST_PROBLEM].replace("\0", "\ufffd") for each in problems[:_MOST_PROBLEMS]]
+
+
+def _refused(troubled: Sequence[Troubled]) -> str | None:
+    """What the database refused for what is in it, over this connection."""
+    refused = [each.refused for each in troubled if each.refused is not None]
+    return "; ".join(refused)[:_MOST_TROUBLE] or None
 
 
 def _wait(connection: Connection, orders: Orders, longest: float) -> None:

@@ -5,7 +5,7 @@ makes it. Without a fleet there are no triggers, no rows and no cost.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.root import NATIVE
@@ -231,7 +231,12 @@ def owed(connection: sqlite3.Connection, kind: str, after: int, most: int) -> li
     return rows_of(Owed, rows)
 
 
-def how_many_owed(connection: sqlite3.Connection, after: int = 0) -> int:
+def how_many_owed(connection: sqlite3.Connection) -> int:
     """How many there are."""
-    row = connection.execute("select count(*) from fleet_outbox where version > ?", (after,)).fetchone()
-    return value_of(int, row) or 0
+    return value_of(int, connection.execute("select count(*) from fleet_outbox").fetchone()) or 0
+
+
+def still_there(connection: sqlite3.Connection, versions: Iterable[int]) -> set[int]:
+    """Those of these versions that are still in it."""
+    query = "select version from fleet_outbox where version in (select value from json_each(?))"
+    return {int(version) for (version,) in connection.execute(query, (listed(versions),))}

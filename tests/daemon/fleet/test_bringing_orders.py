@@ -6,6 +6,7 @@ Each guard of it is also taken away, and then the test sees what would happen.
 import json
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from tests.daemon.fleet.attacked import Connection
 from tests.daemon.fleet.database import Server
 from tests.daemon.fleet.places import joined, new_place
 
-from runward.config.settings import Accept, FleetSettings
+from runward.config.settings import Accept, FleetSettings, Settings
 from runward.daemon import faults
-from runward.daemon.fleet import orders
+from runward.daemon.fleet import orders, program
 from runward.daemon.fleet.connecting import as_host
 from runward.daemon.fleet.orders import Orders
+from runward.daemon.fleet.program import PERIOD_S, Program
 
 
 class Host:
@@ -302,3 +304,66 @@ def test_a_notice_ends_the_wait(host: Host) -> None:
     connection.execute("select 1")
     assert program.is_told(connection)
     assert not program.is_told(connection)
+
+
+class Stopped(Exception):
+    """The test has seen enough."""
+
+
+def rounds(
+    host: Host, monkeypatch: pytest.MonkeyPatch, *between: Callable[[], None]
+) -> tuple[list[int], list[dict[str, object]]]:
+    """How many statements a program asks in each round, between which these are done, and what it tells its daemon."""
+    counts = [0]
+    told: list[dict[str, object]] = []
+    execute = psycopg.Connection.execute
+    left = [*between]
+
+    def counted(self: Connection, *given: Any, **named: Any) -> object:
+        counts[-1] += 1
+        return execute(self, *given, **named)
+
+    def wait(*given: object) -> None:
+        if not left:
+            raise Stopped
+        left.pop(0)()
+        counts.append(0)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", counted)
+    monkeypatch.setattr(program, "_wait", wait)
+    monkeypatch.setattr(program, "_say", told.append)
+    with pytest.raises(Stopped):
+        Program(host.place.state, Settings(state_dir=str(host.place.state)), host.settings, 1).run()
+    return counts, told
+
+
+def nothing() -> None:
+    """Time passes."""
+
+
+def test_an_idle_program_asks_at_most_four_statements_a_minute(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts, _ = rounds(host, monkeypatch, nothing, nothing)
+    assert max(counts[1:]) * 60 / PERIOD_S <= 4
+
+
+def test_a_program_without_notices_takes_an_order_in_the_next_round(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds(host, monkeypatch, partial(host.has, "one"), nothing)
+    assert [each["id"] for each in host.inbox("RemoteStepOrdered")] == ["one"]
+    assert host.states() == [("one", "taken")]
+
+
+def test_a_host_is_said_to_owe_what_the_database_does_not_have_yet(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.owes("cr_1-0-1")
+    host.owes("cr_1-0-2", body='{"too long": "%s"}' % ("x" * (1 << 20)))
+    _, told = rounds(host, monkeypatch, nothing)
+    with host.admin() as admin:
+        rows = admin.execute("select owes, problems from runward.hosts where name = 'gpu-box'").fetchall()
+    assert rows[0][0] == 1
+    assert "cr_1-0-2, which stays owed" in rows[0][1][0]
+    assert any("cr_1-0-2" in str(each.get("trouble")) for each in told)
