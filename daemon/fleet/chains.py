@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 
 from runward.config.settings import FleetSettings
 from runward.daemon.faults import point
+from runward.daemon.fleet.bodies import storable
 from runward.daemon.fleet.connecting import Connection, in_time
 from runward.daemon.store import reading
 from runward.daemon.store.tables.events import hash_of_event, last_event
@@ -27,6 +28,9 @@ MOST_AT_ONCE: Final = 100
 
 HEAD_PERIOD_S: Final = 3600.0
 """Seconds between two heads, by this machine's clock that nobody sets."""
+
+_LONGEST: Final = 200
+"""Characters of a session's id: the schema keeps no more."""
 
 DOES_NOT_FOLLOW: Final = "RW004"
 
@@ -149,7 +153,16 @@ class Chains:
         return known
 
     def _deliver(self, connection: Connection, known: Known, links: Sequence[ReceiptLink]) -> Known | None:
-        rows = [{"number": each.number, "hash": each.receipt_hash, "prev": each.prev} for each in links]
+        rows = [
+            {
+                "number": each.number,
+                "hash": each.receipt_hash,
+                "prev": each.prev,
+                "session": storable(each.session_key.rpartition("/")[2][:_LONGEST]),
+                "attempt": each.attempt,
+            }
+            for each in links
+        ]
         point("fleet.chains.read")
         call = "select runward.report_receipts(%s, %s, %s)"
         if not self._asked(connection, call, known.segment, Jsonb(rows)):

@@ -37,6 +37,8 @@ class Order(NamedTuple):
     placed_s: float
     taken_s: float | None
     given_up: dict[str, JsonValue] | None
+    receipt: str | None
+    """The hash of the last receipt of its session, as its taker reported it; None if there is none yet."""
 
     def as_json(self) -> JsonValue:
         return {
@@ -50,6 +52,7 @@ class Order(NamedTuple):
             "takes": self.takes,
             "taken_by": self.taken_by,
             "status": self.status,
+            "receipt": self.receipt,
             "declined": {**self.declined},
             "given_up": None if self.given_up is None else {**self.given_up},
             "placed_at": iso(self.placed_at.timestamp()),
@@ -69,7 +72,9 @@ _ORDERS: Final = (
     " case when o.given_up is null then o.state else 'given up' end, o.cancelled, o.takes, o.taken_by,"
     " o.taken_at, o.begin_by, o.declined, left(o.result ->> 'status', 200), o.ended_at, o.settled_at,"
     " extract(epoch from clock_timestamp() - o.placed_at)::float8,"
-    " extract(epoch from clock_timestamp() - o.taken_at)::float8, o.given_up"
+    " extract(epoch from clock_timestamp() - o.taken_at)::float8, o.given_up,"
+    " (select r.hash from runward.receipts r where r.host = o.taken_by and r.session = left(o.result ->> 'session', 200)"
+    "  order by r.segment desc, r.number desc limit 1)"
     " from runward.orders o where (not %(only_open)s or o.state in ('open', 'taken')) and (%(at)s::timestamptz is null"
     " or o.placed_at <= %(at)s and (o.placed_at < %(at)s or (o.origin, o.id) > (%(origin)s, %(id)s)))"
     " order by o.placed_at desc, o.origin, o.id limit %(limit)s"

@@ -144,7 +144,7 @@ def _breaks(rows: Sequence[_Row], before: Sequence[str | None], segment: int) ->
 def _difference(rows: Sequence[_Row], store: Store, after: int) -> str | None:
     """The first receipt that the store has otherwise, or not at all."""
     with store() as now:
-        own = [tuple(link) for link in receipt_links(now, after, len(rows))]
+        own = [tuple(link[:3]) for link in receipt_links(now, after, len(rows))]
     if own == rows:
         return None
     for place, (number, digest, prev) in enumerate(rows):

@@ -40,9 +40,9 @@ begin
     if not exists (select from hosts where name = own and segment = of_segment) then
         return false;
     end if;
-    insert into receipts (host, segment, number, hash, prev)
-        select own, of_segment, new.number, new.hash, new.prev
-        from jsonb_to_recordset(reported) as new(number bigint, hash text, prev text)
+    insert into receipts (host, segment, number, hash, prev, session, attempt)
+        select own, of_segment, new.number, new.hash, new.prev, new.session, new.attempt
+        from jsonb_to_recordset(reported) as new(number bigint, hash text, prev text, session text, attempt integer)
         where not exists (
             select from receipts known
             where known.host = own and known.segment = of_segment and known.number = new.number and known.hash = new.hash

@@ -10,9 +10,13 @@ create table runward.receipts (
     hash text not null check (hash ~ '^sha256:[0-9a-f]{64}$'),
     -- The hash of the receipt before it.
     prev text,
+    -- The session and the attempt that it is of.
+    session text check (length(session) <= 200),
+    attempt integer,
     reported_at timestamptz not null default clock_timestamp(),
     primary key (host, segment, number)
 );
+create index receipts_of_session on runward.receipts (host, session);
 
 create table runward.heads (
     host text not null references runward.hosts (name),

@@ -103,6 +103,8 @@ class ReceiptLink(NamedTuple):
     number: int
     receipt_hash: str
     prev: str | None
+    session_key: str
+    attempt: int
 
 
 def receipt_links(connection: sqlite3.Connection, after: int, most: int) -> list[ReceiptLink]:

@@ -117,6 +117,13 @@ def test_every_receipt_arrives_once_and_is_owed_until_then(host: Host) -> None:
     host.add(1, 2, 3, 5, 8)
     assert host.reported() == ([1, 2, 3, 4, 5], None)
     assert host.has() == [1, 2, 3, 5, 8]
+    with host.admin() as admin:
+        assert admin.execute(
+            "select session, attempt from runward.receipts order by 1 limit 2"
+        ).fetchall() == [
+            ("1", 1),
+            ("2", 1),
+        ]
     # Nothing that was said is said again, and what came since is.
     host.place.change_store("delete from fleet_outbox")
     assert host.reported() == ([], None)

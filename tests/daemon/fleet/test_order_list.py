@@ -81,6 +81,7 @@ def test_json_has_all_that_is_known_but_the_values(fleet: Fleet, office: Place) 
         "takes": 1,
         "taken_by": "victim",
         "status": None,
+        "receipt": None,
         "declined": {},
         "given_up": None,
         "taken_at": "2026-01-02T03:04:05.000Z",
@@ -89,6 +90,27 @@ def test_json_has_all_that_is_known_but_the_values(fleet: Fleet, office: Place) 
         "settled_at": None,
     }
     assert "hidden" not in told.out
+
+
+def test_an_order_that_ended_has_the_last_receipt_of_its_session_as_its_taker_reported_it(
+    fleet: Fleet, office: Place
+) -> None:
+    ended = {**_TAKEN, "state": "ended", "result": {"status": "completed", "session": "fl_1-1"}}
+    _has(fleet, {"id": "1", **ended}, {"id": "2", **ended, "result": {"session": "fl_2-1"}})
+    with fleet.admin() as admin:
+        for host, segment, number, session in (
+            ("victim", 1, 1, "fl_1-1"),
+            ("victim", 2, 1, "fl_1-1"),
+            ("victim", 1, 2, "fl_3-1"),
+            ("mallory", 3, 1, "fl_2-1"),
+        ):
+            admin.execute("alter table runward.receipts disable trigger receipts_follow")
+            admin.execute(
+                "insert into runward.receipts (host, segment, number, hash, session, attempt) values (%s, %s, %s, %s, %s, 1)",
+                (host, segment, number, f"sha256:{segment}{number}{'0' * 62}", session),
+            )
+    told = office.call("fleet", "orders", "--json").objects()
+    assert {each["id"]: each["receipt"] for each in told} == {"1": f"sha256:21{'0' * 62}", "2": None}
 
 
 def test_a_host_lists_what_it_ordered_or_took_and_nothing_else(
