@@ -201,7 +201,6 @@ def _host_schema(description: str) -> dict[str, JsonValue]:
 
 _NOT_REMOTE: Final = {
     "worktree": "leave it out: let the playbook of that host make one",
-    "requires_approval": "leave it out: the command is that host's, so it could not be shown here",
 }
 """Keys that a step on another host can't have, with what to do."""
 

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import one_line, shortened
-from runward.handlers.chains.advancing import Position, command_at, position_of, waiting_for_person
+from runward.config.step import Step
+from runward.handlers.chains.advancing import Position, Startable, command_at, position_of, waiting_for_person
 from runward.handlers.chains.stepping import NotStarted, Remote
 from runward.handlers.contracts.files import TRIES
 from runward.handlers.left_files import STATES, hash_of, why_not_without
@@ -39,6 +40,7 @@ from runward.handlers.model.chains import ChainRunOf
 from runward.handlers.model.contracts import ProducedBy
 from runward.handlers.model.effects import Deciding, Effect, Effects, Emit, Explain
 from runward.handlers.model.files import Unreadable
+from runward.handlers.model.fleet import OffersOf
 from runward.handlers.model.outcomes import ArtifactFilesOf, BeingRead, OutcomeFile, OutcomesIn
 from runward.handlers.model.schedules import TimerRang, TimerSet
 from runward.handlers.model.sessions import Session, SessionOf
@@ -99,15 +101,17 @@ def shown(
     command = yield from command_at(position, step)
     if isinstance(command, NotStarted):
         return command
-    if isinstance(command, Remote):
-        return NotStarted("another host has its command, so it can't be shown")
     outcomes: list[JsonValue] = []
     places: list[_Named] = []
     workplaces: dict[int, Workplace] = {}
     # What the steps before left is shown with it. So if a file of theirs changes before somebody approves, the approval
     # is void.
     for number, standing in sorted(position.run.steps.items()):
-        if standing.session_key is None or number == step:
+        if number == step:
+            continue
+        if standing.session_key is None:
+            if standing.outcome is not None:  # another host's
+                outcomes.append({"step": number, "outcome": standing.outcome, "files": None})
             continue
         session = yield from ask(SessionOf(standing.session_key))
         files = None if session is None else (yield from _outcome_files(session))
@@ -118,16 +122,42 @@ def shown(
             if workplace is not None:
                 workplaces[number] = workplace
     worked = _worked(position, places, workplaces, until)
-    value: dict[str, JsonValue] = {
-        "argv": list(command.ready.argv),
-        "env": dict(command.ready.environment),
-        "cwd": command.ready.cwd,
-        "outcomes": outcomes,
-        "artifacts": list((yield from _left(places, worked, tries, without))),
-    }
-    if command.ready.worktree is not None:
+    if isinstance(command, Remote):
+        value = yield from _elsewhere(position.step(step), command)
+    else:
+        value = {
+            "argv": list(command.ready.argv),
+            "env": dict(command.ready.environment),
+            "cwd": command.ready.cwd,
+        }
+    value["outcomes"] = outcomes
+    value["artifacts"] = list((yield from _left(places, worked, tries, without)))
+    if isinstance(command, Startable) and command.ready.worktree is not None:
         value["worktree"] = list(command.ready.worktree)
     return Shown(value, hash_of(value))
+
+
+def _elsewhere(step: Step, remote: Remote) -> Asking[dict[str, JsonValue]]:
+    """What is shown of a step that another host runs: its name and values, and a hash of what each host would start by it.
+
+    The command is that host's. Where the hash is not known here, that host asks for another approval.
+    """
+    offers = yield from ask(OffersOf("action" if step.skill is None else "skill", step.name))
+    host = remote.host
+    meant = [
+        each
+        for each in offers
+        if (each.host == host if isinstance(host, str) else set(host.labels) <= set(each.labels))
+    ]
+    values = [
+        f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in remote.rendered.values.items()
+    ]
+    return {
+        "argv": ["on", f"{host}:", step.name, *values],
+        "env": dict(remote.rendered.environment),
+        "cwd": remote.rendered.cwd,
+        "hosts": {each.host: each.hash for each in meant},
+    }
 
 
 def _outcome_files(session: Session) -> Asking[JsonValue]:

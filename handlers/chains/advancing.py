@@ -24,7 +24,7 @@ from runward.handlers.chains.stepping import (
 )
 from runward.handlers.invocations import of_try
 from runward.handlers.layouts.native import session_key
-from runward.handlers.model.approvals import ApprovalWanted
+from runward.handlers.model.approvals import ApprovalWanted, ApprovedHosts
 from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.chains import (
     RUNS_ELSEWHERE,
@@ -164,7 +164,7 @@ def onward(position: Position) -> Asking[tuple[Effect, ...]]:
             if step.approval is None:
                 return (*effects, *(yield from begin(position, step, command, 1)))
             left = yield from let_go(run, position.freed, position.given)
-            return (*effects, *_ask(position, step), *left)
+            return (*effects, *ask_person(position, step), *left)
         failed = StepStanding(step.index, "failed", NOT_STARTED)
         effects += [
             SetStep(run, at, failed, command.why),
@@ -263,7 +263,10 @@ def begin(
 ) -> Asking[tuple[Effect, ...]]:
     """Have a try of the step started, or let it wait for a slot or for another host. It asks nothing after this."""
     if isinstance(command, Remote):
-        ordered = _order(position, step, command, attempt)
+        approved = None
+        if step.approval is not None:
+            approved = yield from ask(ApprovedHosts(position.run.id, step.index))
+        ordered = _order(position, step, command, attempt, approved)
         return (*ordered, *(yield from let_go(position.run.id, position.freed, position.given)))
     # This question comes last. Chain runs are decided side by side, and the decider folds what one lane decided into
     # the answer for the next. A question after this one would let two lanes take the same slot.
@@ -374,8 +377,13 @@ def _start(position: Position, step: Step, command: Startable, attempt: int) -> 
     )
 
 
-def _order(position: Position, step: Step, remote: Remote, attempt: int) -> tuple[Effect, ...]:
-    """Have a try of the step ordered from another host. Only names and values travel, never a command."""
+def _order(
+    position: Position, step: Step, remote: Remote, attempt: int, approved: Mapping[str, str] | None
+) -> tuple[Effect, ...]:
+    """Have a try of the step ordered from another host. Only names and values travel, never a command.
+
+    If a person was asked, the hash travels of what each host may start.
+    """
     run, at, rendered = position.run.id, position.given.at, remote.rendered
     is_named = isinstance(remote.host, str)
     waits = f"step {step.id} waits for {'the host ' if is_named else ''}{remote.host}"
@@ -397,6 +405,8 @@ def _order(position: Position, step: Step, remote: Remote, attempt: int) -> tupl
         # As for a step of this host: what an earlier step knows is not enough to forge a run that says it is this one.
         "secret": position.given.event_hash[:16],
     }
+    if approved is not None:
+        body["approved"] = dict(approved)
     host, labels = (remote.host, ()) if isinstance(remote.host, str) else (None, remote.host.labels)
     order = PlaceOrder(Try(run, step.index, attempt), at, host, step.name, body, step.start_within, labels)
     return (
@@ -424,12 +434,18 @@ def cancel_order(run: str, standing: StepStanding, at: float) -> tuple[Effect, .
     return (CancelOrder(Try(run, standing.step, standing.attempt), at),)
 
 
-def _ask(position: Position, step: Step) -> tuple[Effect, ...]:
-    """Have a person asked before the step begins."""
+def ask_person(position: Position, step: Step, attempt: int = 1) -> tuple[Effect, ...]:
+    """Have a person asked before a try of the step begins."""
     run, given = position.run.id, position.given
     asked = Reason(ASKED, f"step {step.id} waits for a person")
     return (
-        SetStep(run, given.at, StepStanding(step.index, "waiting_approval", None), None, value=True),
+        SetStep(
+            run,
+            given.at,
+            StepStanding(step.index, "waiting_approval", None, attempt=attempt),
+            None,
+            value=True,
+        ),
         moved(run, "waiting_approval", asked, step.index, given.at),
         Emit(ApprovalWanted(run, step.index, given.event_hash[:16], given.at)),
     )

@@ -226,14 +226,20 @@ def advance_after_decision(event: ApprovalDecided, given: Given) -> Deciding:
         return (yield from advancing.end(run, given))
     # What was shown no longer holds. The step is decided from its condition on, so a person is asked about what it
     # would do now.
-    if event.decision == "changed":
+    if event.decision == "changed" and standing.attempt == 1:
         return (yield from onward(position.without(event.step)))
-    if event.decision == "approved":
+    if event.decision in ("changed", "approved"):
         command = yield from command_at(position, event.step)
-        if isinstance(command, NotStarted):
+        if isinstance(command, NotStarted) and standing.attempt == 1:
             return (yield from onward(position.without(event.step)))
+        if isinstance(command, NotStarted):
+            return (
+                yield from advancing.ended(position, standing, "failed", Reason(NOT_STARTED, command.why))
+            )
+        if event.decision == "changed":
+            return advancing.ask_person(position, step, standing.attempt)
         explained = Explain(run.id, "decided", f"step {step.id} is approved by {by}")
-        return (explained, *(yield from begin(position, step, command, 1)))
+        return (explained, *(yield from begin(position, step, command, standing.attempt)))
     code = DENIED if event.decision == "denied" else EXPIRED
     why = f"step {step.id} is denied by {by}" if event.decision == "denied" else f"step {step.id}: {by}"
     over = standing._replace(status="aborted", reason=code)

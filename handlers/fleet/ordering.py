@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from typing import Final, get_args
 
 from runward.config.json_value import JsonValue
-from runward.handlers.chains.advancing import STARTED, Reason, is_elsewhere, moved, onward, position_of
+from runward.handlers.chains.advancing import (
+    STARTED,
+    Reason,
+    ask_person,
+    is_elsewhere,
+    moved,
+    onward,
+    position_of,
+)
 from runward.handlers.chains.continuing import again_after
 from runward.handlers.fleet.delivered import paths
 from runward.handlers.model.asking import Asking, Given, ask
@@ -25,6 +33,7 @@ from runward.handlers.model.chains import (
 from runward.handlers.model.effects import Deciding, Effect, Explain
 from runward.handlers.model.fleet import (
     MOST_OUTCOME,
+    NOT_APPROVED,
     RemoteStepOver,
     RemoteStepTaken,
     SettleOrder,
@@ -95,10 +104,17 @@ def step_over(event: RemoteStepOver, given: Given) -> Deciding:
         SetStep(run.id, given.at, over, why, value=True),
         Explain(run.id, "decided", f"step {step.id} ended {over.status}: {why or over.reason}"),
     )
+    if event.end == "declined" and step.approval is not None and _is_not_approved(event):
+        return (*effects, *ask_person(position, step, over.attempt + 1))
     again = again_after(position, over)
     if again:
         return (*effects, *again)
     return (*effects, *(yield from onward(position.with_step(over))))
+
+
+def _is_not_approved(event: RemoteStepOver) -> bool:
+    """Whether a host would start something else by the name than a person has approved."""
+    return any(isinstance(why, str) and why.startswith(NOT_APPROVED) for why in event.declined.values())
 
 
 def _end_of(event: RemoteStepOver, standing: StepStanding) -> tuple[StepStanding, str | None]:

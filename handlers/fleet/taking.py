@@ -16,17 +16,20 @@ from runward.handlers.chains.advancing import ORDER_FORMAT
 from runward.handlers.chains.continuing import Verdict, all_left_by, verdict_on
 from runward.handlers.chains.stepping import NotStarted, Ready, Rendered, command_with
 from runward.handlers.fleet.delivered import told
+from runward.handlers.fleet.offering import hash_of
 from runward.handlers.invocations import completed, of_request
 from runward.handlers.layouts.native import session_key
 from runward.handlers.model.asking import Given, ask
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.fleet import (
     MOST_OUTCOME,
+    NOT_APPROVED,
     Accepted,
     AcceptedNow,
     BeginTaken,
     DeclineTaken,
     EndTaken,
+    OwnHost,
     RemoteStepCancelled,
     RemoteStepOrdered,
     Taken,
@@ -73,6 +76,8 @@ class Ordered(NamedTuple):
     step: str
     attempt: int
     secret: str
+    approved: Mapping[str, str] | None
+    """If a person approved it: the hash of what each host may start, by its name."""
 
 
 _VERSION: Final = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}")
@@ -99,6 +104,7 @@ def ordered(body: JsonValue) -> Ordered | str:
     name, cwd = body.get("name"), body.get("cwd")
     values, environment, attempt = body.get("with"), body.get("env"), body.get("attempt")
     seconds = [body.get(each) for each in ("timeout", "grace", "stale_after")]
+    approved = body.get("approved")
     words, secret = [body.get(each) for each in ("chain", "run", "step")], body.get("secret")
     if (
         body.get("kind") != kind
@@ -110,6 +116,7 @@ def ordered(body: JsonValue) -> Ordered | str:
         or not all(each is None or _is_duration(each) for each in seconds)
         or not all(isinstance(each, str) and len(each) <= _MOST_TEXT for each in words)
         or not (isinstance(secret, str) and _SECRET.fullmatch(secret))
+        or not (approved is None or isinstance(approved, dict))
         or not isinstance(attempt, int)
         or not 0 < attempt <= MAX_INTEGER
     ):
@@ -118,7 +125,8 @@ def ordered(body: JsonValue) -> Ordered | str:
     chain, run, step = map(str, words)
     named = {key: str(each) for key, each in environment.items()}
     limits = (timeout, grace, stale_after)
-    return Ordered(kind, name, values, named, cwd, *limits, chain, run, step, attempt, secret)
+    hashes = None if not isinstance(approved, dict) else {host: str(each) for host, each in approved.items()}
+    return Ordered(kind, name, values, named, cwd, *limits, chain, run, step, attempt, secret, hashes)
 
 
 def _is_duration(value: JsonValue) -> bool:
@@ -144,6 +152,10 @@ def begin_taken(event: RemoteStepOrdered, given: Given) -> Deciding:
     if refused is not None:
         return _declined(event, name, given, refused)
     play = yield from (ask(PlayOf(wanted.name)) if wanted.kind == "skill" else ask(ActionOf(wanted.name)))
+    if wanted.approved is not None:
+        own = yield from ask(OwnHost())
+        if own is None or wanted.approved.get(own) != (hash_of(play) or ""):
+            return _declined(event, name, given, f"{NOT_APPROVED}: {wanted.kind} {wanted.name!r}")
     ready = command_with(play, Rendered(wanted.values, wanted.environment, wanted.cwd))
     if isinstance(ready, NotStarted):
         return _declined(event, name, given, ready.why)

@@ -1,5 +1,6 @@
 """Approvals as data: events, effects, questions and their answers."""
 
+from collections.abc import Mapping  # noqa: F401 - in the types of answers
 from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
@@ -177,6 +178,14 @@ class ApprovalOf(Question["ApprovalStanding | None"], frozen=True):
     """Question: the state of an approval. Answer: `ApprovalStanding`, or None if there is no such approval."""
 
     id: str
+
+
+class ApprovedHosts(Question["Mapping[str, str]"], frozen=True):
+    """Question: what a person has approved last that other hosts may start for a step. Answer: the hash of each host's playbook or
+    action, by its name."""
+
+    run: str
+    step: int
 
 
 class FilesLeftIn(Question["tuple[LeftFiles | Unreadable, ...]"], frozen=True):

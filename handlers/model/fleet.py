@@ -16,6 +16,9 @@ from runward.handlers.model.events import Request
 MOST_OUTCOME: Final = 64 << 10
 """Characters of an outcome, as JSON, that travel back."""
 
+NOT_APPROVED: Final = "what it would start is not what was approved"
+"""Why a host declines an order whose approval was for another playbook. Its origin asks a person again."""
+
 OrderEnd: TypeAlias = Literal["ended", "declined", "withdrawn", "given_up"]
 
 _ORDER: Final = re.compile(r"(cr_[0-9a-f]{12})-([0-9]{1,3})-([0-9]{1,6})")

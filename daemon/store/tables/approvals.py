@@ -131,6 +131,19 @@ async def approval_standings(store: Reader, ids: Iterable[str]) -> dict[str, App
     return {each.id: each for each in rows_of(ApprovalStanding, rows)}
 
 
+async def approved_hosts(
+    store: Reader, steps: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], dict[str, str]]:
+    """What was approved last for these steps: the hashes of what other hosts start, by run and step."""
+    rows = await store.read(
+        "select run, step, shown -> 'hosts' from approvals where status = 'approved'"
+        " and (run, step) in (select value ->> 0, value ->> 1 from json_each(?)) order by asked_at, id",
+        (listed([*steps]),),
+    )
+    found = rows_of(tuple[str, int, str | None], rows)
+    return {(run, step): {} if hosts is None else json.loads(hosts) for run, step, hosts in found}
+
+
 ASK: Final = Write(
     "insert into approvals (id, run, step, asked_at, expires_at, shown, shown_hash, status) values (?, ?, ?, ?, ?, ?, ?, ?)"
 )
@@ -157,7 +170,7 @@ def _decided(standing: ApprovalStanding | None, effect: DecideApproval) -> Appro
 
 def table() -> Table:
     """What effects make of it."""
-    from runward.handlers.model.approvals import ApprovalOf, AskApproval, DecideApproval
+    from runward.handlers.model.approvals import ApprovalOf, ApprovedHosts, AskApproval, DecideApproval
 
     return Table(
         writes=(ASK, DECIDE),
@@ -168,7 +181,10 @@ def table() -> Table:
             ),
             DecideApproval: (Fold(lambda effect: ApprovalOf(effect.id), _decided),),
         },
-        answers={ApprovalOf: answers_by(approval_standings, lambda asked: asked.id)},
+        answers={
+            ApprovalOf: answers_by(approval_standings, lambda asked: asked.id),
+            ApprovedHosts: answers_by(approved_hosts, lambda asked: (asked.run, asked.step), {}),
+        },
         # A deadline is a duration for a person, and not a date: it moves when somebody sets the clock.
         moved_by_steps=(
             "update approvals set expires_at = expires_at + ? where status = 'asked' and expires_at is not null",
