@@ -11,7 +11,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.fleet.chains import Store
 from runward.daemon.fleet.connecting import Connection, in_time
 from runward.daemon.store.tables.events import hash_of_event, last_event
-from runward.daemon.store.tables.receipts import how_many_receipts, receipt_links
+from runward.daemon.store.tables.receipts import chained_hashes, how_many_receipts
 
 AT_ONCE: Final = 5000
 """Receipts that one statement reads: it has five seconds."""
@@ -144,7 +144,7 @@ def _breaks(rows: Sequence[_Row], before: Sequence[str | None], segment: int) ->
 def _difference(rows: Sequence[_Row], store: Store, after: int) -> str | None:
     """The first receipt that the store has otherwise, or not at all."""
     with store() as now:
-        own = [tuple(link[:3]) for link in receipt_links(now, after, len(rows))]
+        own = chained_hashes(now, after, len(rows))
     if own == rows:
         return None
     for place, (number, digest, prev) in enumerate(rows):
