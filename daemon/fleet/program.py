@@ -173,8 +173,8 @@ class Program:
         )
         sessions = SessionReports(self._state, self._settings, self._fleet, self._epoch, self._number)
         parts: Sequence[Part] = (
+            orders,  # before the sessions: somebody waits for a step
             sessions,
-            orders,
             Offers(self._state, self._settings, self._fleet, self._number, orders.offers_changed),
             Chains(self._state, self._fleet, self._number),
             OutcomesAndApprovals(self._state, self._settings, self._fleet, self._epoch, self._number),
