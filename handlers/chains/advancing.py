@@ -402,6 +402,7 @@ def _order(
         "run": run,
         "step": step.id,
         "attempt": attempt,
+        "depth": position.run.depth,
         # As for a step of this host: what an earlier step knows is not enough to forge a run that says it is this one.
         "secret": position.given.event_hash[:16],
     }

@@ -53,6 +53,7 @@ from runward.handlers.model.sessions import AttemptStarted, SessionFinished, Ses
 from runward.handlers.subjects import of_start
 
 _MOST_TEXT: Final = 1 << 12
+_MOST_DEEP: Final = 1000
 _CANCELLED: Final = "its origin cancelled it before it began"
 
 
@@ -76,6 +77,7 @@ class Ordered(NamedTuple):
     step: str
     attempt: int
     secret: str
+    depth: int
     approved: Mapping[str, str] | None
     """If a person approved it: the hash of what each host may start, by its name."""
 
@@ -104,7 +106,7 @@ def ordered(body: JsonValue) -> Ordered | str:
     name, cwd = body.get("name"), body.get("cwd")
     values, environment, attempt = body.get("with"), body.get("env"), body.get("attempt")
     seconds = [body.get(each) for each in ("timeout", "grace", "stale_after")]
-    approved = body.get("approved")
+    approved, depth = body.get("approved"), body.get("depth", 0)
     words, secret = [body.get(each) for each in ("chain", "run", "step")], body.get("secret")
     if (
         body.get("kind") != kind
@@ -117,6 +119,7 @@ def ordered(body: JsonValue) -> Ordered | str:
         or not all(isinstance(each, str) and len(each) <= _MOST_TEXT for each in words)
         or not (isinstance(secret, str) and _SECRET.fullmatch(secret))
         or not (approved is None or isinstance(approved, dict))
+        or not (isinstance(depth, int) and 0 <= depth <= _MOST_DEEP)
         or not isinstance(attempt, int)
         or not 0 < attempt <= MAX_INTEGER
     ):
@@ -126,7 +129,7 @@ def ordered(body: JsonValue) -> Ordered | str:
     named = {key: str(each) for key, each in environment.items()}
     limits = (timeout, grace, stale_after)
     hashes = None if not isinstance(approved, dict) else {host: str(each) for host, each in approved.items()}
-    return Ordered(kind, name, values, named, cwd, *limits, chain, run, step, attempt, secret, hashes)
+    return Ordered(kind, name, values, named, cwd, *limits, chain, run, step, attempt, secret, depth, hashes)
 
 
 def _is_duration(value: JsonValue) -> bool:
@@ -226,7 +229,7 @@ def _begun(
     )
     summary = f"{event.origin} ordered it: step {wanted.step} of {wanted.chain} ({wanted.run})"
     return (
-        BeginTaken(event.origin, event.id, event.take, session, given.at),
+        BeginTaken(event.origin, event.id, event.take, session, given.at, wanted.depth),
         start,
         OpenInvocation(of_request(key), wanted.name, given.at, session, metadata=dict(asked)),
         Explain(of_start(name), "decided", summary, {"command": list(ready.argv)}),

@@ -164,6 +164,8 @@ class BeginTaken(Effect, frozen=True):
     take: int
     session_key: str
     at: float
+    depth: int = 0
+    """How many chain runs fired one another in a row before it, with that of the order."""
 
 
 class DeclineTaken(Effect, frozen=True):
@@ -197,6 +199,7 @@ class Taken(NamedTuple):
     take: int
     state: TakenState
     session_key: str | None
+    depth: int = 0
 
 
 class TakenAs(Question["Taken | None"], frozen=True):
@@ -249,7 +252,7 @@ def taken_after(taken: Taken | None, effect: BeginTaken | DeclineTaken | EndTake
     """What this host did after the effect."""
     match effect:
         case BeginTaken():
-            return Taken(effect.origin, effect.id, effect.take, "begun", effect.session_key)
+            return Taken(effect.origin, effect.id, effect.take, "begun", effect.session_key, effect.depth)
         case DeclineTaken():
             return Taken(effect.origin, effect.id, effect.take, "declined", None)
     return None if taken is None else taken._replace(state="ended")

@@ -48,3 +48,6 @@ alter table fleet_reporting add column heard text not null default '[]';
 
 -- How many chain runs on other hosts fired one another in a row before an event that is held.
 alter table held_events add column depth integer not null default 0;
+
+-- How many chain runs fired one another in a row before an order that was taken.
+alter table orders_taken add column depth integer not null default 0;

@@ -100,7 +100,7 @@ def placed() -> Table:
 
 # Each take is decided once: a second row of it, or a second end, undoes the transaction.
 _BEGIN_TAKEN: Final = Write(
-    "insert into orders_taken (origin, id, take, state, session_key, taken_at) values (?, ?, ?, 'begun', ?, ?)"
+    "insert into orders_taken (origin, id, take, state, session_key, taken_at, depth) values (?, ?, ?, 'begun', ?, ?, ?)"
 )
 _DECLINE_TAKEN: Final = Write(
     "insert into orders_taken (origin, id, take, state, why, taken_at) values (?, ?, ?, 'declined', ?, ?)"
@@ -188,7 +188,9 @@ def takes_begun(connection: sqlite3.Connection) -> list[Take]:
 
 
 def _begin(batch: Batch, job: Job, effect: BeginTaken) -> None:
-    batch.row(_BEGIN_TAKEN, (effect.origin, effect.id, effect.take, effect.session_key, effect.at))
+    batch.row(
+        _BEGIN_TAKEN, (effect.origin, effect.id, effect.take, effect.session_key, effect.at, effect.depth)
+    )
 
 
 def _decline(batch: Batch, job: Job, effect: DeclineTaken) -> None:

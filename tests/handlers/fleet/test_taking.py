@@ -102,6 +102,13 @@ def test_an_accepted_order_is_started_by_this_hosts_own_playbook_and_recorded_wi
     assert of(DeclineTaken, effects) == []
 
 
+def test_an_order_is_as_deep_as_the_chain_run_that_ordered_it() -> None:
+    assert [each.depth for each in of(BeginTaken, ordered(depth=7))] == [7]
+    deep: list[JsonValue] = [-1, 1001, "7", None, 1.5]
+    for depth in deep:
+        assert of(BeginTaken, ordered(depth=depth)) == []
+
+
 def test_a_value_is_never_read_as_an_expression_of_this_host() -> None:
     (start,) = of(StartRun, ordered())
     assert start.command == ("train", "--data={{ secret }}")
