@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
 
@@ -39,11 +39,19 @@ class Row:
     declined: dict[str, str] = field(default_factory=dict)
     result: Any = None
     settled: bool = False
+    given_up: None = None
+    """No person gives an order up here."""
 
     def is_for(self, host: str, labels: set[str]) -> bool:
         if host in self.declined:
             return False
         return self.wanted_host == host if self.wanted_host is not None else {*self.wanted_labels} <= labels
+
+
+class Pulse(NamedTuple):
+    """Where a host has something to look for."""
+
+    words: list[str]
 
 
 @dataclass
@@ -127,6 +135,15 @@ class Database:
             return False
         row.settled = True
         return True
+
+    def pulse(self, own: str) -> list[Pulse]:
+        is_something = any(
+            row.state == "open"
+            or (row.origin == own and not row.settled)
+            or (row.taken_by == own and row.state == "taken")
+            for row in self.rows.values()
+        )
+        return [Pulse(["orders"] if is_something else [])]
 
     def seen_by(self, host: str) -> list[Row]:
         """As the policy has it."""
@@ -218,7 +235,7 @@ def _value(given: Any) -> Any:
     return getattr(given, "obj", given)
 
 
-def _columns(names: str, row: Row) -> tuple[Any, ...]:
+def _columns(names: str, row: Row | Pulse) -> tuple[Any, ...]:
     found = (re.sub(r"^\w+\.", "", name.strip()) for name in names.split(","))
     return tuple(
         json.dumps(getattr(row, name.removesuffix("::text")))
@@ -240,7 +257,7 @@ def _look(database: Database, host: str, number: int) -> list[tuple[Any, ...]]:
 
 
 def _ends(database: Database, host: str, origin: str, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    facts = "id, takes, taken_by, state, declined::text, result::text"
+    facts = "id, takes, taken_by, state, declined::text, result::text, given_up::text"
     return [
         _columns(facts, row)
         for row in database.seen_by(host)
@@ -260,9 +277,14 @@ def _ordered(
     ]
 
 
+def _lost(database: Database, host: str, *given: object) -> list[tuple[Any, ...]]:
+    return []
+
+
 _READS: Final[dict[str, Callable[..., list[tuple[Any, ...]]]]] = {
     orders._LOOK: _look,
     orders._ENDS: _ends,
     orders._ORDERED: _ordered,
+    orders._LOST: _lost,
 }
 """What the program asks for besides calling functions."""

@@ -69,6 +69,11 @@ MUTATIONS = {
     "another than its origin cancels it": Mutation("cancel_order", "where origin = own and id", "where id"),
     "another than its origin settles it": Mutation("settle_order", "where origin = own and id", "where id"),
     "what goes on is settled": Mutation("settle_order", "and state in ('ended', 'declined', 'withdrawn')"),
+    "nobody looks for what it ordered": Mutation(
+        "pulse", "o.origin = own and o.settled_at is null and o.state <> 'open'", "false"
+    ),
+    "nobody looks for what it took": Mutation("pulse", "o.taken_by = own and o.state = 'taken'", "false"),
+    "nobody looks for what it could take": Mutation("pulse", "where o.state = 'open'", "where false"),
     "an earlier program goes on": Mutation("own_name", "and connections = number"),
 }
 
@@ -89,11 +94,9 @@ def _play(fleet: Fleet) -> None:
 
 SAMPLE = (
     "what is taken is taken again",
-    "labels count for nothing",
     "more is taken than was wanted",
     "another than its taker ends it",
-    "another result counts as the same",
-    "another than its origin cancels it",
+    "nobody looks for what it could take",
 )
 
 

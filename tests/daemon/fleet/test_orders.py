@@ -79,6 +79,10 @@ class Host:
     def settle(self, name: str) -> bool:
         return bool(self._value("select runward.settle_order(%s, %s)", self.number, name))
 
+    def pulse(self) -> list[str]:
+        """Where it has something to look for."""
+        return list(self._value("select words from runward.pulse(%s, 0, '{}')", self.number))
+
     def seen(self) -> set[tuple[str, str]]:
         return {(str(a), str(b)) for a, b in self.connection.execute("select origin, id from runward.orders")}
 
@@ -146,6 +150,7 @@ class Orders(RuleBasedStateMachine):
         self.admin = fleet.admin()
         self.admin.execute("truncate runward.orders")
         self.model: dict[tuple[str, str], Order] = {}
+        self.steps = 0
 
     def teardown(self) -> None:
         self.admin.close()
@@ -315,6 +320,22 @@ class Orders(RuleBasedStateMachine):
             )
             for key, each in self.model.items()
         }
+
+    @invariant()
+    def a_host_is_told_to_look_if_something_concerns_it_and_not_if_nothing_is_left(self) -> None:
+        """After each step another one is asked."""
+        self.steps += 1
+        name = sorted(LABELS)[self.steps % len(LABELS)]
+        is_left = any(not each.is_settled for each in self.model.values())
+        concerns = any(
+            (key[0] == name and each.state != "open" and not each.is_settled)
+            or (each.taken_by == name and each.state == "taken")
+            or (each.state == "open" and not each.is_late and each.is_for(name))
+            for key, each in self.model.items()
+        )
+        told = self.fleet.hosts[name].pulse()
+        assert told == ["orders"] or (told == [] and not concerns)
+        assert is_left or told == []
 
     @invariant()
     def each_host_sees_what_it_ordered_and_what_it_took(self) -> None:

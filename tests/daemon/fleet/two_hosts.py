@@ -42,6 +42,7 @@ steps:
   - {id: there, skill: SKILL, host: HOST}
   - {id: here, skill: work, condition: "{{ steps.there.status == 'completed' }}"}
 """
+_PULSE: Final = "select words from runward.pulse(%s, 0, '{}')"
 ACTIONS: Final = 60
 MOST_ROUNDS: Final = 24
 """Rounds after the last fault in which everything must be over."""
@@ -88,6 +89,7 @@ class Program:
         except psycopg.Error:
             self._connection.close()
             raise
+        self._number = int(number)
         self._orders = Orders(host.base / "state", host.settings, int(number))
 
     def serve(self) -> None:
@@ -95,8 +97,9 @@ class Program:
         connection: psycopg.Connection[tuple[object, ...]] = self._connection  # type: ignore[assignment] # as far as it is used
         for versions in self._orders.say(connection):
             self._host.said += versions
-            faults.point("fleet.told")
-        while self._orders.look(connection):
+        # As the program does: it looks only if the database says that there is something.
+        ((words,),) = self._connection.execute(_PULSE, (self._number,)).fetchall()
+        while self._orders.looks_for in words and self._orders.look(connection):
             pass
 
     def close(self) -> None:
