@@ -172,3 +172,29 @@ def test_what_changes_while_a_later_try_is_asked_about_is_asked_again_for_that_t
     # A step that can't be ordered any more is not asked about for ever.
     effects = decide("changed", 2, own=None)
     assert [(each.standing.attempt, each.standing.status) for each in of(SetStep, effects)] == [(2, "failed")]
+
+
+def test_what_an_earlier_step_of_another_host_came_to_is_shown() -> None:
+    chain = read_chain(
+        TEXT.replace("HOST", "gpu-box").replace(", requires_approval: true", "")
+        + "  - {id: again, skill: train, host: gpu-box, requires_approval: true}\n",
+        "nightly.yaml",
+        Callables(),
+    ).value
+    assert chain is not None
+    run = waiting()._replace(
+        definition=chain.definition,
+        steps={
+            0: StepStanding(0, "completed", None, outcome={"score": 3}),
+            1: StepStanding(1, "waiting_approval", None),
+        },
+    )
+    known: dict[Any, object] = {
+        ChainRunOf(RUN): run,
+        OwnHost(): "laptop",
+        OffersOf("skill", "train"): OFFERS,
+        RecipientsOf("approval.asked"): (),
+    }
+    effects = decided(approvals.ask_a_person(ApprovalWanted(RUN, 1, "n", 1.0), Given("hash", 5.0)), known)
+    (question,) = of(AskApproval, effects)
+    assert question.asked.shown["outcomes"] == [{"step": 0, "outcome": {"score": 3}, "files": None}]
