@@ -165,7 +165,7 @@ _FIXED: Final = (
 
 _TABLES: Final = (
     "select quote_ident(c.relname), (select quote_ident(a.attname) from pg_attribute a where a.attrelid = c.oid"
-    " and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' order by a.attnum limit 1) from pg_class c"
+    " and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' and a.attidentity = '' order by a.attnum limit 1) from pg_class c"
     " where c.relnamespace = 'runward'::regnamespace and c.relkind in ('r', 'p') order by 1"
 )
 _ROLES: Final = (

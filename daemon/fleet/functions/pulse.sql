@@ -7,8 +7,8 @@ declare
     own text;
     found_words text[] := '{}';
 begin
-    perform heard(number, still_owes, its_problems);
     own := own_name(number);
+    update hosts set last_seen = clock_timestamp(), owes = still_owes, problems = its_problems where name = own;
     if exists (select from orders o where o.origin = own and o.settled_at is null and o.state <> 'open')
         or exists (select from orders o where o.taken_by = own and o.state = 'taken')
         or exists (select from orders o where o.state = 'open') then
