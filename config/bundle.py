@@ -15,6 +15,7 @@ CanonicalForm: TypeAlias = Literal["seed", "rfc8785"]
 Scheme: TypeAlias = Literal["ed25519", "nostr"]
 
 SCHEMES: Final[tuple[Scheme, ...]] = ("ed25519", "nostr")
+ED25519_KEY: Final = re.compile(r"ed25519:[0-9a-f]{64}", re.ASCII)
 PUBLIC_KEY: Final = re.compile(r"(ed25519|nostr):[0-9a-f]{64}", re.ASCII)
 
 DEFAULT_VERIFICATION: Final[tuple[str, ...]] = (
@@ -65,18 +66,26 @@ class _Pattern(Text):
         return {"type": "string", "minLength": 1, "maxLength": self.longest, "format": "regex"}
 
 
-class _PublicKey(Shape):
+class PublicKey(Shape):
     """A public key with its scheme, as `runward receipt key` prints it."""
 
+    def __init__(
+        self, description: str, pattern: re.Pattern[str] = PUBLIC_KEY, schemes: str = "ed25519: or nostr:"
+    ) -> None:
+        super().__init__(description)
+        self._pattern, self._schemes = pattern, schemes
+
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
-        if isinstance(value, str) and PUBLIC_KEY.fullmatch(value):
+        if isinstance(value, str) and self._pattern.fullmatch(value):
             return value
-        fix = "write ed25519: or nostr: and 64 lower-case hexadecimal digits (`runward receipt key` prints yours)"
+        fix = (
+            f"write {self._schemes} and 64 lower-case hexadecimal digits (`runward receipt key` prints yours)"
+        )
         complain(Complaint(loc, f"{quoted(value)} is not a public key", fix))
         return None
 
     def json_schema(self) -> dict[str, JsonValue]:
-        return {"type": "string", "pattern": f"^{PUBLIC_KEY.pattern}$"}
+        return {"type": "string", "pattern": f"^{self._pattern.pattern}$"}
 
 
 class BundleRules(NamedTuple):
@@ -127,7 +136,7 @@ class Bundle(NamedTuple):
         tuple[str, ...],
         ListOf(
             "Public keys whose signatures count, in addition to the daemon's own.",
-            _PublicKey("A public key, as `runward receipt key` prints it."),
+            PublicKey("A public key, as `runward receipt key` prints it."),
             1000,
         ),
     ] = ()

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Annotated, Final, Literal, NamedTuple
 
 from runward.config.action import ACTIONS, Action
-from runward.config.bundle import Bundle
+from runward.config.bundle import ED25519_KEY, Bundle, PublicKey
 from runward.config.contract_rules import RULE, ContractRule
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
@@ -147,6 +147,10 @@ class Accept(NamedTuple):
         ),
     ] = ()
     longest: Annotated[float | None, DurationText("Timeouts are cut to this.", 1.0)] = None
+    key: Annotated[
+        str | None,
+        PublicKey("Only orders that this key signed (extra `sign`).", ED25519_KEY, "ed25519:"),
+    ] = None
     events: Annotated[
         tuple[str, ...], ListOf("The events of these hosts that may fire chains here, by name.", _EVENT, 100)
     ] = ()

@@ -20,6 +20,7 @@ from runward.config.settings import FleetSettings
 from runward.daemon.faults import point
 from runward.daemon.fleet.bodies import storable
 from runward.daemon.fleet.connecting import REFUSED, Connection, in_one_line, in_time
+from runward.daemon.fleet.signing import signing_key
 from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.store import reading
 from runward.daemon.store.tables.fleet_outbox import ORDER, TAKEN, Owed, owed
@@ -30,6 +31,7 @@ from runward.daemon.store.tables.orders import (
     remote_steps,
     takes_begun,
 )
+from runward.handlers.bundle.signatures import SecretKey
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.events import Request
 from runward.handlers.model.fleet import (
@@ -115,6 +117,8 @@ class Orders:
         """The requests that are in the inbox, or were."""
         self._unknown: list[str] = []
         """Orders that this host took, and whose takes its store may have lost."""
+        self._unsigned: str | None = None
+        """Why orders of this host are not signed, though it has a key."""
         self._refused: str | None = None
         """What the database refused for what is in it."""
 
@@ -195,7 +199,9 @@ class Orders:
     def _calls(self, store: sqlite3.Connection, kind: str, rows: Sequence[Owed]) -> "dict[str, list[Call]]":
         """By subject, what the database is told. What is no longer recorded needs nothing."""
         if kind == ORDER:
-            return {each.id: of_order(each) for each in remote_steps(store, [row.subject for row in rows])}
+            steps = remote_steps(store, [row.subject for row in rows])
+            key, self._unsigned = signing_key(self._state) if steps else (None, self._unsigned)
+            return {each.id: of_order(each, self._fleet.host, key) for each in steps}
         takes = {tuple(json.loads(row.subject)): row.subject for row in rows}
         return {
             takes[each.origin, each.id, each.take]: of_take(each)
@@ -242,7 +248,7 @@ class Orders:
                 f"this host took {named(self._unknown)} before its store or the database was restored, and does not know whether"
                 " it began: it never begins it, and gives it to nobody; `runward fleet order give-up ID --note TEXT` ends it"
             )
-        return self._refused
+        return self._refused or self._unsigned
 
     def _tell_origin(self, connection: Connection, rows: Sequence[Seen]) -> None:
         for each in rows:
@@ -368,18 +374,28 @@ class _Contradicts(Exception):
     """The database does not know what this host says of an order."""
 
 
-def of_order(row: RemoteStep) -> "list[Call]":
+def of_order(row: RemoteStep, host: str, key: SecretKey | None) -> "list[Call]":
+    """What the database is told of an order of this host, signed if there is a key. Raises `NoLibrary`."""
     if row.wanted == "settled":
         return [Call("select runward.settle_order(%s, %s)", (row.id,))]
     left = None if row.begin_within is None else max(0.0, row.placed_at + row.begin_within - time.time())
     place = Call(
         "select runward.place_order(%s, %s, %s, %s, %s, %s::jsonb, %s)",
-        (row.id, row.host, json.loads(row.labels), row.skill, row.body, left),
+        (row.id, row.host, json.loads(row.labels), row.skill, _body(row, host, key), left),
     )
     if row.wanted == "placed":
         return [place]
     # It may never have been placed. In one transaction with that, nobody can take it in between.
     return [place, Call("select runward.cancel_order(%s, %s)", (row.id,))]
+
+
+def _body(row: RemoteStep, host: str, key: SecretKey | None) -> str:
+    if key is None:
+        return row.body
+    from runward.handlers.fleet.signing import Wanted, signed  # few hosts have a key
+
+    wanted = Wanted(row.host, tuple(json.loads(row.labels)), row.begin_within, row.placed_at)
+    return json.dumps(signed(host, row.id, wanted, json.loads(row.body), key))
 
 
 def of_take(row: TakenOrder) -> "list[Call]":

@@ -17,6 +17,7 @@ from runward.daemon.disk.durable import make_durably, write_durably
 from runward.daemon.faults import point
 from runward.daemon.fleet.connecting import Connection, in_time
 from runward.daemon.fleet.orders import Call, named, of_order, of_take
+from runward.daemon.fleet.signing import signing_key
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.store import reading
 from runward.daemon.store.tables.fleet_outbox import owed_again_since
@@ -113,7 +114,8 @@ class Record:
             taken = all_orders_taken(store)
             waiting += takes_to_decide(store)
         wanted = [each.id for each in ordered]
-        calls = [call for each in ordered for call in of_order(each)]
+        key, _ = signing_key(self._state) if ordered else (None, None)
+        calls = [call for each in ordered for call in of_order(each, self._fleet.host, key)]
         calls.append(Call("select runward.still_wanted(%s, %s)", (wanted,)))
         begun = [(each.origin, each.id, each.take) for each in taken if each.state != "declined"]
         claims = [*begun, *(take for take in waiting if take not in begun)]

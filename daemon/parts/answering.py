@@ -272,7 +272,7 @@ def _accepted(fleet: FleetSettings | None, asked: AcceptedNow) -> Accepted | Non
         return None
     from runward.handlers.fleet.offering import accepted  # few hosts are in a fleet
 
-    return accepted(fleet.accept, asked.origin, asked.kind, asked.name)
+    return accepted(fleet.accept, asked.origin, asked.kind, asked.name, asked.signer)
 
 
 def _age(processes: Processes, asked: AgeOf) -> float | None:

@@ -61,7 +61,7 @@ def signature_state(fields: dict[str, JsonValue] | None, authorized: Collection[
         message = _ed25519_message(fields) if scheme == "ed25519" else nostr_id(fields, key)
     except NotSignable:
         return "invalid"
-    verified = _ed25519_verified if scheme == "ed25519" else _nostr_verified
+    verified = ed25519_verified if scheme == "ed25519" else _nostr_verified
     if not verified(bytes.fromhex(key), bytes.fromhex(value), message):
         return "invalid"
     return "valid" if f"{scheme}:{key}" in authorized else "unknown_key"
@@ -142,7 +142,8 @@ def _receipt_hash(fields: dict[str, JsonValue]) -> str:
     return stated
 
 
-def _ed25519_verified(key: bytes, signature: bytes, message: bytes) -> bool:
+def ed25519_verified(key: bytes, signature: bytes, message: bytes) -> bool:
+    """Whether this is a bare signature of the message by this public key. Raises `NoLibrary`."""
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

@@ -12,10 +12,17 @@ from runward.handlers.model.invocations import Play
 
 
 def accepted(
-    entries: Sequence[Accept], origin: str, kind: Literal["skill", "action"], name: str
+    entries: Sequence[Accept],
+    origin: str,
+    kind: Literal["skill", "action"],
+    name: str,
+    signer: str | None = None,
 ) -> Accepted | None:
-    """What all entries that accept it from this host allow together, within the longest time that one of them has."""
-    fitting = [each for each in entries if each.has(origin, kind, name)]
+    """What all entries that accept it from this host allow together, within the longest time that one of them has.
+
+    An entry with a key counts only for what that one signed.
+    """
+    fitting = [each for each in entries if each.has(origin, kind, name) and each.key in (None, signer)]
     if not fitting:
         return None
     limits = [each.longest for each in fitting]

@@ -12,11 +12,13 @@ from typing import Final, Literal, NamedTuple
 from runward.config.contract import contract_to_json, resolve_contract
 from runward.config.duration import MAX_DURATION_S
 from runward.config.json_value import MAX_INTEGER, JsonValue
+from runward.handlers.bundle.signatures import NoLibrary
 from runward.handlers.chains.advancing import ORDER_FORMAT
 from runward.handlers.chains.continuing import Verdict, all_left_by, verdict_on
 from runward.handlers.chains.stepping import NotStarted, Ready, Rendered, command_with
 from runward.handlers.fleet.delivered import told
 from runward.handlers.fleet.offering import hash_of
+from runward.handlers.fleet.signing import signer_of
 from runward.handlers.invocations import completed, of_request
 from runward.handlers.layouts.native import session_key
 from runward.handlers.model.asking import Given, ask
@@ -27,6 +29,7 @@ from runward.handlers.model.fleet import (
     Accepted,
     AcceptedNow,
     BeginTaken,
+    BegunBefore,
     DeclineTaken,
     EndTaken,
     OwnHost,
@@ -147,9 +150,17 @@ def begin_taken(event: RemoteStepOrdered, given: Given) -> Deciding:
         return _declined(event, name, given, _CANCELLED)
     if isinstance(wanted, str):
         return _declined(event, name, given, wanted)
-    accepted = yield from ask(AcceptedNow(event.origin, wanted.kind, wanted.name))
+    # No honest database gives it to this host again.
+    if (yield from ask(BegunBefore(event.origin, event.id))):
+        return _declined(event, name, given, "this host has begun it before")
+    try:
+        signer = signer_of(event.origin, event.id, event.body, (yield from ask(OwnHost())))
+    except NoLibrary:
+        signer = None
+    accepted = yield from ask(AcceptedNow(event.origin, wanted.kind, wanted.name, signer))
     if accepted is None:
-        why = f"no [[fleet.accept]] here has {wanted.kind} {wanted.name!r} from {event.origin}"
+        how = "as it is not signed by a key that is known here" if signer is None else f"signed by {signer}"
+        why = f"no [[fleet.accept]] here has {wanted.kind} {wanted.name!r} from {event.origin}, {how}"
         return _declined(event, name, given, why)
     refused = _not_allowed(wanted, accepted)
     if refused is not None:

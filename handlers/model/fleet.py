@@ -216,6 +216,13 @@ class TakenOf(Question["Taken | None"], frozen=True):
     take: int
 
 
+class BegunBefore(Question[bool], frozen=True):
+    """Question: whether this host has begun an order, under whichever number of a take. Answer: whether it has."""
+
+    origin: str
+    id: str
+
+
 class Accepted(NamedTuple):
     """What this host may do for another one. `longest` are seconds; None: as long as the origin wants."""
 
@@ -224,11 +231,13 @@ class Accepted(NamedTuple):
 
 
 class AcceptedNow(Question["Accepted | None"], frozen=True):
-    """Question: whether the settings accept this playbook or action from this host. Answer: `Accepted`, or None if not."""
+    """Question: whether the settings accept this playbook or action from this host, as an order that `signer` signed (a public key; None:
+    nobody). Answer: `Accepted`, or None if not."""
 
     origin: str
     kind: Literal["skill", "action"]
     name: str
+    signer: str | None = None
 
 
 class Offer(NamedTuple):

@@ -209,6 +209,17 @@ async def _by_session(store: Reader, keys: Iterable[str]) -> dict[str, Taken]:
     return {each.session_key: each for each in rows if each.session_key is not None}
 
 
+async def _begun(store: Reader, orders: Iterable[tuple[str, str]]) -> dict[tuple[str, str], bool]:
+    asked = list(orders)
+    rows = await store.read(
+        "select t.origin, t.id from json_each(?) k join orders_taken t on t.origin = k.value ->> 0 and t.id = k.value ->> 1"
+        " where t.state <> 'declined'",
+        (listed(asked),),
+    )
+    begun = {(str(origin), str(order)) for origin, order in rows}
+    return {each: True for each in asked if each in begun}
+
+
 async def _by_take(store: Reader, takes: Iterable[Take]) -> dict[Take, Taken]:
     from runward.handlers.model.fleet import Taken
 
@@ -221,6 +232,7 @@ def taken() -> Table:
     """What effects make of the orders that this host took."""
     from runward.handlers.model.fleet import (
         BeginTaken,
+        BegunBefore,
         DeclineTaken,
         EndTaken,
         TakenAs,
@@ -235,6 +247,7 @@ def taken() -> Table:
         writes=(_BEGIN_TAKEN, _DECLINE_TAKEN, _END_TAKEN),
         appliers={BeginTaken: _begin, DeclineTaken: _decline, EndTaken: _end},
         answers={
+            BegunBefore: answers_by(_begun, lambda asked: (asked.origin, asked.id), absent=False),
             TakenAs: answers_by(_by_session, lambda asked: asked.session_key),
             TakenOf: answers_by(_by_take, lambda asked: (asked.origin, asked.id, asked.take)),
         },

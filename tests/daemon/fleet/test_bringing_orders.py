@@ -20,10 +20,13 @@ from tests.daemon.fleet.places import joined, new_place
 
 from runward.config.settings import Accept, FleetSettings, Settings
 from runward.daemon import faults
+from runward.daemon.disk.receipt_keys import own_key_on_first_use
 from runward.daemon.fleet import orders, program
 from runward.daemon.fleet.connecting import as_host
 from runward.daemon.fleet.orders import Orders
 from runward.daemon.fleet.program import PERIOD_S, Program
+from runward.handlers.bundle.signatures import named
+from runward.handlers.fleet.signing import signer_of
 
 
 class Host:
@@ -367,3 +370,23 @@ def test_a_host_is_said_to_owe_what_the_database_does_not_have_yet(
     assert rows[0][0] == 1
     assert "cr_1-0-2, which stays owed" in rows[0][1][0]
     assert any("cr_1-0-2" in str(each.get("trouble")) for each in told)
+
+
+def test_an_order_is_signed_by_the_key_of_its_host_and_the_signature_outlives_the_database(
+    host: Host,
+) -> None:
+    body = json.dumps({"format": 1, "with": {"x": 1e23, "y": 1e-7, "z": 600.0, "t": "ä\u20ac"}})
+    host.owes("cr_1-0-1", body)
+    connection, program = host.connected()
+    list(program.say(connection))
+    key = own_key_on_first_use(str(host.place.state), "ed25519", {}).key
+    host.owes("cr_1-1-1", body)
+    list(program.say(connection))
+    with host.admin() as admin:
+        rows = admin.execute("select id, body::text from runward.orders order by id").fetchall()
+    signers = [signer_of("gpu-box", order, json.loads(text), "laptop") for order, text in rows]
+    assert signers == [None, named(key)]
+    Path(host.place.state / "keys/receipt-ed25519").chmod(0o644)
+    host.owes("cr_1-2-1", body)
+    list(program.say(connection))
+    assert "orders are not signed: others can read or replace the key" in str(program.refused)

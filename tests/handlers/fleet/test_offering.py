@@ -58,3 +58,19 @@ def test_the_hash_changes_with_what_is_started_and_with_what_it_must_leave_behin
 def test_what_starts_nothing_has_no_hash() -> None:
     assert hash_of(Play(None, problem="there is no playbook 'train'")) is None
     assert hash_of(Play(Playbook("train"))) is None
+
+
+def test_an_entry_with_a_key_counts_only_for_what_that_key_signed() -> None:
+    key = f"ed25519:{'1' * 64}"
+    entries = (
+        Accept(("laptop",), skills=("train",), longest=60.0),
+        Accept(("laptop",), skills=("train", "erase"), allow=("env",), key=key),
+    )
+    for signer, allow in (
+        (None, frozenset()),
+        (f"ed25519:{'2' * 64}", frozenset()),
+        (key, frozenset({"env"})),
+    ):
+        found = accepted(entries, "laptop", "skill", "train", signer)
+        assert found == Accepted(allow, None if signer == key else 60.0)
+        assert (accepted(entries, "laptop", "skill", "erase", signer) is not None) is (signer == key)

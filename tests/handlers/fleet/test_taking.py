@@ -11,7 +11,9 @@ from tests.handlers.examples import session
 
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
+from runward.handlers.bundle.signatures import SecretKey, named
 from runward.handlers.fleet import taking
+from runward.handlers.fleet.signing import Wanted, signed
 from runward.handlers.model.asking import Given
 from runward.handlers.model.chains import IsHeard, LaneWaits, LeftBy, LeftBySession, StepResult
 from runward.handlers.model.effects import Deciding, Effect, Emit
@@ -20,8 +22,10 @@ from runward.handlers.model.fleet import (
     Accepted,
     AcceptedNow,
     BeginTaken,
+    BegunBefore,
     DeclineTaken,
     EndTaken,
+    OwnHost,
     RemoteStepCancelled,
     RemoteStepOrdered,
     Taken,
@@ -114,6 +118,35 @@ def test_a_value_is_never_read_as_an_expression_of_this_host() -> None:
     assert start.command == ("train", "--data={{ secret }}")
 
 
+def test_an_order_counts_for_the_key_that_signed_it_and_for_this_host_alone() -> None:
+    key = SecretKey("ed25519", bytes(range(32)))
+    unsigned = AcceptedNow("laptop", "skill", "train")
+    answers = {
+        OwnHost(): "gpu-box",
+        unsigned: None,
+        AcceptedNow("laptop", "skill", "train", named(key)): Accepted(frozenset(), None),
+    }
+    body = signed("laptop", ORDER, Wanted("gpu-box", (), None, 1.0), BODY, key)
+    (start,) = of(StartRun, ordered(answers, **body))
+    assert start.command == ("train", "--data={{ secret }}")
+    changes: tuple[dict[str, JsonValue], ...] = (
+        {"with": {"data": "other"}},
+        {"signed": None},
+        {"signed": {**body, "host": "farm"}},
+    )
+    for changed in changes:
+        effects = ordered(answers, **{**body, **changed})
+        (declined,) = of(DeclineTaken, effects)
+        assert declined.why.endswith("from laptop, as it is not signed by a key that is known here")
+        assert of(StartRun, effects) == []
+    other = SecretKey("ed25519", bytes(32))
+    (declined,) = of(
+        DeclineTaken,
+        ordered(answers, **signed("laptop", ORDER, Wanted("gpu-box", (), None, 1.0), BODY, other)),
+    )
+    assert declined.why.endswith(f"from laptop, signed by {named(other)}")
+
+
 def test_a_timeout_is_cut_to_the_longest_that_is_accepted() -> None:
     for accepted, wanted, timeout in ((30.0, 600, 30.0), (900.0, 600, 600.0), (30.0, None, 30.0)):
         answers = {AcceptedNow("laptop", "skill", "train"): Accepted(frozenset(), accepted)}
@@ -135,6 +168,7 @@ def test_a_timeout_is_cut_to_the_longest_that_is_accepted() -> None:
         ),
         ({}, {"format": 2}, "it has the format 2, and this Runward knows 1: upgrade Runward here"),
         ({}, {"format": 2, "needs": "\x1b[31m"}, "it has the format 2"),
+        ({BegunBefore("laptop", ORDER): True}, {}, "this host has begun it before"),
         ({}, {"with": None}, "can't be read"),
         ({}, {"kind": "shell"}, "can't be read"),
         ({}, {"timeout": -1}, "can't be read"),
