@@ -30,6 +30,7 @@ SeenStep = TypedDict(
         "verification": JsonValue,
         "exit_code": int | None,
         "session_id": str | None,
+        "host": str | None,
         "artifacts": Mapping[str, str],
         "try": int,
     },

@@ -72,8 +72,11 @@ def _step_as_json(
         "kind": "skill" if "skill" in defined else "action",
         "name": defined.get("skill", defined.get("action")),
         "status": "pending" if standing is None else standing.status,
-        "try": 0 if standing is None or standing.session_key is None else standing.attempt,
+        "try": 0
+        if standing is None or (standing.session_key is None and standing.remote_session is None)
+        else standing.attempt,
         "session_id": None if standing is None else session_id_of(standing),
+        "host": None if standing is None else standing.host,
         "invocation_id": None if standing is None else invocations.get((number, standing.attempt)),
         "condition": defined.get("condition"),
         "value": None if standing is None else _loaded(standing.value),
@@ -88,7 +91,9 @@ def _step_as_json(
 
 
 def session_id_of(row: ChainStepRow | InvocationRow) -> str | None:
-    """The id of its session."""
+    """The id of its session, which may be on another host."""
+    if isinstance(row, ChainStepRow) and row.remote_session is not None:
+        return row.remote_session
     return None if row.session_key is None else row.session_key.rpartition("/")[2]
 
 

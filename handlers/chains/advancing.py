@@ -45,7 +45,7 @@ from runward.handlers.model.chains import (
     Waiter,
 )
 from runward.handlers.model.effects import Effect, Emit, Explain
-from runward.handlers.model.fleet import CancelOrder, OwnHost, PlaceOrder, Try
+from runward.handlers.model.fleet import CancelOrder, Offer, OffersOf, OwnHost, PlaceOrder, Try
 from runward.handlers.model.invocations import ActionOf, OpenInvocation, Play, PlayOf, StartRun
 from runward.handlers.model.schedules import TimerSet
 from runward.handlers.times import in_utc
@@ -79,6 +79,9 @@ ORDER_FORMAT: Final = 1
 """The form of the body of an order to another host."""
 ORDER_NEEDS: Final = "0.1"
 """The oldest Runward that reads this form: an older one says so, when it declines the order."""
+
+_MOST_HOSTS: Final = 10
+"""Hosts that the reason of a step that waits for one names."""
 
 BEGIN: Final = "begin "
 """The prefix of timers that end a step's wait for a slot."""
@@ -266,7 +269,8 @@ def begin(
         approved = None
         if step.approval is not None:
             approved = yield from ask(ApprovedHosts(position.run.id, step.index))
-        ordered = _order(position, step, command, attempt, approved)
+        offers = yield from ask(OffersOf("action" if step.skill is None else "skill", step.name))
+        ordered = _order(position, step, command, attempt, approved, offers)
         return (*ordered, *(yield from let_go(position.run.id, position.freed, position.given)))
     # This question comes last. Chain runs are decided side by side, and the decider folds what one lane decided into
     # the answer for the next. A question after this one would let two lanes take the same slot.
@@ -377,8 +381,33 @@ def _start(position: Position, step: Step, command: Startable, attempt: int) -> 
     )
 
 
+def _who_could(remote: Remote, offers: Sequence[Offer]) -> str:
+    """The hosts that could run the step, as far as is known here, and when each was last seen."""
+    wanted = remote.host
+    could = [
+        each
+        for each in offers
+        if (each.host == wanted if isinstance(wanted, str) else {*wanted.labels} <= {*each.labels})
+    ]
+    if not could:
+        return "no host that is known here accepts it from this one"
+    seen = [
+        f"{each.host} (never seen)"
+        if each.last_seen is None
+        else f"{each.host} (last seen {in_utc(round(each.last_seen))})"
+        for each in could[:_MOST_HOSTS]
+    ]
+    more = f", and {len(could) - _MOST_HOSTS} more" if len(could) > _MOST_HOSTS else ""
+    return f"{', '.join(seen)}{more} could run it"
+
+
 def _order(
-    position: Position, step: Step, remote: Remote, attempt: int, approved: Mapping[str, str] | None
+    position: Position,
+    step: Step,
+    remote: Remote,
+    attempt: int,
+    approved: Mapping[str, str] | None,
+    offers: Sequence[Offer],
 ) -> tuple[Effect, ...]:
     """Have a try of the step ordered from another host. Only names and values travel, never a command.
 
@@ -386,7 +415,7 @@ def _order(
     """
     run, at, rendered = position.run.id, position.given.at, remote.rendered
     is_named = isinstance(remote.host, str)
-    waits = f"step {step.id} waits for {'the host ' if is_named else ''}{remote.host}"
+    waits = f"step {step.id} waits for {'the host ' if is_named else ''}{remote.host}; {_who_could(remote, offers)}"
     body: dict[str, JsonValue] = {
         "format": ORDER_FORMAT,
         "needs": ORDER_NEEDS,
@@ -498,7 +527,10 @@ def _shown(step: Step, standing: StepStanding | None) -> SeenStep:
         "delivery": result.delivery,
         "verification": result.verification,
         "exit_code": result.exit_code,
-        "session_id": None if standing is None else (standing.session_key or "").rpartition("/")[2] or None,
+        "session_id": None
+        if standing is None
+        else (standing.session_key or "").rpartition("/")[2] or result.session,
+        "host": result.host,
         "artifacts": result.artifacts,
         "try": 0
         if standing is None or (standing.session_key is None and step.host is None)

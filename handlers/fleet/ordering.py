@@ -34,9 +34,11 @@ from runward.handlers.model.effects import Deciding, Effect, Explain
 from runward.handlers.model.fleet import (
     MOST_OUTCOME,
     NOT_APPROVED,
+    OwnHost,
     RemoteStepOver,
     RemoteStepTaken,
     SettleOrder,
+    run_of_order,
     try_of,
 )
 from runward.handlers.model.invocations import EndStatus
@@ -67,18 +69,21 @@ def step_taken(event: RemoteStepTaken, given: Given) -> Deciding:
     if found is None:
         return ()
     run, standing = found
-    return _runs_there(run, standing, event.host, given)
+    own = (yield from ask(OwnHost())) or ""
+    session = run_of_order(own, event.id, event.take)
+    return _runs_there(run, standing, event.host, session, given)
 
 
 def _runs_there(
-    run: ChainRunStanding, standing: StepStanding, host: str | None, given: Given
+    run: ChainRunStanding, standing: StepStanding, host: str | None, session: str | None, given: Given
 ) -> tuple[Effect, ...]:
     if standing.status == "running":
         return ()
     position = position_of(run, given)
     step = position.step(standing.step)
     summary = f"step {step.id} runs on {host or 'another host'}"
-    runs = standing._replace(status="running", reason=RUNS_ELSEWHERE)
+    there = StepResult(host=host, session=session)
+    runs = standing._replace(status="running", reason=RUNS_ELSEWHERE, result=there)
     return (
         SetStep(run.id, given.at, runs, summary, value=True),
         moved(run.id, "running", position.ending or Reason(STARTED, summary), step.index, given.at),
@@ -94,7 +99,7 @@ def step_over(event: RemoteStepOver, given: Given) -> Deciding:
         return (settled,)  # the step is over for another reason already
     run, standing = found
     # A step that was never reported as taken ran there all the same.
-    runs = _runs_there(run, standing, event.host, given) if event.end == "ended" else ()
+    runs = _runs_there(run, standing, event.host, None, given) if event.end == "ended" else ()
     over, why = _end_of(event, standing)
     position = position_of(run, given)
     step = position.step(standing.step)
@@ -145,6 +150,8 @@ def _end_of(event: RemoteStepOver, standing: StepStanding) -> tuple[StepStanding
             delivery=_text(result.get("delivery")),
             exit_code=_number(result.get("exit_code")),
             artifacts=paths(result.get("artifacts")),
+            host=event.host,
+            session=_text(result.get("session")),
         ),
     )
     if status == "completed":

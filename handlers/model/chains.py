@@ -48,7 +48,7 @@ class StepResult(NamedTuple):
 
     `verification` is the object as ADR-0029 writes it. `artifacts` are the absolute paths of what the contract expected
     and was there, by the ids of its entries. `earlier` are the outcomes before the last one, oldest first; None if all
-    together are longer than later steps may see.
+    together are longer than later steps may see. If another host took the step: its name, and the id of the session there.
     """
 
     delivery: str | None = None
@@ -56,6 +56,8 @@ class StepResult(NamedTuple):
     exit_code: int | None = None
     artifacts: Mapping[str, str] = {}
     earlier: Sequence[JsonValue] | None = ()
+    host: str | None = None
+    session: str | None = None
 
 
 class StepStanding(NamedTuple):

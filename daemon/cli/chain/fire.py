@@ -313,6 +313,7 @@ def _seen(step: Step, play: Play | None, known: Known, reason: str | None) -> Se
         "verification": result.verification,
         "exit_code": result.exit_code,
         "session_id": None if play is None else known.session_id or name,
+        "host": None,
         "artifacts": result.artifacts,
         "try": 0 if play is None else 1,
     }

@@ -236,7 +236,7 @@ def lines_of(
                 safe(str(defined.get("id", f"step{number}"))),
                 safe(str(defined.get("skill", defined.get("action")))),
                 coloured("pending" if standing is None else standing.status),
-                "-" if standing is None else safe(session_id_of(standing) or "-"),
+                "-" if standing is None else safe(_where(standing)),
                 at_home(safe(reason)),
             )
         )
@@ -247,6 +247,12 @@ def lines_of(
             what = f"`runward chain approve {approval}` lets it run, `runward chain deny` ends it"
             lines += ["", *flowed(what, "", "  ", room)]
     return lines
+
+
+def _where(standing: ChainStepRow) -> str:
+    """The session of a try, and the other host that it is on."""
+    session = session_id_of(standing) or "-"
+    return session if standing.host is None else f"{session} on {standing.host}"
 
 
 def asked_lines(run: AskedRun, *, is_up: bool) -> list[str]:

@@ -64,7 +64,9 @@ class ChainRunRow(NamedTuple):
 
 
 class ChainStepRow(NamedTuple):
-    """A try of a step of a chain run; `value` and `outcome` are JSON texts, `delivery` is its session's."""
+    """A try of a step of a chain run; `value` and `outcome` are JSON texts, `delivery` is its session's.
+
+    If another host took it: that `host`, and the id of the session there."""
 
     step: int
     attempt: int
@@ -77,6 +79,8 @@ class ChainStepRow(NamedTuple):
     started_at: float
     finished_at: float | None
     delivery: str | None
+    host: str | None
+    remote_session: str | None
 
 
 _BEING_SHOWN: Final = "what a person will be shown is being put together"
@@ -170,7 +174,9 @@ def steps_of_runs(
         "c",
         by="c.run",
         status=_STEP_STATUS,
-        delivery="s.delivery",
+        delivery="coalesce(s.delivery, c.result ->> '$.delivery')",
+        host="c.result ->> '$.host'",
+        remote_session="c.result ->> '$.session'",
     )
     return groups_of(ChainStepRow, connection.execute(query, (listed(runs),)))
 

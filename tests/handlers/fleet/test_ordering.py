@@ -27,6 +27,7 @@ from runward.handlers.model.chains import (
     SetStep,
     SlotsNow,
     SlotsStanding,
+    StepResult,
     StepStanding,
     slots_after,
 )
@@ -34,12 +35,15 @@ from runward.handlers.model.effects import Effect, Emit
 from runward.handlers.model.fleet import (
     MOST_OUTCOME,
     CancelOrder,
+    Offer,
+    OffersOf,
     OwnHost,
     PlaceOrder,
     RemoteStepOver,
     RemoteStepTaken,
     SettleOrder,
     Try,
+    run_of_order,
 )
 from runward.handlers.model.invocations import StartRun
 from runward.handlers.model.schedules import TimerRang, TimerSet
@@ -65,6 +69,7 @@ NOT_YET: dict[Any, object] = {
     FiringsOf("nightly"): (),
     OpenRunsOf("nightly"): (),
     OwnHost(): "laptop",
+    OffersOf("skill", "train"): (),
 }
 WAITS = StepStanding(0, "waiting", WAITS_FOR_HOST)
 RUNS = StepStanding(0, "running", RUNS_ELSEWHERE)
@@ -132,7 +137,17 @@ def test_a_step_with_labels_is_ordered_from_any_host_that_has_them_all() -> None
     (order,) = of(PlaceOrder, effects)
     assert (order.host, order.labels) == (None, ("gpu", "large"))
     (step,) = of(SetStep, effects)
-    assert step.reason_summary == "step train waits for a host with the labels gpu, large"
+    waits = "step train waits for a host with the labels gpu, large; "
+    assert step.reason_summary == waits + "no host that is known here accepts it from this one"
+    offers = (
+        Offer("gpu-box", ("gpu", "large", "red"), 1_800_000_000.4, "h"),
+        Offer("new", ("large", "gpu"), None, "h"),
+        Offer("small", ("gpu",), 1.0, "h"),
+    )
+    effects = decided(firing.open_run(fired, GIVEN), {**NOT_YET, OffersOf("skill", "train"): offers})
+    (step,) = of(SetStep, effects)
+    could = "gpu-box (last seen 2027-01-15T08:00:00Z), new (never seen) could run it"
+    assert step.reason_summary == waits + could
 
 
 def test_a_step_with_a_host_fails_where_there_is_no_fleet() -> None:
@@ -157,12 +172,18 @@ def test_a_step_that_another_host_runs_has_no_slot_here() -> None:
 
 def test_a_taken_order_runs_there_and_a_second_report_says_nothing() -> None:
     event = RemoteStepTaken("r", 4.0, ORDER, "gpu-box", 1)
-    effects = decided(ordering.step_taken(event, GIVEN), {ChainRunOf(RUN): stands(WAITS)})
+    effects = decided(
+        ordering.step_taken(event, GIVEN), {ChainRunOf(RUN): stands(WAITS), OwnHost(): "laptop"}
+    )
     (step,) = of(SetStep, effects)
     assert of_step(effects) == [("running", RUNS_ELSEWHERE)]
     assert step.reason_summary == "step train runs on gpu-box"
+    assert step.standing.result == StepResult(host="gpu-box", session=run_of_order("laptop", ORDER, 1))
     for now in (RUNS, RUNS._replace(status="completed", reason="c"), WAITS._replace(attempt=2)):
-        assert decided(ordering.step_taken(event, GIVEN), {ChainRunOf(RUN): stands(now)}) == ()
+        assert (
+            decided(ordering.step_taken(event, GIVEN), {ChainRunOf(RUN): stands(now), OwnHost(): "laptop"})
+            == ()
+        )
 
 
 def test_the_chain_run_continues_with_the_result_also_if_nobody_said_that_it_was_taken() -> None:
@@ -191,6 +212,17 @@ def test_later_steps_see_the_names_of_the_artifacts_that_stayed_there() -> None:
     }
     step = next(each for each in of(SetStep, over(RUNS, result)) if each.standing.step == 0)
     assert step.standing.result.artifacts == {"model": "out/model.bin"}
+
+
+def test_later_steps_see_which_host_ran_a_step_and_its_session_there() -> None:
+    text = TEXT.replace("steps.train.outcome.score", "steps.train.host }} {{ steps.train.session_id")
+    chain = read_chain(text, "nightly.yaml", Callables(("tell",))).value
+    assert chain is not None
+    run = stands(RUNS)._replace(definition=chain.definition)
+    result: JsonValue = {"status": "completed", "reason": "run.completed.ok", "session": "fl_1-1"}
+    event = RemoteStepOver("r", 4.0, ORDER, "ended", "gpu-box", result, {})
+    (start,) = of(StartRun, decided(ordering.step_over(event, GIVEN), {ChainRunOf(RUN): run}))
+    assert start.command == ("tell", "gpu-box fl_1-1")
 
 
 @pytest.mark.parametrize(
