@@ -278,6 +278,7 @@ _COLUMNS: "Final[Columns[Host]]" = {
     "HOST": lambda host: safe(host.name),
     "STATE": lambda host: coloured(host.state),
     "SEEN": _seen,
+    "SLOTS": lambda host: "-" if host.slots is None else str(host.slots),
     "OWES": lambda host: str(host.owes),
     "VERSION": lambda host: safe(host.program or "-"),
     "LABELS": lambda host: safe(", ".join(host.labels) or "-"),
@@ -294,7 +295,7 @@ def hosts(settings: Settings, limit: int, as_json: bool) -> None:
     """List the hosts of the fleet: when each was heard of, and what it says of itself.
 
     STATE is `invited` (it has not joined), `joined` (its daemon never reported), `reporting`, `silent` (not heard of for
-    90 s), or `removed`. OWES counts the sessions that it has yet to report.
+    90 s), or `removed`. SLOTS says how many steps of others it runs at once. OWES counts what it has yet to report.
 
     Exit code 1: this machine belongs to no fleet, or the database refuses. 75: it can't be reached.
 

@@ -22,7 +22,10 @@ _LONGEST: Final = 200
 
 
 class Host(NamedTuple):
-    """A host as the database knows it, whose clock counts. Moments are Unix seconds. `unheard_s` says how long ago it was seen."""
+    """A host as the database knows it, whose clock counts. Moments are Unix seconds. `unheard_s` says how long ago it was seen.
+
+    `slots` are the steps of others that it runs at once, None if it has not said so.
+    """
 
     name: str
     labels: list[str]
@@ -34,6 +37,7 @@ class Host(NamedTuple):
     unheard_s: float | None
     owes: int
     problems: list[str]
+    slots: int | None
 
     @property
     def state(self) -> str:
@@ -57,6 +61,7 @@ class Host(NamedTuple):
             "removed_at": iso(self.removed_at),
             "last_seen_at": iso(self.last_seen),
             "unheard_s": None if self.unheard_s is None else round(max(0.0, self.unheard_s), 3),
+            "slots": self.slots,
             "owes": self.owes,
             "problems": [*self.problems],
         }
@@ -66,7 +71,7 @@ _HOSTS: Final = (
     "select name, labels, program, extract(epoch from invited_at)::float8, extract(epoch from joined_at)::float8,"
     " extract(epoch from removed_at)::float8,"
     " extract(epoch from last_seen)::float8,"
-    " extract(epoch from clock_timestamp() - last_seen)::float8, owes, problems"
+    " extract(epoch from clock_timestamp() - last_seen)::float8, owes, problems, slots"
     " from runward.hosts where name > %(after)s and (%(names)s::text[] is null or name = any(%(names)s))"
     " order by name limit %(limit)s"
 )

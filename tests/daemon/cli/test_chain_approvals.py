@@ -141,6 +141,7 @@ SHOWN_OF_STEP = {
         "status",
         "try",
         "session_id",
+        "host",
         "invocation_id",
         "condition",
         "value",

@@ -112,15 +112,17 @@ def test_hosts_are_listed_with_what_is_known_of_each(fleet: Fleet, office: Place
     fleet.has_host("build", seen="3 h", owes=12, problems=["the disk is full", "fleet: slow"])
     fleet.has_host("new", seen=None, program=None)
     assert office.call("fleet", "invite", "never-joined").code == 0
+    with fleet.admin() as admin:
+        admin.execute("update runward.hosts set slots = 3 where name = 'gpu-box'")
     told = fleet.place.call("fleet", "hosts")
     assert (told.code, told.err) == (0, "")
     assert _lines(told) == [
-        "HOST STATE SEEN OWES VERSION LABELS PROBLEMS",
-        "build silent 3h ago 12 1.0 - the disk is full; fleet: slow",
-        "gpu-box reporting 0s ago 0 1.0 big, gpu -",
-        "laptop reporting 0s ago 0 1.0 - -",
-        "never-joined invited never 0 - - -",
-        "new joined never 0 - - -",
+        "HOST STATE SEEN SLOTS OWES VERSION LABELS PROBLEMS",
+        "build silent 3h ago - 12 1.0 - the disk is full; fleet: slow",
+        "gpu-box reporting 0s ago 3 0 1.0 big, gpu -",
+        "laptop reporting 0s ago - 0 1.0 - -",
+        "never-joined invited never - 0 - - -",
+        "new joined never - 0 - - -",
     ]
     build, gpu, *_, new = fleet.place.call("fleet", "hosts", "--json").objects()
     assert {name: value for name, value in build.items() if not name.endswith(("_at", "_s"))} == {
@@ -128,6 +130,7 @@ def test_hosts_are_listed_with_what_is_known_of_each(fleet: Fleet, office: Place
         "state": "silent",
         "labels": [],
         "version": "1.0",
+        "slots": None,
         "owes": 12,
         "problems": ["the disk is full", "fleet: slow"],
     }
