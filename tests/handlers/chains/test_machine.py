@@ -62,7 +62,7 @@ from runward.handlers.model.chains import (
     chain_run_of,
 )
 from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
-from runward.handlers.model.fleet import HeardElsewhere, OwnHost
+from runward.handlers.model.fleet import HeardElsewhere, OffersOf, OwnHost
 from runward.handlers.model.invocations import (
     EndInvocation,
     Invocation,
@@ -127,6 +127,8 @@ def decided(deciding: Deciding, answers: Mapping[Any, object]) -> tuple[Effect, 
                 answer = answers.get(question, False)
             case OwnHost() | HeardElsewhere():
                 answer = answers.get(question)
+            case OffersOf():
+                answer = answers.get(question, ())
             case _:
                 answer = answers[question]
 
