@@ -258,7 +258,7 @@ def _idle(conditions: Conditions) -> list[Measured]:
             running.settle()
             pid = _program(state_of(place))
             _wait(lambda: _statements(fleet) > 0, "statements of the program")
-            time.sleep(1.0)  # what a connection begins with is not idle
+            time.sleep(conditions.size(35, 1))  # what a connection begins with is not idle
             asked, used, begin = _statements(fleet), exact_cpu_s(pid), time.monotonic()
             time.sleep(seconds)
             taken = time.monotonic() - begin
