@@ -200,8 +200,8 @@ async def newest(store: Store) -> int:
     return as_int(version)
 
 
-_SINCE: Final = "select reported_as ->> 3 from fleet_reporting"
-"""What is reported where also says since when everything is owed again: the fourth of a list, if the database was restored."""
+_SINCE: Final = "select reported_as ->> 4 from fleet_reporting"
+"""What is reported where also says since when everything is owed again: the fifth of a list, if the database was restored."""
 
 
 async def noted_since(store: Store) -> str | None:
