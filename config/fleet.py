@@ -24,9 +24,13 @@ class Labelled(NamedTuple):
 
     labels: tuple[str, ...]
 
+    @property
+    def what(self) -> str:
+        """The labels in words."""
+        return f"the {'label' if len(self.labels) == 1 else 'labels'} {', '.join(self.labels)}"
+
     def __str__(self) -> str:
-        what = "label" if len(self.labels) == 1 else "labels"
-        return f"a host with the {what} {', '.join(self.labels)}"
+        return f"a host with {self.what}"
 
 
 DATABASE_EXAMPLE: Final = "postgresql://USER@HOST/DATABASE"

@@ -383,12 +383,7 @@ def _start(position: Position, step: Step, command: Startable, attempt: int) -> 
 
 def _who_could(remote: Remote, offers: Sequence[Offer]) -> str:
     """The hosts that could run the step, as far as is known here, and when each was last seen."""
-    wanted = remote.host
-    could = [
-        each
-        for each in offers
-        if (each.host == wanted if isinstance(wanted, str) else {*wanted.labels} <= {*each.labels})
-    ]
+    could = [each for each in offers if each.is_of(remote.host)]
     if not could:
         return "no host that is known here accepts it from this one"
     seen = [

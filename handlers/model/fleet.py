@@ -6,12 +6,15 @@ one take can't be meant for another one.
 
 import hashlib
 import re
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Request
+
+if TYPE_CHECKING:
+    from runward.config.fleet import Labelled
 
 MOST_OUTCOME: Final = 64 << 10
 """Characters of an outcome, as JSON, that travel back."""
@@ -248,6 +251,10 @@ class Offer(NamedTuple):
     labels: tuple[str, ...]
     last_seen: float | None
     hash: str
+
+    def is_of(self, wanted: "str | Labelled") -> bool:
+        """Whether its host is the one of this name, or has these labels."""
+        return self.host == wanted if isinstance(wanted, str) else {*wanted.labels} <= {*self.labels}
 
 
 class OffersOf(Question["tuple[Offer, ...]"], frozen=True):

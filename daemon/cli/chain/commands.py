@@ -38,6 +38,9 @@ from runward.daemon.cli.terminal.output import (
     print_text,
     safe,
 )
+from runward.daemon.cli.terminal.output import (
+    note as warn,
+)
 from runward.daemon.configuration.declared_files import NotFound, chain_names, find_chain
 from runward.daemon.configuration.settings import MAXIMUM_FILE
 from runward.daemon.disk.durable import write_durably
@@ -204,6 +207,11 @@ def define(settings: Settings, file: str, as_json: bool) -> None:
         {"name": parsed.name, "file": str(path), "replaced": not is_new},
         f"{safe(parsed.name)} is {'defined' if is_new else 'replaced'}: {safe(str(path))}",
     )
+    if any(step.host is not None for step in parsed.steps):
+        from runward.daemon.cli.chain.other_hosts import warnings  # few chains have such steps
+
+        for each in warnings(settings, parsed):
+            warn(each)
 
 
 def _refuse_used_name(settings: Settings, name: str) -> None:

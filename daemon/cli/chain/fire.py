@@ -40,10 +40,12 @@ from runward.handlers.chains.advancing import run_id
 from runward.handlers.chains.stepping import (
     Judged,
     NotStarted,
+    Remote,
     command_of,
     given_to,
     judge,
     outcomes_seen,
+    remote_of,
     result_of,
     unseen,
 )
@@ -139,7 +141,10 @@ NO_SESSION: Final = "-"
 
 
 class Tried(NamedTuple):
-    """What a step would do. `reason` is a code if it would not run, and `why` says it in words."""
+    """What a step would do. `reason` is a code if it would not run, and `why` says it in words.
+
+    A step that another `host` runs has no command here. `warning` says why nobody may begin it.
+    """
 
     number: int
     id: str
@@ -154,6 +159,13 @@ class Tried(NamedTuple):
     worktree: tuple[str, str] | None = None
     start_within: float | None = None
     stale_after: float | None = None
+    host: str | None = None
+    warning: str | None = None
+
+    @property
+    def would_run(self) -> bool:
+        """Here, or on another host."""
+        return self.argv is not None or self.host is not None
 
 
 def given_trigger(words: Sequence[str], file: str | None) -> Mapping[str, JsonValue]:
@@ -265,10 +277,17 @@ def try_out(
         play: Play | None = None
         unused: tuple[str, ...] = ()
         worktree: tuple[str, str] | None = None
+        remote: Remote | None = None
         if stopped_by is not None:
             reason, why = NOT_STARTED, f"the run would end at step {stopped_by}"
         elif judged.refused is not None:
             reason, why, stopped_by = NOT_STARTED, judged.refused.why, step.id
+        elif reason is None and step.host is not None:
+            ordered = remote_of(step, given, budget)
+            if isinstance(ordered, NotStarted):
+                reason, why, stopped_by = NOT_STARTED, ordered.why, step.id
+            else:
+                remote = ordered
         elif reason is None:
             play = declarer.play(step.skill) if step.skill is not None else declarer.action(step.name)
             command = command_of(step, play, given, budget)
@@ -276,7 +295,8 @@ def try_out(
                 reason, why, stopped_by = NOT_STARTED, command.why, step.id
             else:
                 argv, unused, worktree = command.argv, command.unused, command.worktree
-        asks = argv is not None and step.approval is not None
+        would_run = argv is not None or remote is not None
+        asks = would_run and step.approval is not None
         tried.append(
             Tried(
                 *(step.index, step.id, step.name, step.condition, judged.value, reason, why, argv),
@@ -285,37 +305,52 @@ def try_out(
                 worktree=worktree,
                 start_within=step.start_within,
                 stale_after=step.stale_after,
+                host=None if remote is None else str(remote.host),
+                warning=None if remote is None else _warning(settings, step, remote),
             )
         )
-        runs = play if argv is not None else None
         left = known[step.index] if step.index < len(known) else None
-        before.append(_seen(step, runs, left or Known(), reason))
+        before.append(_seen(step, play, left or Known(), reason, would_run=would_run, host=_host_of(remote)))
     return tried
 
 
-def _seen(step: Step, play: Play | None, known: Known, reason: str | None) -> SeenStep:
-    """What later steps see of this one. Without a `play` it would not run.
+def _warning(settings: Settings, step: Step, remote: Remote) -> str | None:
+    from runward.daemon.cli.chain.other_hosts import not_offered  # few chains have such steps
+
+    return not_offered(settings, step, remote.host)
+
+
+def _host_of(remote: Remote | None) -> str | None:
+    """The host that runs the step, if it is known before one takes it."""
+    return remote.host if remote is not None and isinstance(remote.host, str) else None
+
+
+def _seen(
+    step: Step, play: Play | None, known: Known, reason: str | None, *, would_run: bool, host: str | None
+) -> SeenStep:
+    """What later steps see of this one. Another host runs it with a `play` that is not known here.
 
     A step that would run counts as completed, with all that its contract expects, unless a session says otherwise.
     """
     name = f"dry-run-{step.index}-1"
-    result = StepResult() if play is None else known.result or _assumed(play, name)
-    outcome = None if play is None else known.outcome
+    assumed = StepResult(exit_code=0) if play is None else _assumed(play, name)
+    result = known.result or assumed if would_run else StepResult()
+    outcome = known.outcome if would_run else None
     return {
         "id": step.id,
         "name": step.name,
-        "status": "skipped" if play is None else "completed",
-        "skipped": play is None,
-        "reason": reason if play is None else COMPLETED,
+        "status": "completed" if would_run else "skipped",
+        "skipped": not would_run,
+        "reason": COMPLETED if would_run else reason,
         "outcome": outcome,
         "outcomes": outcomes_seen(result.earlier, outcome),
         "delivery": result.delivery,
         "verification": result.verification,
         "exit_code": result.exit_code,
-        "session_id": None if play is None else known.session_id or name,
-        "host": None,
+        "session_id": known.session_id or name if would_run else None,
+        "host": host,
         "artifacts": result.artifacts,
-        "try": 0 if play is None else 1,
+        "try": 1 if would_run else 0,
     }
 
 
@@ -343,15 +378,18 @@ def print_trial(tried: Sequence[Tried], *, as_json: bool) -> None:
         print_json({"steps": [_as_json(each) for each in tried]})
         return
     for each in tried:
-        runs = each.argv is not None
-        verdict = coloured("ok", "would run") if runs else coloured("warning", "would not run")
+        verdict = coloured("ok", "would run") if each.would_run else coloured("warning", "would not run")
         print_text(f"{each.number}  {safe(each.id)} ({safe(each.name)}): {verdict}")
         if each.condition is not None:
             print_text(f"   condition  {safe(each.condition)}")
         if each.argv is not None:
             print_text(f"   command    {safe(shlex.join(each.argv))}")
+        elif each.host is not None:
+            print_text(f"   host       {safe(each.host)}")
         else:
             print_text(f"   reason     {each.reason}{f': {safe(each.why)}' if each.why else ''}")
+        if each.warning is not None:
+            print_text(f"   {coloured('warning')}    {safe(each.warning)}")
         if each.worktree is not None:
             repo, ref = each.worktree
             print_text(f"   worktree   {safe(ref)} of {safe(repo)}")
@@ -370,7 +408,7 @@ def _as_json(each: Tried) -> JsonValue:
         "index": each.number,
         "id": each.id,
         "name": each.name,
-        "would_run": each.argv is not None,
+        "would_run": each.would_run,
         "needs_approval": each.needs_approval,
         "condition": each.condition,
         "value": each.value,
@@ -380,4 +418,6 @@ def _as_json(each: Tried) -> JsonValue:
         "worktree": None if each.worktree is None else dict(zip(("repo", "ref"), each.worktree, strict=True)),
         "start_within": each.start_within,
         "stale_after": each.stale_after,
+        "host": each.host,
+        "warning": each.warning,
     }

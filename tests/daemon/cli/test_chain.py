@@ -9,6 +9,8 @@ from tests.daemon.launching import members
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
+from runward.daemon.configuration.offers import HostKnown, write_offers
+from runward.daemon.store.ownership import prepare
 
 LOOK = 'command: ["look", "--pr", "{{ with.pr }}"]\n'
 CHAIN = """\
@@ -352,6 +354,57 @@ def test_a_dry_run_shows_which_steps_would_run_and_with_what(chains: Place) -> N
     assert (look["would_run"], look["argv"]) == (True, ["look", "--pr", "12"])
     assert (again["would_run"], again["value"], again["argv"]) == (True, True, ["look", "--pr", "4"])
     assert "unused     unused" in chains.call("chain", "fire", "c.yaml", "pr=12", "--dry-run").out
+
+
+ELSEWHERE = """\
+name: elsewhere
+trigger: {manual: true}
+steps:
+  - {id: train, skill: train, host: {label: gpu}}
+  - {id: there, skill: train, host: gpu-box, condition: "{{ steps.train.status == 'completed' }}"}
+  - {id: later, skill: train, host: "{{ trigger.machine }}"}
+"""
+FLEET = """
+[fleet]
+host = "laptop"
+database = "postgresql://host_laptop@db.example/runward"
+password_file = "fleet.secret"
+"""
+
+
+def _dry(place: Place) -> list[tuple[object, ...]]:
+    told = place.call("chain", "fire", "e.yaml", "machine=big", "--dry-run", "--json")
+    assert told.code == 0, told.err
+    steps = json.loads(told.out)["steps"]
+    return [(each["would_run"], each["host"], each["warning"]) for each in steps]
+
+
+def test_steps_of_other_hosts_that_nobody_is_known_to_accept_are_warned_of(chains: Place) -> None:
+    (chains.directory / "e.yaml").write_text(ELSEWHERE)
+    alone = chains.call("chain", "define", "e.yaml")
+    assert (alone.code, alone.err.count("this one is in no fleet")) == (0, 3)
+    settings = chains.directory / "runward.toml"
+    settings.write_text(settings.read_text() + FLEET)
+    told = chains.call("chain", "define", "e.yaml")
+    assert (
+        "step train: no host is known with the label gpu that accepts the skill train from this one"
+        in told.err
+    )
+    assert "step there: gpu-box is not known to accept the skill train from this one" in told.err
+    assert "step later: no host is known that accepts the skill train from this one" in told.err
+    assert [warning is None for _, _, warning in _dry(chains)] == [False, False, False]
+    prepare(chains.state)
+    write_offers(chains.state, {"gpu-box": HostKnown(("gpu",), 1.0, 1, {"train": "0" * 64}, {})})
+    told = chains.call("chain", "define", "e.yaml")
+    assert (told.code, told.err) == (0, "")
+    assert _dry(chains) == [
+        (True, "a host with the label gpu", None),
+        (True, "gpu-box", None),
+        (True, "big", "big is not known to accept the skill train from this one"),
+    ]
+    shown = chains.call("chain", "fire", "e.yaml", "machine=big", "--dry-run").out
+    assert "host       gpu-box" in shown
+    assert "warning    big is not known" in shown
 
 
 @pytest.mark.parametrize(
