@@ -41,7 +41,7 @@ def _owed_again(host: Host, since: str | None) -> None:
     assert since is not None
     host.place.change_store(
         "insert or replace into fleet_reporting (id, epoch, reported_as, walked) values (1, 1, ?, '')",
-        json.dumps(["gpu-box", "database", False, since]),
+        json.dumps(["gpu-box", "database", False, "what is reported", since]),
     )
 
 
