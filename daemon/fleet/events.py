@@ -21,7 +21,7 @@ from runward.daemon.fleet.connecting import REFUSED, Connection, in_one_line, in
 from runward.daemon.fleet.orders import foreign
 from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.store import reading
-from runward.daemon.store.tables.fleet_events import ToldEvent, told_events
+from runward.daemon.store.tables.between_hosts import ToldEvent, told_events
 from runward.daemon.store.tables.fleet_outbox import EVENT, owed
 from runward.handlers.model.chains import EventOccurred
 from runward.handlers.secrets import json_without_secrets

@@ -17,7 +17,7 @@ from runward.daemon.configuration.declared_files import playbook_names
 from runward.daemon.configuration.offers import HostKnown, write_offers
 from runward.daemon.fleet.connecting import REFUSED, Connection, in_one_line, in_time
 from runward.daemon.store import reading
-from runward.daemon.store.tables.orders import is_anything_ordered
+from runward.daemon.store.tables.between_hosts import is_anything_ordered
 from runward.handlers.fleet.offering import accepted_from, hash_of
 from runward.handlers.model.invocations import Play
 

@@ -23,14 +23,14 @@ from runward.daemon.fleet.connecting import REFUSED, Connection, in_one_line, in
 from runward.daemon.fleet.signing import signing_key
 from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.store import reading
-from runward.daemon.store.tables.fleet_outbox import ORDER, TAKEN, Owed, owed
-from runward.daemon.store.tables.orders import (
+from runward.daemon.store.tables.between_hosts import (
     RemoteStep,
     TakenOrder,
     orders_taken,
     remote_steps,
     takes_begun,
 )
+from runward.daemon.store.tables.fleet_outbox import ORDER, TAKEN, Owed, owed
 from runward.handlers.bundle.signatures import SecretKey
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.events import Request

@@ -20,8 +20,7 @@ from runward.daemon.fleet.orders import Call, named, of_order, of_take
 from runward.daemon.fleet.signing import signing_key
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.store import reading
-from runward.daemon.store.tables.fleet_outbox import owed_again_since
-from runward.daemon.store.tables.orders import (
+from runward.daemon.store.tables.between_hosts import (
     Take,
     all_orders_taken,
     all_remote_steps,
@@ -30,6 +29,7 @@ from runward.daemon.store.tables.orders import (
     newest_event,
     takes_to_decide,
 )
+from runward.daemon.store.tables.fleet_outbox import owed_again_since
 from runward.handlers.foreign_json import NotJson, read_json
 
 _PLACE: Final = "fleet"

@@ -134,7 +134,12 @@ _FREE = {
 }
 """Options whose value is whatever somebody has to say."""
 
-_IN_A_DATABASE = {("session", "list", "--host")}
+_IN_A_DATABASE = {
+    ("session", "list", "--host"),
+    ("artifact", "list", "--host"),
+    ("chain", "approvals", "--host"),
+    ("fleet", "resume", "--without"),
+}
 """Options whose values only the fleet's database knows: a shell doesn't wait for a network."""
 
 

@@ -44,6 +44,10 @@ _ON_A_DATABASE = {
     ("fleet", "hosts"),
     ("fleet", "orders"),
     ("fleet", "remove"),
+    ("fleet", "verify"),
+    ("fleet", "upgrade"),
+    ("fleet", "resume"),
+    ("fleet", "order", "give-up"),
 }
 """Their examples need a PostgreSQL server: `tests/daemon/fleet` has one."""
 
@@ -51,6 +55,7 @@ _LIKE_A_DAEMON = {("chain", "check")}
 _WITH_JSON = {
     ("fleet", "hosts"),
     ("fleet", "orders"),
+    ("fleet", "verify"),
     ("daemon", "install"),
     ("daemon", "uninstall"),
     ("hook", "status"),

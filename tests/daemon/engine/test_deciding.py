@@ -16,7 +16,7 @@ from runward.daemon.store.transaction import Reader, Row, Value
 from runward.handlers import route
 from runward.handlers.model.asking import Given, TryLater, ask
 from runward.handlers.model.bundle import BundleRulesOf
-from runward.handlers.model.chains import ListenersTo, SetStep, SlotsNow, SlotsStanding, StepStanding
+from runward.handlers.model.chains import IsHeard, SetStep, SlotsNow, SlotsStanding, StepStanding
 from runward.handlers.model.contracts import Declarations, DeclaredContract
 from runward.handlers.model.effects import Deciding, Explain
 from runward.handlers.model.events import MAXIMUM_DEPTH, Event
@@ -60,7 +60,7 @@ class Told:
         self.answers.at_once(LaunchOf, lambda question: None)
         self.answers.at_once(BundleRulesOf, lambda question: BundleRules())
         self.answers.at_once(OutcomesIn, lambda question: ())
-        self.answers.at_once(ListenersTo, lambda question: ())
+        self.answers.at_once(IsHeard, lambda question: False)
         self.answers.at_once(RecipientsOf, lambda question: ())
         self.answers.at_once(DeclaredContract, lambda question: Declarations(None, None))
 

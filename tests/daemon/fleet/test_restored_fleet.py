@@ -181,3 +181,20 @@ def test_a_host_whose_store_was_restored_begins_nothing_again_and_says_so(three:
         assert three.did(three.gpu) == ["one", "one"], "once for each of two chain runs"
     finally:
         go.touch()
+
+
+POINTS = ("fleet.record.compared", "fleet.record.said")
+
+
+@pytest.mark.parametrize("at", POINTS)
+def test_a_program_that_is_killed_while_it_says_all_again_says_it_once_more(three: Three, at: str) -> None:
+    three.place_order()
+    with _as_copied(three):
+        three.gpu.environment["RUNWARD_FLEET_FAULT"] = f"kill@{at}"
+        with three.gpu.daemon():
+            wait_for(lambda: any("ended with -9" in each for each in degraded(three.gpu)), f"a kill at {at}")
+        del three.gpu.environment["RUNWARD_FLEET_FAULT"]
+        with three.laptop.daemon(), three.farm.daemon(), three.gpu.daemon():
+            wait_for(lambda: three.runs() == [COMPLETED], "the end of the chain run")
+            wait_for(lambda: not three.owes(three.laptop, three.gpu, three.farm), "that nothing is owed")
+        three.ran_once()

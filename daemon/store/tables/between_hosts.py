@@ -1,4 +1,5 @@
-"""Orders of a fleet: steps of this host that another one shall run, and what this host did with orders that it took."""
+"""What the hosts of a fleet have to do with each other: steps of this host that another one shall run, what this host did with orders
+that it took, and its events that others accept."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         DeclineTaken,
         EndTaken,
         PlaceOrder,
+        PublishEvent,
         SettleOrder,
         Taken,
         TakenOf,
@@ -254,3 +256,46 @@ def taken() -> Table:
         goes_with_session=(_FORGET,),
         folds={kind: (Fold(of, taken_after),) for kind in (BeginTaken, DeclineTaken, EndTaken)},
     )
+
+
+KEPT_S: Final = 7 * 86_400.0
+"""Seconds after which an event is of no use to other hosts: as long as the database keeps it."""
+
+_TOO_OLD: Final = Write("delete from fleet_events where at < ?", exact=False)
+# Decided again, an event is the same one.
+_PUBLISH: Final = Write(
+    "insert or ignore into fleet_events (key, at, name, id, fields, depth) values (?, ?, ?, ?, ?, ?)",
+    exact=False,
+)
+
+
+class ToldEvent(NamedTuple):
+    """An event that other hosts accept. `fields` are JSON, `at` is in Unix seconds."""
+
+    key: str
+    at: float
+    name: str
+    id: str
+    fields: str
+    depth: int
+
+
+def told_events(connection: sqlite3.Connection, keys: Sequence[str]) -> list[ToldEvent]:
+    """Those of these events that the fleet lacks, the oldest first."""
+    query = select(
+        ToldEvent, "from fleet_events where key in (select value from json_each(?)) order by rowid"
+    )
+    return rows_of(ToldEvent, connection.execute(query, (listed(keys),)))
+
+
+def _publish(batch: Batch, job: Job, effect: PublishEvent) -> None:
+    fields = stored_json(effect.fields).decode()
+    batch.row(_TOO_OLD, (effect.at - KEPT_S,))
+    batch.row(_PUBLISH, (effect.key, effect.at, effect.name, effect.id, fields, effect.depth))
+
+
+def events_told() -> Table:
+    """What effects make of events that other hosts accept."""
+    from runward.handlers.model.fleet import PublishEvent
+
+    return Table(writes=(_TOO_OLD, _PUBLISH), appliers={PublishEvent: _publish})
