@@ -221,9 +221,9 @@ def test_a_newer_fleet_gets_nothing_and_all_stays_owed(
         admin.execute("update runward.format set version = 9, oldest_writer = 8")
     with laptop.daemon():
         laptop.add_run("one", exit_code=0)
-        wait_for(lambda: _owes(laptop) == 1, "a session that is owed")
+        wait_for(lambda: _owes(laptop) == 2, "a session and its receipt, which are owed")
         wait_for(
-            lambda: any("format 9" in each and "1 report is owed" in each for each in _degraded(laptop)),
+            lambda: any("format 9" in each and "2 reports are owed" in each for each in _degraded(laptop)),
             "that status says why",
         )
     assert _reported(postgresql, database) == {}
