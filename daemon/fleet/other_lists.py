@@ -61,7 +61,7 @@ def outcomes(
 ) -> list[FleetOutcome]:
     """The outcomes that are wanted, of all hosts or of these: the newest, at most `most`. Raises `psycopg.Error`.
 
-    What a host wrote that is no outcome is left out.
+    Anything that is not an outcome is left out.
     """
     given: dict[str, Any] = {
         **wanted._asdict(),

@@ -89,7 +89,7 @@ def _bring_from(connection: Connection, version: int) -> None:
         connection.execute("update runward.format set version = %s", (FORMAT,))
         for file in sorted(Path(__file__).with_name("functions").glob("*.sql")):
             connection.execute(file.read_bytes())
-        # Whoever may log in to the server could call them otherwise.
+        # Otherwise every login of the server could call them.
         connection.execute("revoke all on all functions in schema runward from public")
         logins = connection.execute(
             "select login from runward.hosts where removed_at is null order by login"

@@ -53,7 +53,7 @@ class FleetOfBench:
         return f"{text}{further}"
 
     def conninfo(self, name: str) -> str:
-        """How a program that is no daemon logs in as this host."""
+        """How a program other than the daemon logs in as this host."""
         secret = (self.directory / name / SECRET).read_text().strip()
         return (
             f"host=127.0.0.1 port={self.server.port} dbname={self.name} user={login_of(name)} password={secret}"

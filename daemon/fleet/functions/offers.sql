@@ -1,5 +1,5 @@
--- All that this host accepts from others, in place of what it said before, and how many steps of others it runs at once. Whoever orders
--- steps may look then.
+-- All that this host accepts from others, in place of what it said before, and how many steps of others it runs at once. The hosts
+-- that order steps are told.
 create or replace function runward.report_offers(number bigint, of_slots integer, offered jsonb) returns void
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
 declare own text := own_name(number);

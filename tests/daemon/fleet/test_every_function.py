@@ -15,7 +15,6 @@ FENCED: Final = "RW003"
 _FENCES: Final = {
     r"own_name\([\w.]*number\)": "(select name from hosts where login = session_user)",
     r"connections = number": "connections >= 0",
-    r"perform heard\(number[^)]*\);": "",
 }
 """How a function refuses an earlier program, and what it would be without that."""
 

@@ -236,7 +236,7 @@ class Orders(RuleBasedStateMachine):
     def speak_of_one_that_was_taken(
         self, which: int, name: str, earlier: int, what: str, result: str
     ) -> None:
-        """Whoever took it."""
+        """The host that took it."""
         taken = self._taken()
         (origin, identifier), order = taken[which % len(taken)]
         if what == "give back":
