@@ -345,6 +345,9 @@ _COUNT: Final = re.compile(r"\d{1,6}[,;)\]}.]*", re.ASCII)
 _PATH: Final = re.compile(r"/[\w./-]*[,;]?")
 _TEST: Final = re.compile(r"\[?[\"']?[\w./-]*(?:::\w+)*")
 _PORT: Final = re.compile(r"\d{1,5}[/?#]", re.ASCII)
+_MAY_HAVE: Final = (str, list, dict)
+"""What may have a secret in it. A number, a boolean or null has none."""
+
 _LISTS: Final = ("to_pass",)
 """Ends of names that only look like names of secrets: lists of tests that are to pass."""
 _WORDS_OF_PROSE: Final = ("token", "secret", "secrets", "pass")
@@ -454,6 +457,7 @@ class Secrets:
             by_hint.setdefault(pattern, []).append(pattern)
         self._rules = tuple(by_hint.values())
         self._find = compiled_together(tuple(by_hint)).Match
+        self._short_key = lru_cache(maxsize=4096)(self.without)
 
     def without(self, text: str) -> str:
         """The text, with `[redacted]` for everything that looks like a secret. It is unchanged if nothing does."""
@@ -472,6 +476,10 @@ class Secrets:
         for rule in dict.fromkeys(rule for hint in sorted(hints) for rule in self._rules[hint]):
             clean = _without(rule, clean)
         return text if clean == encoded else clean.decode()
+
+    def without_in_key(self, key: str) -> str:
+        """The same for a key of an object: most objects have the keys of others, so what is known of short ones is kept."""
+        return self._short_key(key) if len(key) <= _LONGEST_NAME else self.without(key)
 
     def may_be_in(self, line: bytes) -> bool:
         """Whether anything in a line of UTF-8 hints at a secret."""
@@ -524,20 +532,27 @@ def text_without_secrets(text: str, patterns: tuple[str, ...] = ()) -> str:
 
 def json_without_secrets(value: JsonValue, patterns: tuple[str, ...] = ()) -> JsonValue:
     """A value with `[redacted]` for everything that its key, its looks or the operator's `patterns` mark as a secret."""
-    without = secrets_with(patterns).without
+    return _value_without(value, secrets_with(patterns))
+
+
+def _value_without(value: JsonValue, secrets: Secrets) -> JsonValue:
     if isinstance(value, str):
-        return without(value)
+        return secrets.without(value)
     if isinstance(value, list):
         return [
-            REDACTED if is_argument_of_secret(before, each) else json_without_secrets(each, patterns)
+            REDACTED if is_argument_of_secret(before, each) else _value_without(each, secrets)
             for before, each in zip([None, *value], value, strict=False)
         ]
     if isinstance(value, dict):
         return {
-            without(key): REDACTED if names_secret(key, each) else json_without_secrets(each, patterns)
+            secrets.without_in_key(key): each
+            if not isinstance(each, _MAY_HAVE)
+            else REDACTED
+            if names_secret(key, each)
+            else _value_without(each, secrets)
             for key, each in value.items()
         }
-    return value
+    return value  # a number, a boolean or null
 
 
 def without_secrets_in(values: dict[str, JsonValue], patterns: tuple[str, ...] = ()) -> dict[str, JsonValue]:
@@ -549,7 +564,7 @@ def without_secrets_in(values: dict[str, JsonValue], patterns: tuple[str, ...] =
 
 def names_secret(key: str, value: JsonValue) -> bool:
     """Whether the key says that its value is a secret. A number, a boolean or null is only a count or a switch."""
-    if not isinstance(value, str | list | dict) or not _is_secret_key(key):
+    if not isinstance(value, _MAY_HAVE) or not _is_secret_key(key):
         return False
     return isinstance(value, str) or not key.lower().endswith(_LISTS)
 
