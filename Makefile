@@ -8,6 +8,8 @@ PEERS := $(VENV)/.peers
 WORKERS ?= 5
 # The same order and the same chance each time, so that a landing depends on the change alone.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --randomly-seed=1 --randomly-dont-reorganize
+# Each worker imports every file that it is given: those without a proof need not be.
+PROOFS = $(shell grep -rl --include='test_*.py' 'mark\.prove' tests | LC_ALL=C sort)
 MINUTES ?= 10
 # Without bytecode on the disk, each worker compiles every test again and each start of a command all of Runward.
 unexport PYTHONDONTWRITEBYTECODE
@@ -40,13 +42,13 @@ prove: check ## every test but the sweeps, with more of Hypothesis's examples, a
 	@$(PYTEST) --hypothesis-profile=long -m "not sweep"
 
 rest: check ## the checkers, and the proofs that CI runs beyond `make test` (about a quarter of an hour)
-	@$(PYTEST) -m "prove and not sweep and not agents"
+	@$(PYTEST) -m "prove and not sweep and not agents" $(PROOFS)
 
 goldens: setup ## draw every golden screen again, in tests/golden/screens: read what has changed before you commit it
 	@RUNWARD_GOLDENS=rewrite $(BIN)/python -m pytest -q -n 0 tests/daemon/cli/test_screens.py tests/daemon/cli/test_init.py -k 'file_has_it'
 
 agents: setup ## the real agents against a scripted model
-	@$(PYTEST) -m "agents and not sweep"
+	@$(PYTEST) -m "agents and not sweep" tests/agents
 
 recorded: setup ## the agents without the agents: their recordings (RUNWARD_TEST_MATERIAL) read, cut anywhere, and replayed to a daemon
 	@$(PYTEST) tests/handlers/layouts/test_conversations.py tests/handlers/layouts/test_cline.py \

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from tests.scheduling import dealt
+from tests.scheduling import dealt, is_found
 
 # The same examples each time, so that a landing depends on the change alone; `make explore` plays new ones.
 settings.register_profile("fixed", max_examples=60, deadline=None, print_blob=True, derandomize=True)
@@ -57,6 +57,11 @@ def _compile_a_share(config: pytest.Config) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Count what has a target of its own among the proofs, so that `make test` leaves out one mark."""
+    for mark in ("prove", "agents"):
+        if item.get_closest_marker(mark) and not is_found(mark, item.path):
+            raise pytest.UsageError(
+                f"{item.nodeid}: the Makefile's targets don't look for a test with `{mark}` there"
+            )
     if item.get_closest_marker("sweep") or item.get_closest_marker("agents"):
         item.add_marker("prove")
 

@@ -1,13 +1,23 @@
-"""Which test is begun when: the long ones first, spread over the workers, so that no worker ends long after the others.
+"""Which tests targets collect, and which is begun when: the long ones first, so that no worker ends long after the others.
 
 `--dist worksteal` deals the tests out in equal pieces, the first worker's first; who is done early takes from the
 end of another's piece. So each piece begins with its share of what takes long and ends with what takes little.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
 Test = TypeVar("Test")
+
+
+@cache
+def is_found(mark: str, file: Path) -> bool:
+    """Whether the Makefile's targets for tests with this mark collect this file."""
+    if mark == "agents":
+        return file.parent == Path(__file__).parent / "agents"
+    return f"mark.{mark}" in file.read_text()
 
 
 def dealt(longest: Sequence[Test], slow: Sequence[Test], quick: Sequence[Test], workers: int) -> list[Test]:

@@ -1,8 +1,11 @@
-"""The order in which tests are dealt out to workers."""
+"""Where targets find their tests, and the order in which tests are dealt out to workers."""
+
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.scheduling import dealt
+from tests.project.repository import ROOT
+from tests.scheduling import dealt, is_found
 
 
 def pieces(tests: list[str], workers: int) -> list[list[str]]:
@@ -31,3 +34,16 @@ def test_every_worker_begins_with_its_share_of_the_longest(
         assert letters == "".join(sorted(letters, key="lsq".index))
         assert abs(letters.count("l") - longest / workers) < 1
         assert abs(letters.count("s") - slow / workers) <= 1
+
+
+def test_a_mark_that_nobody_can_see_in_its_file_is_refused(tmp_path: Path) -> None:
+    hidden, seen = tmp_path / "test_hidden.py", tmp_path / "test_seen.py"
+    hidden.write_text("from tests.elsewhere import test_imported\n")
+    seen.write_text("@pytest." + "mark.prove\n")
+    assert not is_found("prove", hidden)
+    assert is_found("prove", seen)
+    assert not is_found("agents", seen)
+    assert is_found("agents", ROOT / "tests/agents/test_live_mcp.py")
+    targets = (ROOT / "Makefile").read_text()
+    assert "grep -rl --include='test_*.py' 'mark\\.prove' tests" in targets
+    assert '"agents and not sweep" tests/agents\n' in targets
