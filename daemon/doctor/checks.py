@@ -33,9 +33,8 @@ _NOT_HANDED_ON: Final = ("RUNWARD_", "NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_", "T
 """What the names of variables begin with that a command there must not have. With `NOTIFY_SOCKET`, its daemon would tell
 systemd that the real one is ready, or stops. With `GITHUB_ACTIONS`, a run would speak to the runner of the doctor's own step."""
 
-_PR_SET_PDEATHSIG: Final = 1
 _ENTRY: Final = (
-    f"import ctypes\nctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, 9)\n"
+    "from runward.daemon.processes.kernel import end_with_parent\nend_with_parent({doctor})\n"
     "from runward.daemon.cli import main\nmain()"
 )
 """The command, which doesn't outlive a doctor that is killed."""
@@ -61,7 +60,8 @@ class PrivatePlace:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """A `runward` command in the background, killed at the end at the latest. Raises `OSError`."""
         settings = str(self.directory / "runward.toml")
-        words = [sys.executable, "-c", _ENTRY, *arguments[:1], "--config", settings, *arguments[1:]]
+        entry = _ENTRY.format(doctor=os.getpid())
+        words = [sys.executable, "-c", entry, *arguments[:1], "--config", settings, *arguments[1:]]
         self.started.append(findings.start(words, self.environment, self.directory))
         return self.started[-1]
 

@@ -17,6 +17,7 @@ CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 0x2, 0x4, 0x8
@@ -97,6 +98,14 @@ def file_time() -> float:
 def become_subreaper() -> None:
     """From now on orphans below this process become its own children, however often they forked."""
     _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0), "prctl")
+
+
+def end_with_parent(parent: int) -> None:
+    """From now on the kernel kills this process when the thread that started it ends. `parent` is the process of that thread."""
+    _checked(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0), "prctl")
+    # It may have ended before the kernel was asked, and then nobody would end us.
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def hide_memory() -> None:

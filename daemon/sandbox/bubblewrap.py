@@ -11,6 +11,7 @@ from typing import Final
 
 from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
+from runward.daemon.sandbox import leftovers
 from runward.daemon.sandbox.interpreter import INSIDE, Interpreter, interpreter
 from runward.daemon.sandbox.isolated import (
     END_S,
@@ -36,7 +37,7 @@ _PATIENCE_S: Final = 5.0
 def in_own_time(start: Sequence[str], user: int | None) -> tuple[str, ...]:
     """The beginning of bubblewrap's command line that makes a time namespace; empty if the machine doesn't allow one.
 
-    `user` starts it, None for the one we run as.
+    `user` starts it, None for the one we run as. Raises `OSError`.
     """
     program, trial = shutil.which(UNSHARE), shutil.which("true")
     if program is None or trial is None:
@@ -58,7 +59,9 @@ def _prefix(program: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4)
 def _works(program: str, tried: tuple[str, ...], user: int | None, period: int) -> bool:
-    """Whether it works in this `period`: the machine may be changed while the daemon runs."""
+    """Whether it works in this `period`: the machine may be changed while the daemon runs. Raises `OSError`."""
+    mark = leftovers.new_mark()
+    works = False
     try:
         ended = subprocess.run(
             (*_prefix(program), *tried),
@@ -68,15 +71,19 @@ def _works(program: str, tried: tuple[str, ...], user: int | None, period: int) 
             timeout=_PATIENCE_S,
             check=False,
             cwd="/",
-            env={},
+            env={leftovers.VARIABLE: mark},
             start_new_session=True,
             user=user,
             group=user,
             extra_groups=None if user is None else (),
         )
+        works = ended.returncode == 0
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return ended.returncode == 0
+        pass
+    finally:
+        if not works:
+            leftovers.end_marked(mark, END_S)
+    return works
 
 
 PROGRAM: Final = "bwrap"
@@ -117,6 +124,7 @@ class Bubblewrapped:
         self.inner: int | None = None
         self._tmp: int | None = None
         try:
+            self._mark = leftovers.new_mark()
             self._told, tells = os.pipe()
         except OSError as error:
             raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _START) from error
@@ -124,8 +132,10 @@ class Bubblewrapped:
             own_time = in_own_time((program, *_SHUT_OFF), user)
             self.means = MEANS if own_time else MEANS_WITHOUT_TIME
             starts = command(program, python, executor.tmp, tells, arguments)
-            self.process, self.outer = start((*own_time, *starts), tells, "/", {}, user)
+            marked = {leftovers.VARIABLE: self._mark}
+            self.process, self.outer = start((*own_time, *starts), tells, "/", marked, user)
         except OSError as error:
+            leftovers.end_marked(self._mark, END_S)
             os.close(self._told)
             raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _START) from error
         finally:
@@ -186,6 +196,9 @@ class Bubblewrapped:
         else:
             kill(self.outer)
         seconds = cpu_and_end(self.process)
+        if self.inner is None:
+            # It may have forked before it was killed, and it told nobody: what is inside would wait for it for ever.
+            leftovers.end_marked(self._mark, END_S)
         for descriptor in (self._told, self.inner, self._tmp, self.outer):
             if descriptor is not None:
                 os.close(descriptor)

@@ -349,8 +349,9 @@ class Worker:
             **self._isolated.setup,
         }
         self._write(json.dumps(setup).encode() + b"\n", deadline)
-        # Only after this sign has it given up its rights. No job is given to a worker that didn't say so.
-        if not readable(self._stdout.fileno(), deadline) or os.read(self._stdout.fileno(), 1) != b"+":
+        # Only after this sign has it given up its rights, and asked the kernel to end with its parent. No job is given to a
+        # worker that didn't say so, or whose parent was gone by then.
+        if not self._says_that_it_is_ready(deadline) or readable(self._isolated.outer, 0.0):
             raise NoSandbox(*self._complaint())
         try:
             self._isolated.watch()
@@ -364,6 +365,13 @@ class Worker:
             raise NoSandbox(
                 f"the worker can't be watched: {error}", "let the daemon see its own processes in /proc"
             ) from error
+
+    def _says_that_it_is_ready(self, deadline: float) -> bool:
+        poll = select.poll()
+        for each in (self._stdout.fileno(), self._isolated.outer):
+            poll.register(each, select.POLLIN)
+        poll.poll(milliseconds(deadline))
+        return readable(self._stdout.fileno(), 0.0) and os.read(self._stdout.fileno(), 1) == b"+"
 
     def _give_way(self) -> None:
         """Have its session give way once the code has worked for long. If the kernel refuses that, it is tried again."""

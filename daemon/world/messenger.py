@@ -9,6 +9,7 @@ import tempfile
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from runward.config.notification import ENDED, OVERDUE, USUAL_AFTER_S, WAITING, Recipient
@@ -159,6 +160,8 @@ def _with_link(notice: PendingNotice, url: str | None) -> str:
 
 def _run(argv: list[str]) -> None:
     """Run the program, which has `PROGRAM_PATIENCE_S`."""
+    from runward.daemon.processes.kernel import end_with_parent  # imports ctypes, which few daemons need
+
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
@@ -167,6 +170,8 @@ def _run(argv: list[str]) -> None:
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 start_new_session=True,
+                # Nobody would end it if the daemon were killed.
+                preexec_fn=partial(end_with_parent, os.getpid()),  # noqa: PLW1509  # two system calls, and no lock
             )
         except OSError as error:
             raise NotSent(f"{argv[0]} can't be started: {error.strerror}") from error

@@ -20,6 +20,8 @@ LANES: Final = 4
 """Principals who try at the same time, with half as many workers."""
 
 WORKERS: Final = 2
+PROCESSES: Final = WORKERS + 1
+"""With the one that ends what is left of bubblewrap if the daemon is killed."""
 OF_THE_STORE: Final = 3 + WORKERS
 """Descriptors of the store: its writer's, its checkpoints', that of the look at what needs a person, and one for each action at a
 time. When a connection ends, SQLite
@@ -45,13 +47,13 @@ def test_a_daemon_answers_after_each_attempt_and_keeps_nothing_of_it(place: Plac
         write = {"action_type": "write_artifact", **HONEST}
         honest = json.loads(_submit(place, "lane-0", [write, _invoke("honest", 1)])[1])
         assert honest["data"]["result"] == 2, honest
-        wait_for(lambda: _children(daemon.pid) == WORKERS, "the workers that wait for the next code")
+        wait_for(lambda: _children(daemon.pid) == PROCESSES, "the workers that wait for the next code")
         descriptors = _descriptors(daemon.pid)
         memory = _resident(daemon.pid)
         with ThreadPoolExecutor(LANES) as pool:
             found = list(pool.map(lambda lane: _try(place, lane), range(LANES)))
         assert [each for surprises, _ in found for each in surprises] == []
-        wait_for(lambda: _children(daemon.pid) == WORKERS, "no processes but new workers that wait")
+        wait_for(lambda: _children(daemon.pid) == PROCESSES, "no processes but new workers that wait")
         wait_for(lambda: _descriptors(daemon.pid) <= descriptors, "no more descriptors than before")
         assert _held(daemon.pid).count("runward.db") <= OF_THE_STORE
         assert _resident(daemon.pid) - memory < MOST_GROWTH

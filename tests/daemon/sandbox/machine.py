@@ -25,6 +25,7 @@ from tests.waiting import wait_for
 
 from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
+from runward.daemon.sandbox import leftovers
 from runward.daemon.sandbox.execution import Call, Execution
 from runward.daemon.sandbox.isolated import NOBODY
 from runward.daemon.sandbox.workers import Job, execute
@@ -44,6 +45,7 @@ class Machine:
     """A secret, a listener and a process that an ordinary user owns, who may reach all of them."""
 
     def __init__(self, directory: Path) -> None:
+        leftovers.new_mark()  # what stays of the first start of bubblewrap is there before
         self.secret = directory / "secret"
         self.secret.write_text(SECRET)
         owner = NOBODY if os.geteuid() == 0 else None
@@ -121,14 +123,14 @@ def machine_for_attempts() -> Iterator[Machine]:
 
 
 def children() -> set[int]:
-    """All processes below this one."""
+    """All processes that this one started, but the one that ends what is left of bubblewrap: that stays."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         try:
             found |= {int(pid) for pid in (task / "children").read_text().split()}
         except FileNotFoundError:
             pass  # a thread that ended meanwhile, whose children are those of another now
-    return found
+    return {each for each in found if each != leftovers.WATCHER.pid}
 
 
 def _own_memory() -> int:

@@ -426,7 +426,8 @@ def test_without_a_descriptor_left_code_is_refused_with_the_fix_and_nothing_runs
     before, descriptors = children(), os.listdir("/proc/self/fd")
     monkeypatch.setattr(os, name, called)
     said = execute(Job("def run(): return 1", []), executor)
-    assert (left, said.code, said.cpu_s) == (0, "not_configured", 0.0)
+    assert left <= 0, "the call was made; what ends the worker may make it again"
+    assert (said.code, said.cpu_s) == ("not_configured", 0.0)
     assert "Too many open files" in str(said.error)
     assert "ulimit -n" in str(said.fix)
     assert (children(), os.listdir("/proc/self/fd")) == (before, descriptors)

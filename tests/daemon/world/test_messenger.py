@@ -3,6 +3,9 @@
 import hashlib
 import hmac
 import json
+import os
+import subprocess
+import sys
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.waiting import wait_for
 
 from runward.config.notification import Means, Recipient
 from runward.daemon.store.tables.notices import PendingNotice
@@ -30,6 +34,26 @@ NOTICE = PendingNotice(
     0.0,
     0.0,
 )
+
+KILLED = """
+import os, random, signal, sys, threading, time
+from runward.daemon.world import messenger
+
+chance = random.Random(0)
+
+def end(after):
+    time.sleep(after)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+for _ in range(30):
+    after = chance.uniform(0.0, 0.01)
+    pid = os.fork()
+    if pid == 0:
+        threading.Thread(target=end, args=(after,), daemon=True).start()
+        messenger._run(["sleep", sys.argv[1]])
+    os.waitpid(pid, 0)
+"""
+"""Starts a program in one process after the other, each of which is killed within its first 10 ms."""
 
 
 class Received(NamedTuple):
@@ -115,6 +139,24 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(
     command = ("sh", "-c", f"(sleep 60; echo late > {told}) & wait")
     assert "took longer than 0.3 s" in str(send(Recipient(("*",), command=command), NOTICE))
     assert not told.exists()
+
+
+def test_a_program_ends_if_the_daemon_is_killed_even_before_it_began() -> None:
+    longest = f"600.{os.getpid()}"
+    subprocess.run([sys.executable, "-c", KILLED, longest], check=True)
+    wait_for(lambda: not _sleepers(longest), "none of the programs is left")
+
+
+def _sleepers(longest: str) -> list[str]:
+    words = f"sleep\0{longest}\0".encode()
+    return [each.parent.name for each in Path("/proc").glob("[0-9]*/cmdline") if _content(each) == words]
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def test_slack_gets_a_text(service: Service) -> None:

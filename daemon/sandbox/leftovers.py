@@ -1,0 +1,168 @@
+"""Ends what is left of bubblewrap if it, or the process that started it, is killed.
+
+bubblewrap forks early. The inner process waits until the outer one tells it to begin, and asks the kernel to end with it only
+right before it becomes the worker. If the outer one is killed before it has told, the inner one waits for ever. So both have a mark
+in their environment, which names the process that started them. That process ends what carries the mark if bubblewrap ends too
+early, and a process of its own (`python -m runward.daemon.sandbox.leftovers MARK`) does so once the starter has ended, however that
+came about. If both were killed, the next process that starts bubblewrap finds it.
+"""
+
+import math
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+from runward.daemon.processes.proc import (
+    ProcessIdentity,
+    current_boot_id,
+    identity_of,
+    pid_namespace,
+    state_of,
+)
+
+VARIABLE: Final = "RUNWARD_SANDBOX_OF"
+"""The variable with the mark. The worker doesn't see it: bubblewrap clears its environment."""
+
+_ENTRY: Final = f"{VARIABLE}=".encode()
+_AGAIN_S: Final = 0.01
+_LOOKS: Final = 2
+"""How many looks in a row must find nothing: a process that is just being replaced by a program shows no environment."""
+
+
+class Watcher:
+    """The process that outlives this one, and ends what it left."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pidfd: int | None = None
+        self.pid: int | None = None
+        self._lives_while_open: int | None = None
+
+    def ensure(self, mark: str) -> None:
+        """Start it if it is not there, or was killed. Raises `OSError`."""
+        with self._lock:
+            if self._pidfd is not None:
+                poll = select.poll()
+                poll.register(self._pidfd, select.POLLIN)
+                if not poll.poll(0):
+                    return
+                self._forget(self._pidfd)
+            self._start(mark)
+
+    def _start(self, mark: str) -> None:
+        read_end, self._lives_while_open = os.pipe()
+        try:
+            # Descriptors of ours are not inherited: only we hold the other end of its stdin.
+            self.pid = os.posix_spawn(
+                sys.executable,
+                (sys.executable, "-P", "-m", __name__, mark),
+                os.environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, read_end, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+                ],
+                # A signal to our group or terminal must not reach it.
+                setsid=True,
+                setsigmask=(),
+            )
+            self._pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            os.close(self._lives_while_open)
+            raise
+        finally:
+            os.close(read_end)
+
+    def _forget(self, pidfd: int) -> None:
+        assert self._lives_while_open is not None
+        assert self.pid is not None
+        os.waitpid(self.pid, 0)
+        os.close(pidfd)
+        os.close(self._lives_while_open)
+        self._pidfd = self.pid = self._lives_while_open = None
+
+
+WATCHER: Final = Watcher()
+_NUMBERS: Final = count(1)
+
+
+def new_mark() -> str:
+    """A mark of its own for one start of bubblewrap. Raises `OSError`."""
+    own = identity_of(os.getpid())
+    ours = f"{pid_namespace()}:{own.pid}:{own.start_ticks}"
+    WATCHER.ensure(ours)
+    return f"{ours}/{next(_NUMBERS)}"
+
+
+def end_marked(mark: str, within_s: float = math.inf) -> None:
+    """Kill all that carries this mark or one that begins with it, until there is nothing, or for so long."""
+    give_up = time.monotonic() + within_s
+    looks = 0
+    while looks < _LOOKS and time.monotonic() < give_up:
+        # One that is found may have forked meanwhile, so another look follows.
+        looks = 0 if _kill(lambda each: f"{each}/".startswith(f"{mark}/")) else looks + 1
+        time.sleep(_AGAIN_S)
+
+
+def _kill(is_meant: Callable[[str], bool]) -> bool:
+    """Kill each process whose mark is meant; whether there was any."""
+    found = False
+    for name in os.listdir("/proc"):
+        if not name.isdecimal() or not _carries(name, is_meant):
+            continue
+        try:
+            pidfd = os.pidfd_open(int(name))
+        except ProcessLookupError:
+            continue
+        try:
+            # Again: now the number can't become another process's any more.
+            if _carries(name, is_meant):
+                found = True
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+        finally:
+            os.close(pidfd)
+    return found
+
+
+def _carries(pid: str, is_meant: Callable[[str], bool]) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environment = file.read()
+    except OSError:
+        return False  # it ended, or it is somebody else's
+    if _ENTRY not in environment:
+        return False
+    marks = [each.removeprefix(_ENTRY) for each in environment.split(b"\0") if each.startswith(_ENTRY)]
+    return any(is_meant(os.fsdecode(each)) for each in marks)
+
+
+def _is_of_a_gone_process(mark: str) -> bool:
+    """Whether the process that a mark names has ended. Process numbers are only known within our own namespace."""
+    try:
+        namespace, pid, ticks = map(int, mark.partition("/")[0].split(":"))
+    except ValueError:
+        return False  # not a mark of ours
+    starter = ProcessIdentity(pid, ticks, current_boot_id())
+    return namespace == pid_namespace() and state_of(starter) == "gone"
+
+
+def main(mark: str) -> None:
+    """End what killed processes left. Wait until stdin ends, as its other end is held by the process of the mark alone; end what that left."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.chdir("/")
+    _kill(_is_of_a_gone_process)
+    while os.read(0, 1):
+        pass
+    end_marked(mark)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
