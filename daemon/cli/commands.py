@@ -85,7 +85,7 @@ COMMANDS: Final = {
     "notify": ("notify", "Show, test and retry notices to people."),
     "root": ("root", "Show the directories that the daemon watches."),
     "hook": ("hook", "Install the hooks of agents."),
-    "fleet": ("fleet", "Have several hosts report to one database, and list them."),
+    "fleet": ("fleet.commands", "Have several hosts report to one database, and list them."),
     "config": ("config", "Show the settings in force."),
     "schema": ("config", "Print the JSON Schema of a file that people write."),
     "prune": ("prune", "Remove the record of sessions that ended long ago."),

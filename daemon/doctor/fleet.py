@@ -14,6 +14,7 @@ from runward.config.problem import counted
 from runward.config.settings import FleetSettings
 from runward.daemon.configuration.extras import FLEET_FIX, NO_FLEET, has_fleet
 from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.fleet.problems import OF_FLEET
 from runward.daemon.host.report import read_report
 from runward.daemon.store import reading
 from runward.daemon.store.ownership import holder
@@ -271,9 +272,9 @@ def _of_owed(installation: Installation) -> Iterator[Finding]:
     """What this host has yet to report, and whether anything keeps it from that."""
     pid = holder(installation.state)
     report = None if pid is None else read_report(installation.state)
-    troubles = [] if report is None else [each for each in report.degraded if each.startswith("fleet: ")]
+    troubles = [] if report is None else [each for each in report.degraded if each.startswith(OF_FLEET)]
     if troubles:
-        yield Finding("failed", troubles[0].removeprefix("fleet: "), "nothing is lost: fix the cause")
+        yield Finding("failed", troubles[0].removeprefix(OF_FLEET), "nothing is lost: fix the cause")
     if not reading.exists(str(installation.state)):
         yield Finding("ok", "nothing is owed: no daemon has run here yet")
         return

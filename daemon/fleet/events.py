@@ -5,6 +5,7 @@ The name of a request follows from its event, so an event that is read twice is 
 
 import hashlib
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,17 +18,14 @@ from runward.config.own_events import OWN_EVENTS
 from runward.config.settings import FleetSettings, Settings
 from runward.daemon.faults import point
 from runward.daemon.fleet.bodies import storable
-from runward.daemon.fleet.connecting import REFUSED, Connection, in_one_line, in_time
+from runward.daemon.fleet.connecting import Connection, in_time
+from runward.daemon.fleet.delivery import Delivery
 from runward.daemon.fleet.orders import foreign
 from runward.daemon.inbox.spool import RequestTooLong, leave_request
-from runward.daemon.store import reading
 from runward.daemon.store.tables.between_hosts import ToldEvent, told_events
-from runward.daemon.store.tables.fleet_outbox import EVENT, owed
+from runward.daemon.store.tables.fleet_outbox import EVENT, Owed
 from runward.handlers.model.chains import EventOccurred
 from runward.handlers.secrets import json_without_secrets
-
-_MOST_TOLD: Final = 100
-"""Events that one transaction tells the database."""
 
 _MOST_READ: Final = 10
 """Events that are read at once: each may have 1 MiB."""
@@ -79,7 +77,7 @@ _READ: Final = (
 class Events:
     """The events of this host and of others, over one connection."""
 
-    looks_for: str | None = None
+    looks_for = None
 
     def __init__(
         self,
@@ -94,9 +92,7 @@ class Events:
         self._fleet = fleet
         self._number = number
         self._tell_heard = tell_heard
-        self._reached = 0
-        """The last version of the outbox that was dealt with."""
-        self._most = _MOST_TOLD
+        self._delivery = Delivery(state, EVENT, self._read, self._tell)
         self._place: tuple[str, int] | None = None
         """Up to where all is in the inbox: a transaction and a number. None: where the database knows it from."""
         self._has_begun = False
@@ -105,37 +101,29 @@ class Events:
         self.due_s: float | None = None
         """Seconds after which a look is due that was left out."""
         self._heard: list[str] | None = None
-        self.refused: str | None = None
+        self._missed: str | None = None
         """What was not told or read for what is in it, or because this host was away for too long."""
+
+    @property
+    def refused(self) -> str | None:
+        """What the database refused for what is in it, or what fires nothing."""
+        return self._delivery.refused or self._missed
 
     def say(self, connection: Connection) -> Iterator[list[int]]:
         """Tell the database what others accept: each time the versions that it has by now. Raises `psycopg.Error`."""
-        self._most = _MOST_TOLD
-        while True:
-            with reading.reading(str(self._state)) as store:
-                rows = owed(store, EVENT, self._reached, self._most)
-                events = told_events(store, [each.subject for each in rows])
-            if not rows:
-                return
-            told = [each for each in map(self._told, events) if each is not None]
-            point("fleet.events.read")
-            try:
-                with in_time(connection), connection.transaction():
-                    if told:
-                        connection.execute(_TELL, (self._number, Jsonb(told)))
-                    point("fleet.events.sent")
-            except REFUSED as error:
-                # The others must not wait for it, so each goes by itself from here on.
-                if len(rows) == 1:
-                    self.refused = (
-                        f"the database refuses {rows[0].subject}, which stays owed: {in_one_line(error)}"
-                    )
-                    self._reached = rows[0].version
-                self._most = 1
-                continue
-            point("fleet.events.committed")
-            self._reached = rows[-1].version
-            yield [row.version for row in rows]
+        yield from self._delivery.say(connection)
+
+    def _read(self, store: sqlite3.Connection, rows: list[Owed]) -> list[JsonValue]:
+        events = told_events(store, [row.subject for row in rows])
+        return [told for told in map(self._told, events) if told is not None]
+
+    def _tell(self, connection: Connection, told: list[JsonValue]) -> None:
+        point("fleet.events.read")
+        with in_time(connection), connection.transaction():
+            if told:
+                connection.execute(_TELL, (self._number, Jsonb(told)))
+            point("fleet.events.sent")
+        point("fleet.events.committed")
 
     def _told(self, event: ToldEvent) -> JsonValue:
         """The event as others read it; None if it is too long for that."""
@@ -144,7 +132,7 @@ class Events:
             fields = {name: None if name in _HIDDEN else value for name, value in fields.items()}
         cleaned = storable(json_without_secrets(fields, self._settings.bundle.rules.redact))
         if len(json.dumps(cleaned)) > MOST_FIELDS:
-            self.refused = (
+            self._missed = (
                 f"{event.name} {event.id[:_MOST_ID]} is too long for other hosts: it fires nothing there"
             )
             return None
@@ -194,7 +182,7 @@ class Events:
             row = connection.execute(_BEGIN, (self._number,)).fetchone()
         self._has_begun = True
         if row is not None and row[0] and pairs:
-            self.refused = "events of other hosts are kept for 7 days, and this host was away for longer: earlier ones fired nothing"
+            self._missed = "events of other hosts are kept for 7 days, and this host was away for longer: earlier ones fired nothing"
 
     def _say_heard(self, heard: Sequence[str]) -> None:
         names = sorted(set(heard))[:_MOST_HEARD]
@@ -207,7 +195,7 @@ class Events:
         fields = foreign(event.fields)
         whole = f"{event.host}/{event.id}"
         if not isinstance(fields, dict):
-            self.refused = f"{event.name} {whole} can't be read: it fires nothing here"
+            self._missed = f"{event.name} {whole} can't be read: it fires nothing here"
             return
         known = hashlib.sha256(f"{event.host}/{event.key}".encode()).hexdigest()[:24]
         # By the database's clock: that of another host may be wrong by days.
@@ -218,5 +206,5 @@ class Events:
         try:
             leave_request(self._state, request)
         except RequestTooLong:
-            self.refused = f"{event.name} {whole} is too long: it fires nothing here"
+            self._missed = f"{event.name} {whole} is too long: it fires nothing here"
         point("fleet.events.put")

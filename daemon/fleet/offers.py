@@ -46,7 +46,7 @@ _OTHERS: Final = (
 class Offers:
     """What hosts accept from each other, over one connection."""
 
-    looks_for: str | None = None
+    looks_for = None
 
     def __init__(
         self,

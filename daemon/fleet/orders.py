@@ -1,37 +1,24 @@
-"""Steps on other hosts, as the program brings them over: between this host's store and inbox, and the rows of the fleet's database.
+"""What the program brings of orders from the rows of the fleet's database into the inbox: what became of those of this host, and
+those that it takes.
 
-The row decides who may begin, and each request has a name that follows from what it says. So everything here may be said
+The row decides who may begin, and each request has a name that follows from what it says. So everything may be brought
 again, and is, after every connection: what was taken just before a crash is found among what this host has taken.
 """
 
 import hashlib
-import json
-import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-
-import psycopg
-from psycopg import sql
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import FleetSettings
 from runward.daemon.faults import point
-from runward.daemon.fleet.bodies import storable
-from runward.daemon.fleet.connecting import REFUSED, Connection, in_one_line, in_time
-from runward.daemon.fleet.signing import signing_key
+from runward.daemon.fleet.connecting import Connection, in_time
+from runward.daemon.fleet.problems import named
 from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.store import reading
-from runward.daemon.store.tables.between_hosts import (
-    RemoteStep,
-    TakenOrder,
-    orders_taken,
-    remote_steps,
-    takes_begun,
-)
-from runward.daemon.store.tables.fleet_outbox import ORDER, TAKEN, Owed, owed
-from runward.handlers.bundle.signatures import SecretKey
+from runward.daemon.store.tables.between_hosts import TakenOrder, orders_taken, remote_steps, takes_begun
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.events import Request
 from runward.handlers.model.fleet import (
@@ -42,20 +29,8 @@ from runward.handlers.model.fleet import (
     RemoteStepTaken,
 )
 
-MOST_SAID_AT_ONCE: Final = 100
-"""Rows that one transaction tells the database."""
-
 _MOST_READ_AT_ONCE: Final = 10
 """Orders whose values or results are read at once: each may have 1 MiB."""
-
-_MOST_REASON: Final = 4096
-_MOST_NAMED: Final = 20
-
-CHANNEL: Final = "runward_orders_"
-"""What the channel begins with that tells of a host's orders; its name follows."""
-
-OFFERS_CHANNEL: Final = "runward_offers"
-"""What tells all hosts that one of them accepts something else."""
 
 _LOOK: Final = (
     "with me as materialized (select runward.own_name(%s) as name)"
@@ -108,105 +83,20 @@ class Orders:
         self._state = state
         self._fleet = fleet
         self._number = number
-        self._reached = {ORDER: 0, TAKEN: 0}
-        """By kind, the last version of the outbox that was dealt with."""
-        self._most = MOST_SAID_AT_ONCE
-        self._is_told = False
-        self._offers_changed = False
         self._put: set[str] = set()
         """The requests that are in the inbox, or were."""
         self._unknown: list[str] = []
         """Orders that this host took, and whose takes its store may have lost."""
-        self._unsigned: str | None = None
-        """Why orders of this host are not signed, though it has a key."""
-        self._refused: str | None = None
-        """What the database refused for what is in it."""
 
-    def listen(self, connection: Connection) -> None:
-        """Be told when an order changes that concerns this host. Raises `psycopg.Error`."""
-        connection.add_notify_handler(self._hear)
-        channel = sql.Identifier(CHANNEL + self._fleet.host)
-        with in_time(connection):
-            connection.execute(sql.SQL("listen {}").format(channel))
-            connection.execute(sql.SQL("listen {}").format(sql.Identifier(OFFERS_CHANNEL)))
-
-    def _hear(self, notice: psycopg.Notify) -> None:
-        self._take_notice(notice.channel)
-
-    def _take_notice(self, channel: str) -> None:
-        self._is_told = True
-        if channel == OFFERS_CHANNEL:
-            self._offers_changed = True
-
-    def is_told(self, connection: Connection) -> bool:
-        """Whether an order has changed, or what hosts accept, since the last call, as far as it has arrived. Raises `psycopg.Error`."""
-        connection.pgconn.consume_input()
-        while (notice := connection.pgconn.notifies()) is not None:
-            self._take_notice(notice.relname.decode())
-        is_told, self._is_told = self._is_told, False
-        return is_told
-
-    def offers_changed(self) -> bool:
-        """Whether a host accepts something else since the last call, as far as that has arrived."""
-        changed, self._offers_changed = self._offers_changed, False
-        return changed
-
-    def say(self, connection: Connection) -> Iterator[list[int]]:
-        """Tell the database what it lacks: each time the versions that it has by now. Raises `psycopg.Error`."""
-        for kind in (ORDER, TAKEN):
-            self._most = MOST_SAID_AT_ONCE
-            while True:
-                with reading.reading(str(self._state)) as store:
-                    rows = owed(store, kind, self._reached[kind], self._most)
-                    calls = self._calls(store, kind, rows)
-                if not rows:
-                    break
-                versions = self._said(connection, kind, rows, calls)
-                yield versions
-                if versions:
-                    point("fleet.orders.told")
-
-    def _said(
-        self, connection: Connection, kind: str, rows: Sequence[Owed], calls: "dict[str, list[Call]]"
-    ) -> list[int]:
-        point("fleet.orders.read")
-        said = [call for row in rows for call in calls.get(row.subject, [])]
-        try:
-            with in_time(connection), connection.pipeline(), connection.transaction():
-                cursors = [connection.execute(call.statement, (self._number, *call.given)) for call in said]
-                answers = [cursor.fetchone() for cursor in cursors]
-                if any(answer is None or answer[0] in (None, False) for answer in answers):
-                    raise _Contradicts("it says something else of this order")
-                point("fleet.orders.sent")
-        except (*REFUSED, _Contradicts) as error:
-            # The others must not wait for it, so each goes by itself from here on.
-            if len(rows) == 1 and isinstance(error, _Contradicts):
-                # What the row says counts, however often this host says something else.
-                self._refused = f"the database says something else of {rows[0].subject}: it was given up, or the database is older"
-                self._reached[kind] = rows[0].version
-                return [rows[0].version]
-            if len(rows) == 1:
-                self._refused = (
-                    f"the database refuses {rows[0].subject}, which stays owed: {in_one_line(error)}"
-                )
-                self._reached[kind] = rows[0].version
-            self._most = 1
-            return []
-        point("fleet.orders.committed")
-        self._reached[kind] = rows[-1].version
-        return [row.version for row in rows]
-
-    def _calls(self, store: sqlite3.Connection, kind: str, rows: Sequence[Owed]) -> "dict[str, list[Call]]":
-        """By subject, what the database is told. What is no longer recorded needs nothing."""
-        if kind == ORDER:
-            steps = remote_steps(store, [row.subject for row in rows])
-            key, self._unsigned = signing_key(self._state) if steps else (None, self._unsigned)
-            return {each.id: of_order(each, self._fleet.host, key) for each in steps}
-        takes = {tuple(json.loads(row.subject)): row.subject for row in rows}
-        return {
-            takes[each.origin, each.id, each.take]: of_take(each)
-            for each in orders_taken(store, [(str(a), str(b), int(c)) for a, b, c in takes])
-        }
+    @property
+    def refused(self) -> str | None:
+        """What is wrong with orders, for `status`."""
+        if not self._unknown:
+            return None
+        return (
+            f"this host took {named(self._unknown)} before its store or the database was restored, and does not know whether"
+            " it began: it never begins it, and gives it to nobody; `runward fleet order give-up ID --note TEXT` ends it"
+        )
 
     def look(self, connection: Connection) -> bool:
         """Put into the inbox what became of orders, and take further ones; returns whether there may be more to take.
@@ -239,16 +129,6 @@ class Orders:
         self._tell_taker(connection, new, cancelled, known)
         self._tell_of_lost(connection, begun, taken)
         return self._take(connection, free - len(new))
-
-    @property
-    def refused(self) -> str | None:
-        """What is wrong with orders, for `status`."""
-        if self._refused is None and self._unknown:
-            return (
-                f"this host took {named(self._unknown)} before its store or the database was restored, and does not know whether"
-                " it began: it never begins it, and gives it to nobody; `runward fleet order give-up ID --note TEXT` ends it"
-            )
-        return self._refused or self._unsigned
 
     def _tell_origin(self, connection: Connection, rows: Sequence[Seen]) -> None:
         for each in rows:
@@ -363,52 +243,6 @@ class Orders:
             point("fleet.orders.put")
 
 
-class Call(NamedTuple):
-    """A function of the database, and what it is given behind the number of the program."""
-
-    statement: str
-    given: tuple[object, ...]
-
-
-class _Contradicts(Exception):
-    """The database does not know what this host says of an order."""
-
-
-def of_order(row: RemoteStep, host: str, key: SecretKey | None) -> "list[Call]":
-    """What the database is told of an order of this host, signed if there is a key. Raises `NoLibrary`."""
-    if row.wanted == "settled":
-        return [Call("select runward.settle_order(%s, %s)", (row.id,))]
-    left = None if row.begin_within is None else max(0.0, row.placed_at + row.begin_within - time.time())
-    place = Call(
-        "select runward.place_order(%s, %s, %s, %s, %s, %s::jsonb, %s)",
-        (row.id, row.host, json.loads(row.labels), row.skill, _body(row, host, key), left),
-    )
-    if row.wanted == "placed":
-        return [place]
-    # It may never have been placed. In one transaction with that, nobody can take it in between.
-    return [place, Call("select runward.cancel_order(%s, %s)", (row.id,))]
-
-
-def _body(row: RemoteStep, host: str, key: SecretKey | None) -> str:
-    if key is None:
-        return row.body
-    from runward.handlers.fleet.signing import Wanted, signed  # few hosts have a key
-
-    wanted = Wanted(row.host, tuple(json.loads(row.labels)), row.begin_within, row.placed_at)
-    return json.dumps(signed(host, row.id, wanted, json.loads(row.body), key))
-
-
-def of_take(row: TakenOrder) -> "list[Call]":
-    take = (row.origin, row.id, row.take)
-    if row.state == "declined":
-        why = str(storable(row.why or ""))[:_MOST_REASON]
-        return [Call("select runward.give_back(%s, %s, %s, %s, %s)", (*take, why))]
-    if row.result is None:
-        return []
-    result = json.dumps(storable(json.loads(row.result)))
-    return [Call("select runward.end_order(%s, %s, %s, %s, %s::jsonb)", (*take, result))]
-
-
 def _name(what: str, *facts: object) -> str:
     """The name of a request, which follows from the fact that it tells."""
     return f"fleet-{what}-{hashlib.sha256('/'.join(map(str, facts)).encode()).hexdigest()[:24]}"
@@ -422,9 +256,3 @@ def foreign(text: str | None) -> JsonValue:
 
 def _slices(rows: Sequence[Seen]) -> list[Sequence[Seen]]:
     return [rows[start : start + _MOST_READ_AT_ONCE] for start in range(0, len(rows), _MOST_READ_AT_ONCE)]
-
-
-def named(names: Sequence[str]) -> str:
-    """Some names, and how many more there are."""
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -11,16 +12,13 @@ from psycopg.types.json import Jsonb
 from runward.config.json_value import JsonValue
 from runward.config.settings import FleetSettings, Settings
 from runward.daemon.fleet.bodies import MOST_BODY, VERSION_BITS, storable
-from runward.daemon.fleet.connecting import REFUSED, Connection, in_one_line, in_time
-from runward.daemon.store import reading
+from runward.daemon.fleet.connecting import Connection, in_time
+from runward.daemon.fleet.delivery import Delivery
 from runward.daemon.store.tables.approvals import open_approvals_of_ids
 from runward.daemon.store.tables.artifacts import artifacts_of_ids
-from runward.daemon.store.tables.fleet_outbox import APPROVAL, OUTCOME, Owed, owed
+from runward.daemon.store.tables.fleet_outbox import APPROVAL, OUTCOME, Owed
 from runward.daemon.views.outcomes import outcomes_as_json
 from runward.handlers.secrets import without_secrets_in
-
-MOST_AT_ONCE: Final = 100
-"""Rows that are delivered in one transaction."""
 
 
 class Row(NamedTuple):
@@ -79,48 +77,32 @@ _KINDS: Final = {
 class OutcomesAndApprovals:
     """Those of this host, over one connection."""
 
-    looks_for: str | None = None
-
     def __init__(
         self, state: Path, settings: Settings, fleet: FleetSettings, epoch: int, number: int
     ) -> None:
-        self._state = state
         self._settings = settings
         self._fleet = fleet
         self._epoch = epoch
         self._number = number
-        self._reached = dict.fromkeys(_KINDS, 0)
-        """By kind, the last version of the outbox that was dealt with."""
-        self.refused: str | None = None
+        self._deliveries = [
+            Delivery(state, kind, partial(self._reports, way), partial(self._tell, way.call))
+            for kind, way in _KINDS.items()
+        ]
+
+    @property
+    def refused(self) -> str | None:
         """What the database refused for what is in it."""
+        refused = (each.refused for each in self._deliveries)
+        return next((each for each in refused if each is not None), None)
 
     def say(self, connection: Connection) -> Iterator[list[int]]:
         """Tell the database what it lacks: each time the versions that it has by now. Raises `psycopg.Error`."""
-        for kind, way in _KINDS.items():
-            most = MOST_AT_ONCE
-            while True:
-                with reading.reading(str(self._state)) as store:
-                    rows = owed(store, kind, self._reached[kind], most)
-                    # In the same snapshot: each body is that of its version.
-                    made = way.made(store, self._settings, self._fleet.titles, [row.subject for row in rows])
-                if not rows:
-                    break
-                why = self._told(
-                    connection, way.call, [self._report(row, made.get(row.subject)) for row in rows]
-                )
-                if why is None:
-                    self._reached[kind] = rows[-1].version
-                    yield [row.version for row in rows]
-                    continue
-                # For what is in a row. The others must not wait for it, so each goes by itself from here on.
-                if len(rows) == 1:
-                    self.refused = f"the database refuses {kind} {rows[0].subject}, which stays owed: {why}"
-                    self._reached[kind] = rows[0].version
-                most = 1
+        for each in self._deliveries:
+            yield from each.say(connection)
 
-    def look(self, connection: Connection) -> bool:
-        """Nothing that other hosts report concerns the daemon."""
-        return False
+    def _reports(self, way: _Kind, store: sqlite3.Connection, rows: list[Owed]) -> list[JsonValue]:
+        made = way.made(store, self._settings, self._fleet.titles, [row.subject for row in rows])
+        return [self._report(row, made.get(row.subject)) for row in rows]
 
     def _report(self, row: Owed, made: Row | None) -> JsonValue:
         return {
@@ -131,11 +113,6 @@ class OutcomesAndApprovals:
             "body": None if made is None else made.body,
         }
 
-    def _told(self, connection: Connection, call: str, reports: list[JsonValue]) -> str | None:
-        """Why the database refuses them; None if it has them."""
-        try:
-            with in_time(connection):
-                connection.execute(call, (self._number, Jsonb(reports)))
-        except REFUSED as error:
-            return in_one_line(error)
-        return None
+    def _tell(self, call: str, connection: Connection, reports: list[JsonValue]) -> None:
+        with in_time(connection):
+            connection.execute(call, (self._number, Jsonb(reports)))

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import psycopg
 
@@ -20,7 +20,6 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import FleetSettings, Settings, settings_from_json
 from runward.daemon import __version__
 from runward.daemon.faults import from_environment
-from runward.daemon.fleet.chains import Chains
 from runward.daemon.fleet.connecting import (
     Connection,
     DatabaseRefuses,
@@ -30,11 +29,16 @@ from runward.daemon.fleet.connecting import (
     in_time,
 )
 from runward.daemon.fleet.events import Events
+from runward.daemon.fleet.notices import Notices
 from runward.daemon.fleet.offers import Offers
 from runward.daemon.fleet.orders import Orders
 from runward.daemon.fleet.outcomes_and_approvals import OutcomesAndApprovals
+from runward.daemon.fleet.problems import OF_FLEET
+from runward.daemon.fleet.pulse import Pulse, give_pulse
+from runward.daemon.fleet.receipts import Receipts
 from runward.daemon.fleet.record import Record
 from runward.daemon.fleet.session_reports import SessionReports
+from runward.daemon.fleet.telling_orders import OrdersTold
 from runward.daemon.processes.client_gone import end_with_client
 from runward.daemon.processes.giving_way import give_way
 from runward.daemon.store import reading
@@ -48,9 +52,6 @@ PERIOD_S: Final = 30.0
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 """Seconds until the next connection after a failure, and at most: the pause doubles."""
-
-OF_FLEET: Final = "fleet: "
-"""How the daemon begins what this program told it."""
 
 _MOST_PROBLEMS: Final = 20
 _MOST_PROBLEM: Final = 1000
@@ -89,8 +90,15 @@ class Troubled(Protocol):
         """What the database refused for what is in it, or else is wrong with it."""
 
 
-class Part(Troubled, Protocol):
-    """What of this host the fleet shares, over one connection.
+class Says(Troubled, Protocol):
+    """What this host tells the fleet, over one connection."""
+
+    def say(self, connection: Connection) -> Iterator[list[int]]:
+        """Deliver what is owed: each time the versions that the database has by now. Raises `psycopg.Error`."""
+
+
+class Looks(Troubled, Protocol):
+    """What this host is told by the fleet, over one connection.
 
     `looks_for` is the word by which `pulse` says that there is something to look for; without one, the part knows when to look.
     """
@@ -98,22 +106,11 @@ class Part(Troubled, Protocol):
     @property
     def looks_for(self) -> str | None: ...
 
-    def say(self, connection: Connection) -> Iterator[list[int]]:
-        """Deliver what is owed: each time the versions that the database has by now. Raises `psycopg.Error`."""
-
     def look(self, connection: Connection) -> bool:
         """Put into the inbox what the database has for this host; returns whether there may be more.
 
         Raises `psycopg.Error` and `OSError`.
         """
-
-
-class Pulse(NamedTuple):
-    """Where there is something to look for; how many changes of orders there were; whether hosts still say again what they know."""
-
-    words: list[str]
-    changes: int
-    is_older: bool
 
 
 class Program:
@@ -166,46 +163,42 @@ class Program:
             row = connection.execute("select runward.greet(%s, %s)", (self._epoch, __version__)).fetchone()
         assert row is not None, "a function returns a row"
         self._number = int(row[0])
-        orders = Orders(self._state, self._fleet, self._number)
+        notices = Notices(self._fleet.host)
         record = Record(self._state, self._fleet, self._number)
+        told = OrdersTold(self._state, self._fleet, self._number)
+        orders = Orders(self._state, self._fleet, self._number)
+        sessions = SessionReports(self._state, self._settings, self._fleet, self._epoch, self._number)
+        offers = Offers(self._state, self._settings, self._fleet, self._number, notices.offers_changed)
+        receipts = Receipts(self._state, self._fleet, self._number)
+        lists = OutcomesAndApprovals(self._state, self._settings, self._fleet, self._epoch, self._number)
         events = Events(
             self._state, self._settings, self._fleet, self._number, lambda heard: _say({"heard": [*heard]})
         )
-        sessions = SessionReports(self._state, self._settings, self._fleet, self._epoch, self._number)
-        parts: Sequence[Part] = (
-            orders,  # before the sessions: somebody waits for a step
-            sessions,
-            Offers(self._state, self._settings, self._fleet, self._number, orders.offers_changed),
-            Chains(self._state, self._fleet, self._number),
-            OutcomesAndApprovals(self._state, self._settings, self._fleet, self._epoch, self._number),
-            events,
-        )
-        troubled = (record, *parts)
-        orders.listen(connection)
-        compared: Pulse | None = None
+        # Orders before sessions: somebody waits for a step.
+        says: Sequence[Says] = (told, sessions, offers, receipts, lists, events)
+        looks: Sequence[Looks] = (orders, offers, events)
+        troubled: Sequence[Troubled] = (record, told, orders, sessions, offers, receipts, lists, events)
+        notices.listen(connection)
+        record.look(connection)
         while True:
-            if record.since is not None or compared is None:
-                record.look(connection)
-            if record.since is not None:
-                _say({"owe_again": record.since})
+            since = record.since
+            if since is not None:
+                _say({"owe_again": since})
             # In an older database, all is said again before anything goes on.
-            for part in parts if record.since is None else (sessions,):
+            for part in says if since is None else (sessions,):
                 self._deliver(connection, part, troubled)
-            pulse, is_asked = self._pulse(connection, troubled), record.since is None
-            # What it has seen of the fleet is remembered, so that it knows an older database by it.
-            if pulse.is_older or compared is None or pulse.changes != compared.changes:
-                record.look(connection)
-            compared = pulse
-            if is_asked and record.since is not None:
+            pulse = self._pulse(connection, troubled)
+            record.heed(connection, pulse)
+            if record.since != since:
                 continue
-            for part in parts if record.since is None else ():
-                while (part.looks_for is None or part.looks_for in pulse.words) and part.look(connection):
+            for look in looks if since is None else ():
+                while (look.looks_for is None or look.looks_for in pulse.words) and look.look(connection):
                     pass
             _say({"trouble": _refused(troubled)})
             self._pause = FIRST_PAUSE_S
-            _wait(connection, orders, PERIOD_S if events.due_s is None else events.due_s)
+            _wait(connection, notices, PERIOD_S if events.due_s is None else events.due_s)
 
-    def _deliver(self, connection: Connection, part: Part, troubled: Sequence[Troubled]) -> None:
+    def _deliver(self, connection: Connection, part: Says, troubled: Sequence[Troubled]) -> None:
         for versions in part.say(connection):
             if versions:
                 self._delivered.update(versions)
@@ -218,14 +211,9 @@ class Program:
         with reading.reading(str(self._state)) as store:
             self._delivered = still_there(store, self._delivered)
             left = how_many_owed(store) - len(self._delivered)
-        given = (self._number, left, self._problems(troubled))
-        with in_time(connection):
-            row = connection.execute(
-                "select words, changes, is_older from runward.pulse(%s, %s, %s)", given
-            ).fetchone()
-        assert row is not None, "a function returns a row"
+        pulse = give_pulse(connection, self._number, left, self._problems(troubled))
         self._pulsed_at = time.monotonic()
-        return Pulse(*row)
+        return pulse
 
     def _problems(self, troubled: Sequence[Troubled]) -> list[str]:
         """What keeps the daemon from its work, as it says itself. Of the fleet, only what is so now."""
@@ -246,17 +234,17 @@ def _refused(troubled: Sequence[Troubled]) -> str | None:
     return "; ".join(refused)[:_MOST_TROUBLE] or None
 
 
-def _wait(connection: Connection, orders: Orders, longest: float) -> None:
-    """For a hint, an order that has changed, or the next sign of life. Raises `psycopg.Error`."""
+def _wait(connection: Connection, notices: Notices, longest: float) -> None:
+    """For a hint, a notice, or the next sign of life. Raises `psycopg.Error`."""
     # What arrived with the last answers is read by now, so `select` would not report it.
-    if orders.is_told(connection):
+    if notices.are_there(connection):
         return
     ready, _, _ = select.select([0, connection.fileno()], [], [], longest)
     if 0 in ready:
         os.read(0, 1 << 16)
     if connection.fileno() in ready:
         # If the connection has ended, this says so.
-        orders.is_told(connection)
+        notices.are_there(connection)
 
 
 def _say(said: JsonValue) -> None:

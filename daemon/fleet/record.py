@@ -16,8 +16,10 @@ from runward.config.settings import FleetSettings
 from runward.daemon.disk.durable import make_durably, write_durably
 from runward.daemon.faults import point
 from runward.daemon.fleet.connecting import Connection, in_time
-from runward.daemon.fleet.orders import Call, named, of_order, of_take
+from runward.daemon.fleet.problems import named
+from runward.daemon.fleet.pulse import Pulse
 from runward.daemon.fleet.signing import signing_key
+from runward.daemon.fleet.telling_orders import Call, of_order, of_take
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.store import reading
 from runward.daemon.store.tables.between_hosts import (
@@ -90,6 +92,11 @@ class Record:
         if since == self.since:
             self._say_again(connection)
             self._compare(connection)
+
+    def heed(self, connection: Connection, pulse: Pulse) -> None:
+        """Do so if orders have changed since, or hosts say again what they know. Raises what `look` raises."""
+        if pulse.is_older or pulse.changes != sum(self._found.changes.values()):
+            self.look(connection)
 
     def _compare(self, connection: Connection) -> None:
         with reading.reading(str(self._state)) as store:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.daemon.fleet.chains import Store
 from runward.daemon.fleet.connecting import Connection, in_time
+from runward.daemon.fleet.receipts import Store
 from runward.daemon.store.tables.events import hash_of_event, last_event
 from runward.daemon.store.tables.receipts import chained_hashes, how_many_receipts
 

@@ -17,6 +17,7 @@ import anyio
 from runward.config.settings import FleetSettings, Settings, settings_to_json
 from runward.daemon.configuration.extras import FLEET_FIX, NO_FLEET, has_fleet
 from runward.daemon.engine.part import Slices
+from runward.daemon.fleet.problems import OF_FLEET
 from runward.daemon.log import Log
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import fleet_outbox
@@ -73,7 +74,7 @@ class FleetReports:
 
     def degraded(self) -> list[str]:
         """What is wrong, for `status`."""
-        own = [] if self._trouble is None else [f"fleet: {self._trouble}"]
+        own = [] if self._trouble is None else [f"{OF_FLEET}{self._trouble}"]
         return [*own, *self._program.degraded()]
 
     def use_settings(self) -> None:
@@ -194,7 +195,7 @@ class FleetProgram:
 
     def degraded(self) -> list[str]:
         """What is wrong, for `status`."""
-        return [] if self._trouble is None else [f"fleet: {self._trouble}"]
+        return [] if self._trouble is None else [f"{OF_FLEET}{self._trouble}"]
 
     def use_settings(self) -> None:
         """Other settings are in force."""

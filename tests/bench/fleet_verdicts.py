@@ -7,7 +7,7 @@ changed since then counts, too.
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -86,6 +86,29 @@ def _forget(fleet: FleetOfBench) -> None:
 
 def _latencies(conditions: Conditions) -> list[Measured]:
     count = _RATE * conditions.size(5, 1)
+
+    def p50(further: str, problems: list[str]) -> float:
+        return percentile(latencies(conditions.disk, _RATE, count, problems, further), 0.5)
+
+    return _against_none(conditions, _LATENCY, p50, "{:.2f} ms against {:.2f} ms")
+
+
+def _bursts(conditions: Conditions) -> list[Measured]:
+    count = conditions.size(1_000, 100)
+
+    def rate(further: str, problems: list[str]) -> float:
+        return burst_rate(conditions.disk, count, problems, further)
+
+    return _against_none(conditions, _BURST, rate, "{:,.0f}/s against {:,.0f}/s")
+
+
+def _against_none(
+    conditions: Conditions,
+    figures: Mapping[str, Figure],
+    measure: Callable[[str, list[str]], float],
+    beside: str,
+) -> list[Measured]:
+    """What is measured of hosts with further settings, by the state of their database, in turn with hosts without a fleet."""
     taken: dict[str, list[float]] = {}
     problems: list[str] = []
     with (
@@ -96,19 +119,18 @@ def _latencies(conditions: Conditions) -> list[Measured]:
         for _ in range(conditions.repeats):
             for state, further in settings.items():
                 _forget(fleet)
-                waits = latencies(conditions.disk, _RATE, count, problems, further)
-                taken.setdefault(state, []).append(percentile(waits, 0.5))
+                taken.setdefault(state, []).append(measure(further, problems))
                 _check(fleet, state, problems)
-    without = percentile(taken["without"], 0.5)
+    without = taken["without"]
     return [
         of_ratio(
             figure,
             taken[state],
-            taken["without"],
-            f"{percentile(taken[state], 0.5):.2f} ms against {without:.2f} ms",
+            without,
+            beside.format(percentile(taken[state], 0.5), percentile(without, 0.5)),
             problems,
         )
-        for state, figure in _LATENCY.items()
+        for state, figure in figures.items()
     ]
 
 
@@ -118,33 +140,6 @@ def _check(fleet: FleetOfBench, state: str, problems: list[str]) -> None:
         ((count,),) = admin.execute("select count(*) from runward.sessions").fetchall()
     if (count != 0) != (state == "up"):
         problems.append(f"{count} sessions were reported while the database was {state}")
-
-
-def _bursts(conditions: Conditions) -> list[Measured]:
-    count = conditions.size(1_000, 100)
-    rates: dict[str, list[float]] = {}
-    problems: list[str] = []
-    with (
-        scratch(conditions.disk) as place,
-        fleet_of_bench(place.directory) as fleet,
-        _settings(fleet) as settings,
-    ):
-        for _ in range(conditions.repeats):
-            for state, further in settings.items():
-                _forget(fleet)
-                rates.setdefault(state, []).append(burst_rate(conditions.disk, count, problems, further))
-                _check(fleet, state, problems)
-    without = percentile(rates["without"], 0.5)
-    return [
-        of_ratio(
-            figure,
-            rates[state],
-            rates["without"],
-            f"{percentile(rates[state], 0.5):,.0f}/s against {without:,.0f}/s",
-            problems,
-        )
-        for state, figure in _BURST.items()
-    ]
 
 
 def _no_fleet(conditions: Conditions) -> list[Measured]:

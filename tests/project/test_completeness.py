@@ -10,9 +10,9 @@ from typing import get_args
 
 import anyio
 import pytest
-from tests.daemon.fleet.test_chains import POINTS as POINTS_OF_CHAINS
 from tests.daemon.fleet.test_events_of_hosts import POINTS as POINTS_OF_EVENTS
 from tests.daemon.fleet.test_joining import POINTS as POINTS_OF_JOIN
+from tests.daemon.fleet.test_receipts import POINTS as POINTS_OF_RECEIPTS
 from tests.daemon.fleet.test_remote_steps import POINTS as POINTS_OF_ORDERS
 from tests.daemon.fleet.test_reporting import POINTS as POINTS_OF_PROGRAM
 from tests.daemon.fleet.test_restored_fleet import POINTS as POINTS_OF_RECORD
@@ -211,7 +211,7 @@ def test_a_launcher_that_is_heard_passes_every_point_and_who_hears_it_those_of_t
 def test_what_passes_a_point_of_a_fleet_is_killed_there() -> None:
     of_hosts = [*POINTS_OF_ORDERS.values(), *POINTS_OF_EVENTS.values()]
     points = {name for each in of_hosts for name in each}
-    killed = {*POINTS_OF_PROGRAM, *POINTS_OF_JOIN, *POINTS_OF_CHAINS, *POINTS_OF_RECORD, *points}
+    killed = {*POINTS_OF_PROGRAM, *POINTS_OF_JOIN, *POINTS_OF_RECEIPTS, *POINTS_OF_RECORD, *points}
     assert named_points(*(path for path in FLEET if path.suffix == ".py")) == killed
     assert all(f"`{name}`" in REFERENCE for name in killed)
 

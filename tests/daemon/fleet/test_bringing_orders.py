@@ -1,4 +1,4 @@
-"""What the program brings over of orders, between a store and an inbox and the database, without daemons.
+"""What the program tells and brings of orders, between a store and an inbox and the database, without daemons.
 
 Each guard of it is also taken away, and then the test sees what would happen.
 """
@@ -23,10 +23,24 @@ from runward.daemon import faults
 from runward.daemon.disk.receipt_keys import own_key_on_first_use
 from runward.daemon.fleet import orders, program
 from runward.daemon.fleet.connecting import as_host
+from runward.daemon.fleet.notices import Notices
 from runward.daemon.fleet.orders import Orders
 from runward.daemon.fleet.program import PERIOD_S, Program
+from runward.daemon.fleet.telling_orders import OrdersTold
 from runward.handlers.bundle.signatures import named
 from runward.handlers.fleet.signing import signer_of
+
+
+class Both:
+    """What a program tells of orders, and what it brings, over one connection."""
+
+    def __init__(self, state: Path, settings: FleetSettings, number: int) -> None:
+        self._told, self._brought = OrdersTold(state, settings, number), Orders(state, settings, number)
+        self.say, self.look = self._told.say, self._brought.look
+
+    @property
+    def refused(self) -> str | None:
+        return self._told.refused or self._brought.refused
 
 
 class Host:
@@ -45,12 +59,12 @@ class Host:
             accept=(Accept(("*",), ("*",)),),
         )
 
-    def connected(self) -> tuple[Connection, Orders]:
+    def connected(self) -> tuple[Connection, Both]:
         """A connection of the next program, and its orders."""
         connection = as_host(self.settings)
         self.connections.append(connection)
         ((number,),) = connection.execute("select runward.greet(1, '1.0')").fetchall()
-        return connection, Orders(self.place.state, self.settings, int(number))
+        return connection, Both(self.place.state, self.settings, int(number))
 
     def admin(self) -> Connection:
         return self.server.admin(self.database)
@@ -300,13 +314,14 @@ def test_an_order_that_is_cancelled_before_it_was_placed_is_withdrawn_and_its_or
 
 
 def test_a_notice_ends_the_wait(host: Host) -> None:
-    connection, program = host.connected()
-    program.listen(connection)
-    assert not program.is_told(connection)
+    connection, _ = host.connected()
+    notices = Notices("gpu-box")
+    notices.listen(connection)
+    assert not notices.are_there(connection)
     host.has("1")
     connection.execute("select 1")
-    assert program.is_told(connection)
-    assert not program.is_told(connection)
+    assert notices.are_there(connection)
+    assert not notices.are_there(connection)
 
 
 class Stopped(Exception):

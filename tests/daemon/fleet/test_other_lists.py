@@ -14,7 +14,7 @@ from tests.daemon.fleet.database import Server
 from tests.daemon.fleet.places import joined
 
 from runward.config.settings import FleetSettings, Settings
-from runward.daemon.fleet import other_lists, outcomes_and_approvals
+from runward.daemon.fleet import delivery, other_lists
 from runward.daemon.fleet.bodies import MOST_BODY
 from runward.daemon.fleet.connecting import as_host
 from runward.daemon.fleet.outcomes_and_approvals import OutcomesAndApprovals
@@ -340,7 +340,7 @@ def test_each_guard_of_the_functions_is_needed(fleet: Fleet, table: str) -> None
 
 
 def test_rows_are_told_in_parts(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcomes_and_approvals, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(delivery, "MOST_AT_ONCE", 2)
     for number in range(5):
         host.finds(str(number))
     host.report()

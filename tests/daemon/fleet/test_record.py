@@ -9,11 +9,11 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.fleet.attacked import Connection
 from tests.daemon.fleet.database import Server
 from tests.daemon.fleet.places import joined, new_place
-from tests.daemon.fleet.test_bringing_orders import Host
+from tests.daemon.fleet.test_bringing_orders import Both, Host
 
 from runward.daemon.fleet import record
-from runward.daemon.fleet.orders import Call, Orders
 from runward.daemon.fleet.record import Record
+from runward.daemon.fleet.telling_orders import Call
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def host(postgresql: Server, database: str, office: Place, laptop: Place, tmp_pa
         connection.close()
 
 
-def _connected(host: Host) -> tuple[Connection, Orders, Record]:
+def _connected(host: Host) -> tuple[Connection, Both, Record]:
     connection, orders = host.connected()
     ((number,),) = connection.execute(
         "select connections from runward.hosts where name = 'gpu-box'"

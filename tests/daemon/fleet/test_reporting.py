@@ -252,7 +252,7 @@ def test_a_session_that_the_database_refuses_holds_up_no_other(
     with laptop.daemon():
         wait_for(lambda: len(_reported(postgresql, database)) == 2, "the two others")
         wait_for(
-            lambda: any("refuses native:runs/bad" in each for each in _degraded(laptop)),
+            lambda: any("refuses session native:runs/bad" in each for each in _degraded(laptop)),
             "that status says it",
         )
         wait_for(lambda: _owes(laptop) == 1, "that it stays owed")

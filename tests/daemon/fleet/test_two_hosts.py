@@ -3,7 +3,8 @@
 The histories would notice: without any one guard, some of them break a law.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest
 from tests.daemon.fleet.double import Database, Row
 from tests.daemon.fleet.two_hosts import Broken, play
 
-from runward.daemon.fleet.orders import Call, Orders
+from runward.daemon.fleet.orders import Orders
+from runward.daemon.fleet.telling_orders import Call, OrdersTold
 from runward.daemon.store.tables import fleet_outbox
-from runward.daemon.store.tables.fleet_outbox import Owed
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(600)]
 
@@ -55,18 +56,13 @@ def without_the_guard_of_the_take(patch: pytest.MonkeyPatch) -> None:
 
 def without_waiting_for_the_commit(patch: pytest.MonkeyPatch) -> None:
     """What was said counts as delivered before the database has it."""
-    whole = Orders._said
+    whole = OrdersTold._tell
 
-    def said(
-        self: Orders, connection: Any, kind: str, rows: Sequence[Owed], calls: dict[str, list[Call]]
-    ) -> list[int]:
-        try:
-            return whole(self, connection, kind, rows, calls)
-        except psycopg.OperationalError:
-            self._reached[kind] = rows[-1].version
-            return [row.version for row in rows]
+    def tell(self: OrdersTold, connection: Any, calls: list[Call]) -> None:
+        with suppress(psycopg.OperationalError):
+            whole(self, connection, calls)
 
-    patch.setattr(Orders, "_said", said)
+    patch.setattr(OrdersTold, "_tell", tell)
 
 
 def without_owing_results(patch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from runward.config.settings import Accept, FleetSettings
 from runward.config.step import Callables
 from runward.daemon import faults
 from runward.daemon.fleet.orders import Orders
+from runward.daemon.fleet.telling_orders import OrdersTold
 from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.parts.answering import NoChains
 from runward.daemon.store.tables import fleet_outbox
@@ -90,12 +91,13 @@ class Program:
             self._connection.close()
             raise
         self._number = int(number)
+        self._told = OrdersTold(host.base / "state", host.settings, int(number))
         self._orders = Orders(host.base / "state", host.settings, int(number))
 
     def serve(self) -> None:
         """Say and look once. Raises `psycopg.Error` and `Killed`."""
         connection: psycopg.Connection[tuple[object, ...]] = self._connection  # type: ignore[assignment] # as far as it is used
-        for versions in self._orders.say(connection):
+        for versions in self._told.say(connection):
             self._host.said += versions
         # As the program does: it looks only if the database says that there is something.
         ((words,),) = self._connection.execute(_PULSE, (self._number,)).fetchall()

@@ -1,4 +1,4 @@
-"""The chains of this host's record, as the program reports them: each receipt, and every hour the head of the chain of events.
+"""The receipts of this host, as the program reports them, and every hour the head of the chain of events.
 
 The database says how far it is, so what it lacks follows from the store alone. What does not follow what it has is kept back: then
 the store was restored from a backup, or replaced.
@@ -18,13 +18,11 @@ from runward.config.settings import FleetSettings
 from runward.daemon.faults import point
 from runward.daemon.fleet.bodies import storable
 from runward.daemon.fleet.connecting import Connection, in_time
+from runward.daemon.fleet.delivery import MOST_AT_ONCE
 from runward.daemon.store import reading
 from runward.daemon.store.tables.events import hash_of_event, last_event
 from runward.daemon.store.tables.fleet_outbox import RECEIPT, owed
 from runward.daemon.store.tables.receipts import ReceiptLink, hash_of_receipt, receipt_links
-
-MOST_AT_ONCE: Final = 100
-"""Receipts that are delivered in one transaction."""
 
 HEAD_PERIOD_S: Final = 3600.0
 """Seconds between two heads, by this machine's clock that nobody sets."""
@@ -93,10 +91,8 @@ def begin_segment(connection: Connection, host: str, store: Store) -> int | None
     return int(row[0])
 
 
-class Chains:
+class Receipts:
     """The chains of this host, over one connection."""
-
-    looks_for: str | None = None
 
     def __init__(self, state: Path, fleet: FleetSettings, number: int) -> None:
         self._state = state
@@ -128,10 +124,6 @@ class Chains:
                 yield [row.version for row in there]
             elif not links:
                 return
-
-    def look(self, connection: Connection) -> bool:
-        """Nothing that the database says of chains concerns the daemon."""
-        return False
 
     def _compare(self, connection: Connection) -> Known | None:
         """What the database has, with the head of now; None if the segment is another one meanwhile."""

@@ -1,4 +1,4 @@
-"""The chains of a host's record, from its store to the database, and what `fleet verify` says of them, without daemons."""
+"""The receipts of a host, from its store to the database, and what `fleet verify` says of them, without daemons."""
 
 import json
 import time
@@ -15,9 +15,9 @@ from tests.daemon.fleet.places import joined, new_place
 from tests.waiting import wait_for
 
 from runward.config.settings import FleetSettings
-from runward.daemon.fleet import chains, verifying
-from runward.daemon.fleet.chains import Chains
+from runward.daemon.fleet import receipts, verifying
 from runward.daemon.fleet.connecting import as_host
+from runward.daemon.fleet.receipts import Receipts
 
 
 def digest(number: int, of: str = "") -> str:
@@ -39,12 +39,12 @@ class Host:
             ca_file=str(directory / written["ca_file"]),
         )
 
-    def connected(self) -> tuple[Connection, Chains]:
-        """A connection of the next program, and its chains."""
+    def connected(self) -> tuple[Connection, Receipts]:
+        """A connection of the next program, and its receipts."""
         connection = as_host(self.settings)
         self.connections.append(connection)
         ((number,),) = connection.execute("select runward.greet(1, '1.0')").fetchall()
-        return connection, Chains(self.place.state, self.settings, int(number))
+        return connection, Receipts(self.place.state, self.settings, int(number))
 
     def reported(self) -> tuple[list[int], str | None]:
         """What the next program delivers: the versions, and what is refused."""
@@ -108,7 +108,7 @@ def host(postgresql: Server, database: str, office: Place, tmp_path: Path) -> It
 
 @pytest.fixture
 def _few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chains, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(receipts, "MOST_AT_ONCE", 2)
     monkeypatch.setattr(verifying, "AT_ONCE", 2)
 
 
