@@ -14,8 +14,8 @@ class Cable:
 
     def __init__(self, server: int) -> None:
         self._server = server
-        self._is_in = threading.Event()
-        self._is_in.set()
+        self._asks, self._answers = threading.Event(), threading.Event()
+        self.plug_in()
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._ends: list[socket.socket] = []
 
@@ -25,11 +25,17 @@ class Cable:
 
     def pull(self) -> None:
         """From now on nothing passes. What is sent is not lost: TCP sends it again."""
-        self._is_in.clear()
+        self._asks.clear()
+        self._answers.clear()
+
+    def hold_answers(self) -> None:
+        """From now on the server hears what it is asked, and nothing of what it answers passes."""
+        self._answers.clear()
 
     def plug_in(self) -> None:
         """What was sent meanwhile passes."""
-        self._is_in.set()
+        self._asks.set()
+        self._answers.set()
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -38,7 +44,7 @@ class Cable:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._is_in.set()
+        self.plug_in()
         for end in (self._listening, *self._ends):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -48,15 +54,22 @@ class Cable:
         with suppress(OSError):  # closed
             while True:
                 client, _ = self._listening.accept()
-                server = socket.create_connection(("127.0.0.1", self._server))
+                try:
+                    server = socket.create_connection(("127.0.0.1", self._server))
+                except OSError:
+                    client.close()  # the server is down
+                    continue
                 self._ends += [client, server]
-                for one, other in ((client, server), (server, client)):
-                    threading.Thread(target=self._bring, args=(one, other), daemon=True).start()
+                for one, other, passes in ((client, server, self._asks), (server, client, self._answers)):
+                    threading.Thread(target=_bring, args=(one, other, passes), daemon=True).start()
 
-    def _bring(self, one: socket.socket, other: socket.socket) -> None:
-        with suppress(OSError):  # one of them is closed
-            while piece := one.recv(_PIECE):
-                self._is_in.wait()
-                other.sendall(piece)
-            self._is_in.wait()
-            other.shutdown(socket.SHUT_WR)
+
+def _bring(one: socket.socket, other: socket.socket, passes: threading.Event) -> None:
+    """Until one of them is closed, which the other one is told of, too."""
+    with suppress(OSError):
+        while piece := one.recv(_PIECE):
+            passes.wait()
+            other.sendall(piece)
+    passes.wait()
+    with suppress(OSError):
+        other.shutdown(socket.SHUT_WR)

@@ -2,8 +2,8 @@
 
 One thread plays histories of the simulation: first those of the fixed seeds that CI leaves out, then new ones. Beside
 it, a second one runs the quick tests again and again, each time in a new order and with new Hypothesis examples. A third
-one plays the sweeps of `tests/proof`, of which CI takes samples: kills, freezes and full disks at every point, in a new
-order each time. What fails is printed at once with the command that plays it again: make it a test. Ends with 1 if
+one plays the sweeps of `tests/proof` and `tests/daemon/fleet`, of which CI takes samples: kills, freezes and full disks at
+every point, in a new order each time. What fails is printed at once with the command that plays it again: make it a test. Ends with 1 if
 anything failed. `RUNWARD_EXPLORE=SEED` sets the first seed.
 """
 
@@ -24,6 +24,7 @@ from tests.simulation.simulation import IN_CI, SEEDS
 
 ROOT: Final = Path(__file__).parents[2]
 PLAY: Final = "import sys; from tests.simulation.simulation import run; run(int(sys.argv[1]))"
+PROOFS: Final = ("tests/proof/", "tests/daemon/fleet/")
 SWEEPS: Final = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", "sweep")
 QUICK: Final = ("-q", "-n", "1", "-m", "not prove", "-p", "no:cacheprovider", "--hypothesis-profile=explore")
 
@@ -40,12 +41,14 @@ def quick_tests(seed: int) -> tuple[list[str], str]:
 
 
 def sweeps_of_proofs() -> list[str]:
-    """The tests of `tests/proof` that try every single point of what CI samples, by their ids."""
-    words = [sys.executable, "-m", "pytest", *SWEEPS, "--collect-only", "tests/proof"]
+    """The tests of real processes that try every single point of what CI samples, by their ids."""
+    words = [sys.executable, "-m", "pytest", *SWEEPS, "--collect-only", *PROOFS]
     told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     if told.returncode != 0:
-        raise RuntimeError(f"the sweeps of tests/proof can't be collected:\n{told.stdout}{told.stderr}")
-    return [line for line in told.stdout.splitlines() if line.startswith("tests/proof/")]
+        raise RuntimeError(
+            f"the sweeps of {' and '.join(PROOFS)} can't be collected:\n{told.stdout}{told.stderr}"
+        )
+    return [line for line in told.stdout.splitlines() if line.startswith(PROOFS)]
 
 
 def sweep(test: str) -> tuple[list[str], str]:

@@ -35,8 +35,9 @@ def test_the_sweeps_of_kills_and_freezes_are_played_too() -> None:
     found = sweeps_of_proofs()
     every = "tests/proof/test_kill_sweep.py::test_a_daemon_killed_at_every_single_point_leaves_what_an_undisturbed_one_leaves"
     assert f"{every}[chain runs-0-5]" in found
-    files = {name.partition("::")[0].removeprefix("tests/proof/test_") for name in found}
+    files = {name.partition("::")[0].rpartition("/test_")[2] for name in found}
     assert {"kill_sweep.py", "killed_channels.py", "killed_economy.py", "frozen_writers.py"} <= files
+    assert {"random_kills.py", "killed_anywhere.py", "silent_and_frozen.py"} <= files
     assert not [name for name in found if "may_be_killed_at_some_points" in name]
     assert sweep(found[0])[0][-1] == found[0]
 

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from psycopg import sql
+from tests.daemon.launching import is_alive
 from tests.unprivileged import AS_USER, USER
 from tests.waiting import wait_for
 
@@ -31,6 +32,9 @@ ADMIN = "admin"
 _PASSWORD = "of the administrator"
 _TEMPLATE = "fleet_template"
 _NUMBERS = count(1)
+
+MEMORY = "/dev/shm"
+"""A file system whose syncs are free."""
 
 _UNTIL_ITS_STARTER_DIES = ("--pdeathsig", "QUIT")
 """On this signal a server ends at once, with all its processes."""
@@ -55,6 +59,8 @@ class Server:
     port: int
     programs: Path
     data: Path
+    is_durable: bool = False
+    """Whether it writes to the disk at once what it commits, for those who kill it."""
     _process: "subprocess.Popen[bytes] | None" = field(default=None)
 
     @property
@@ -82,7 +88,8 @@ class Server:
             file.write(
                 f"listen_addresses = '127.0.0.1'\nport = {self.port}\nunix_socket_directories = '{self.directory}'\n"
                 f"ssl = on\nssl_cert_file = '{self.directory}/server.pem'\nssl_key_file = '{self.directory}/server.key'\n"
-                "fsync = off\nfull_page_writes = off\nshared_buffers = 16MB\nmax_connections = 40\n"
+                + ("" if self.is_durable else "fsync = off\nfull_page_writes = off\n")
+                + "shared_buffers = 16MB\nmax_connections = 40\n"
                 "autovacuum = off\nlog_min_messages = fatal\n"
             )
         (data / "pg_hba.conf").write_text(
@@ -117,6 +124,17 @@ class Server:
             self._run("pg_ctl", "stop", "-m", "immediate", "-D", self._data)
             self._process.wait()
             self._process = None
+
+    def kill(self) -> None:
+        """Kill the process that all others of it are children of, and wait until they have noticed."""
+        assert self._process is not None, "it runs"
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+        wait_for(
+            lambda: not any(is_alive(int(each)) for each in children), "the end of the server's processes"
+        )
 
     def _answers(self) -> bool:
         try:
@@ -218,12 +236,13 @@ def _logins(admin: "psycopg.Connection[tuple[object, ...]]") -> set[str]:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
+def server(*, is_durable: bool = False) -> Iterator[Server]:
     """A server that runs. Skips where PostgreSQL is not installed."""
     found = programs()
-    # Short, since a socket is in it.
-    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as directory:
-        made = Server(Path(directory), free_port(), found, Path(directory) / "data")
+    # Short, since a socket is in it. One that is killed often syncs all of its files at each start.
+    place = MEMORY if is_durable and os.path.isdir(MEMORY) else "/tmp"
+    with tempfile.TemporaryDirectory(prefix="pg-", dir=place) as directory:
+        made = Server(Path(directory), free_port(), found, Path(directory) / "data", is_durable)
         made.set_up()
         made.start()
         try:

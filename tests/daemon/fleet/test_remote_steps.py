@@ -115,7 +115,7 @@ def pair(postgresql: Server, database: str, office: Place, laptop: Place, tmp_pa
 COMPLETED = ("completed", "chain.completed.ok")
 
 
-def _ran_once(pair: Pair) -> None:
+def ran_once(pair: Pair) -> None:
     assert pair.runs() == [COMPLETED]
     assert pair.did(pair.gpu) == ["one"]
     assert pair.did(pair.laptop) == ["published"]
@@ -129,7 +129,7 @@ def test_a_step_runs_on_another_host_and_the_chain_continues_with_its_outcome(pa
         wait_for(lambda: pair.step() == ("running", "step.running.remote"), "a step that runs there")
         pair.let_go()
         wait_for(pair.is_over, "the end of the chain run")
-        _ran_once(pair)
+        ran_once(pair)
 
 
 def test_what_the_settings_of_the_target_do_not_accept_fails_with_its_reason(pair: Pair) -> None:
@@ -157,7 +157,7 @@ def test_without_an_entry_nothing_is_taken_and_the_step_waits(pair: Pair) -> Non
         settings.write_text(text)
         pair.let_go()
         wait_for(pair.is_over, "the end of the chain run")
-        _ran_once(pair)
+        ran_once(pair)
 
 
 def test_a_database_that_is_down_while_the_step_runs_delays_only_its_result(pair: Pair) -> None:
@@ -176,7 +176,7 @@ def test_a_database_that_is_down_while_the_step_runs_delays_only_its_result(pair
         finally:
             pair.server.start()
         wait_for(pair.is_over, "the end of the chain run")
-        _ran_once(pair)
+        ran_once(pair)
 
 
 POINTS = {
@@ -232,7 +232,7 @@ def _kills_program(pair: Pair, host: str, at: str) -> None:
     del place.environment["RUNWARD_FLEET_FAULT"]
     with pair.daemons():
         wait_for(pair.is_over, "the end of the chain run")
-        _ran_once(pair)
+        ran_once(pair)
 
 
 def test_a_program_that_is_killed_is_replaced_and_goes_on(pair: Pair) -> None:
@@ -243,7 +243,7 @@ def test_a_program_that_is_killed_is_replaced_and_goes_on(pair: Pair) -> None:
             os.kill(program(place), signal.SIGKILL)
         pair.let_go()
         wait_for(pair.is_over, "the end of the chain run")
-        _ran_once(pair)
+        ran_once(pair)
 
 
 @pytest.mark.parametrize("host", ["laptop", "gpu"])
@@ -258,7 +258,7 @@ def test_a_daemon_that_is_killed_while_the_step_runs_changes_nothing(pair: Pair,
         pair.let_go()
         with place.daemon():
             wait_for(pair.is_over, "the end of the chain run")
-            _ran_once(pair)
+            ran_once(pair)
 
 
 def test_a_chain_run_that_is_cancelled_ends_its_step_on_the_other_host(pair: Pair) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.daemon.fleet import test_remote_steps
-from tests.daemon.fleet.test_remote_steps import POINTS, Pair, _ran_once, degraded, program
+from tests.daemon.fleet.test_remote_steps import POINTS, Pair, degraded, program, ran_once
 from tests.demo.cable import Cable
 from tests.waiting import wait_for
 
@@ -43,10 +43,10 @@ def test_a_silent_network_delays_only_the_result(pair: Pair, host: str) -> None:
             assert pair.runs()[0][0] == "running"
             cable.plug_in()
             wait_for(pair.is_over, "the end of the chain run", within=90.0)
-            _ran_once(pair)
+            ran_once(pair)
 
 
-def _is_frozen(pid: int) -> bool:
+def is_frozen(pid: int) -> bool:
     return pid > 0 and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
@@ -58,7 +58,7 @@ def _freezes_program(pair: Pair, host: str, at: str) -> None:
         place.environment["RUNWARD_FLEET_FAULT"] = f"stop@{at}"
         with place.daemon():
             pair.fire()
-            wait_for(lambda: _is_frozen(program(place)), f"a program that is frozen at {at}")
+            wait_for(lambda: is_frozen(program(place)), f"a program that is frozen at {at}")
             # Its daemon goes on without it.
             place.add_run("meanwhile", exit_code=0)
             wait_for(
@@ -69,7 +69,7 @@ def _freezes_program(pair: Pair, host: str, at: str) -> None:
             )
             os.kill(program(place), signal.SIGCONT)
             wait_for(pair.is_over, "the end of the chain run", within=90.0)
-            _ran_once(pair)
+            ran_once(pair)
 
 
 def test_a_program_that_was_frozen_in_a_transaction_begins_nothing_twice(pair: Pair) -> None:
@@ -93,4 +93,4 @@ def test_a_killed_process_of_the_database_delays_only_the_result(pair: Pair) -> 
         os.kill(int(str(found[0][0])), signal.SIGKILL)
         pair.let_go()
         wait_for(pair.is_over, "the end of the chain run", within=90.0)
-        _ran_once(pair)
+        ran_once(pair)
