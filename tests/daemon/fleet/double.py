@@ -1,6 +1,7 @@
-"""A double of the fleet's database, as far as orders go: in this process, never restored, and it fails when it is told to.
+"""A double of the fleet's database, as far as orders go: in this process, and it fails when it is told to.
 
-It passes the same tests as the database (`test_double.py`), so what the simulation finds with it holds for the database, too.
+It passes the same tests as the database (`test_double.py`, `test_restores.py`), so what the simulation finds with it holds for the
+database, too. What it does once it was restored is in `older_double.py`.
 """
 
 import copy
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import psycopg
+from tests.daemon.fleet import older_double
 
 from runward.daemon.fleet import orders
 
@@ -39,8 +41,8 @@ class Row:
     declined: dict[str, str] = field(default_factory=dict)
     result: Any = None
     settled: bool = False
-    given_up: None = None
-    """No person gives an order up here."""
+    given_up: Any = None
+    doubted: bool = False
 
     def is_for(self, host: str, labels: set[str]) -> bool:
         if host in self.declined:
@@ -49,9 +51,35 @@ class Row:
 
 
 class Pulse(NamedTuple):
-    """Where a host has something to look for."""
+    """Where a host has something to look for, how many changes of orders there were, and whether hosts have to say again what they know."""
 
     words: list[str]
+    changes: int
+    is_older: bool
+
+
+@dataclass
+class Kept:
+    """What the database keeps of a host: its changes of orders, whether it takes orders, and how far its store had come."""
+
+    changes: int = 0
+    accepts: bool = True
+    restored: int = 0
+    reached: int = 0
+
+
+@dataclass
+class Content:
+    """All that a copy of the database has."""
+
+    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
+    """In the order in which they were placed."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, Kept] = field(default_factory=dict)
+    claims: dict[tuple[str, str], older_double.Claim] = field(default_factory=dict)
+    unheard: dict[str, older_double.Unheard] = field(default_factory=dict)
+    known: str | None = None
+    """The identity under which the fleet works."""
 
 
 @dataclass
@@ -60,18 +88,45 @@ class Database:
 
     labels: dict[str, set[str]]
     now: Callable[[], float] = lambda: 0.0
-    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
-    """In the order in which they were placed."""
-    numbers: dict[str, int] = field(default_factory=dict)
+    content: Content = field(default_factory=Content)
+    identity: str = "the first"
+    restores: int = 0
+    times_older: int = 0
+    """How often hosts had to say again what they know."""
+
+    def __post_init__(self) -> None:
+        self.content.kept = {host: Kept() for host in self.labels}
+
+    @property
+    def rows(self) -> dict[tuple[str, str], Row]:
+        return self.content.rows
+
+    def copy(self) -> Content:
+        return copy.deepcopy(self.content)
+
+    def restore(self, copied: Content, *, as_another: bool) -> None:
+        """Bring it to what it was. `as_another`: as a dump is restored, in another database; else as a copy of its files."""
+        self.content = copy.deepcopy(copied)
+        if as_another:
+            self.restores += 1
+            self.identity = f"restored {self.restores} times"
 
     def greet(self, host: str, *_: object) -> int:
-        self.numbers[host] = self.numbers.get(host, 0) + 1
-        return self.numbers[host]
+        numbers = self.content.numbers
+        numbers[host] = numbers.get(host, 0) + 1
+        return numbers[host]
 
     def own_name(self, host: str, number: int) -> str:
-        if self.numbers.get(host) != number:
+        if self.content.numbers.get(host) != number:
             raise psycopg.errors.RaiseException(FENCED)
         return host
+
+    def changed(self, own: str, *rows: Row) -> None:
+        """This host has changed these: that is counted, and whoever claims one that nobody has gets it."""
+        if rows and own in self.content.kept:
+            self.content.kept[own].changes += 1
+        for row in rows:
+            older_double.heed_claim(self, row)
 
     def place_order(
         self,
@@ -83,11 +138,16 @@ class Database:
         body: Any,
         within: float | None,
     ) -> str:
-        begin_by = None if within is None else self.now() + within
-        new = Row(own, name, host, [*labels], skill, _value(body), begin_by)
-        return self.rows.setdefault((own, name), new).state
+        if (own, name) not in self.rows:
+            begin_by = None if within is None else self.now() + within
+            new = Row(own, name, host, [*labels], skill, _value(body), begin_by)
+            self.rows[own, name] = new
+            self.changed(own, new)
+        return self.rows[own, name].state
 
     def take_orders(self, own: str, most: int) -> list[Row]:
+        if self.content.known not in (None, self.identity) or older_double.keeps_from_taking(self, own):
+            return []
         fitting = [
             row
             for row in self.rows.values()
@@ -95,9 +155,11 @@ class Database:
             and (row.begin_by is None or row.begin_by > self.now())
             and row.is_for(own, self.labels[own])
             and not row.cancelled
+            and not older_double.is_unheard(self, row.origin)
         ][:most]
         for row in fitting:
             row.state, row.taken_by, row.takes = "taken", own, row.takes + 1
+        self.changed(own, *fitting)
         return fitting
 
     def give_back(self, own: str, origin: str, name: str, take: int, reason: str) -> bool:
@@ -110,15 +172,21 @@ class Database:
         row.declined[own] = reason
         is_for_another = row.wanted_host is None and any(row.is_for(*each) for each in self.labels.items())
         row.state = "withdrawn" if row.cancelled else "open" if is_for_another else "declined"
+        self.changed(own, row)
         return True
 
     def end_order(self, own: str, origin: str, name: str, take: int, result: Any) -> bool:
         row = self.rows.get((origin, name))
-        if row is None or (row.taken_by, row.takes) != (own, take):
-            return False
-        if row.state == "taken":
+        if row is not None and (row.state, row.taken_by, row.takes) == ("taken", own, take):
             row.state, row.result = "ended", _value(result)
-        return bool(row.result == _value(result))
+            self.changed(own, row)
+            return True
+        if older_double.keep_result(self, (origin, name), own, take, _value(result)):
+            return True
+        return row is not None and (row.state, row.taken_by, row.takes, row.result) == (
+            *("ended", own, take),
+            _value(result),
+        )
 
     def cancel_order(self, own: str, name: str) -> str | None:
         row = self.rows.get((own, name))
@@ -126,28 +194,69 @@ class Database:
             return None
         if row.state in ("open", "taken"):
             row.cancelled = True
-            row.state = "withdrawn" if row.state == "open" else row.state
+            # In an older database, it may have been taken all the same.
+            if row.state == "open" and not older_double.waited_for(self):
+                row.state = "withdrawn"
+            self.changed(own, row)
         return row.state
 
     def settle_order(self, own: str, name: str) -> bool:
         row = self.rows.get((own, name))
-        if row is None or row.state not in _OVER:
+        if row is None:
             return False
-        row.settled = True
-        return True
+        if row.state in _OVER and not row.settled:
+            row.settled = True
+            self.changed(own, row)
+        return row.settled
 
-    def pulse(self, own: str) -> list[Pulse]:
+    def give_up_order(self, own: str, origin: str, name: str, note: str) -> str | None:
+        row = self.rows.get((origin, name))
+        if row is None:
+            return None
+        if row.state == "taken":
+            row.given_up = {"host": row.taken_by, "take": row.takes, "by": own, "note": note}
+            row.state, row.taken_by = "declined", None
+            self.changed(own, row)
+        return row.state if row.given_up is None else "given_up"
+
+    def pulse(self, own: str, *_: object) -> list[Pulse]:
         is_something = any(
             row.state == "open"
             or (row.origin == own and not row.settled)
             or (row.taken_by == own and row.state == "taken")
             for row in self.rows.values()
         )
-        return [Pulse(["orders"] if is_something else [])]
+        changes = sum(each.changes for each in self.content.kept.values())
+        return [Pulse(["orders"] if is_something else [], changes, bool(self.content.unheard))]
+
+    def compare_record(
+        self,
+        own: str,
+        takes_orders: bool,
+        restored: int,
+        reached: int,
+        identity: str | None,
+        seen: Any,
+    ) -> list["older_double.Compared"]:
+        given = (takes_orders, restored, reached, identity, _value(seen))
+        return [older_double.compare_record(self, own, *given)]
+
+    def took_order(self, own: str, origin: str, name: str, take: int) -> str:
+        return older_double.took_order(self, own, (origin, name), take)
+
+    def still_wanted(self, own: str, names: Sequence[str]) -> None:
+        older_double.still_wanted(self, own, names)
+
+    def said_again(self, own: str) -> None:
+        older_double.said_again(self, own)
 
     def seen_by(self, host: str) -> list[Row]:
         """As the policy has it."""
-        return [row for row in self.rows.values() if host in (row.origin, row.taken_by)]
+        return [
+            row
+            for row in self.rows.values()
+            if host in (row.origin, row.taken_by, (row.given_up or {}).get("host"))
+        ]
 
 
 class Answer:
@@ -194,12 +303,12 @@ class DoubleConnection:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        before = copy.deepcopy(self._database.rows)
+        before = self._database.copy()
         self._is_in_transaction = True
         try:
             yield
         except BaseException:
-            self._database.rows = before
+            self._database.content = before
             raise
         finally:
             self._is_in_transaction = False
@@ -235,7 +344,10 @@ def _value(given: Any) -> Any:
     return getattr(given, "obj", given)
 
 
-def _columns(names: str, row: Row | Pulse) -> tuple[Any, ...]:
+def _columns(names: str, row: "tuple[Any, ...] | Row") -> tuple[Any, ...]:
+    if names == "*":
+        assert isinstance(row, tuple), "a row of an answer"
+        return tuple(row)
     found = (re.sub(r"^\w+\.", "", name.strip()) for name in names.split(","))
     return tuple(
         json.dumps(getattr(row, name.removesuffix("::text")))
@@ -253,7 +365,7 @@ def _look(database: Database, host: str, number: int) -> list[tuple[Any, ...]]:
     ]
     taken = [row for row in database.rows.values() if row.taken_by == own and row.state == "taken"]
     seen = [(True, row) for row in ordered] + [(False, row) for row in taken]
-    return [(is_own, *_columns(facts, row), False) for is_own, row in seen]
+    return [(is_own, *_columns(facts, row), not is_own and row.doubted) for is_own, row in seen]
 
 
 def _ends(database: Database, host: str, origin: str, names: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -277,8 +389,15 @@ def _ordered(
     ]
 
 
-def _lost(database: Database, host: str, *given: object) -> list[tuple[Any, ...]]:
-    return []
+def _lost(
+    database: Database, host: str, origins: Sequence[str], names: Sequence[str], own: str
+) -> list[tuple[Any, ...]]:
+    wanted = {*zip(origins, names, strict=True)}
+    return [
+        (row.origin, row.id, row.takes)
+        for row in database.seen_by(host)
+        if (row.origin, row.id) in wanted and (row.given_up or {}).get("host") == own
+    ]
 
 
 _READS: Final[dict[str, Callable[..., list[tuple[Any, ...]]]]] = {

@@ -10,16 +10,21 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.daemon.fleet import older_double
 from tests.daemon.fleet.double import Database, Row
 from tests.daemon.fleet.two_hosts import Broken, play
 
-from runward.daemon.fleet.orders import Orders
+from runward.daemon.fleet.orders import Orders, Seen
 from runward.daemon.fleet.telling_orders import Call, OrdersTold
 from runward.daemon.store.tables import fleet_outbox
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(600)]
 
-HAPPENS = ("ended", "declined", "withdrawn", "cancelled", "failed", "fenced", "killed", "daemon killed")
+HAPPENS = (
+    *("ended", "declined", "withdrawn", "cancelled", "failed", "fenced", "killed", "daemon killed"),
+    *("store restored", "database restored", "database replaced", "given up"),
+)
+TWO_DAYS = 2 * 86_400.0
 
 
 def test_every_order_has_one_result_and_every_command_runs_at_most_once(tmp_path: Path) -> None:
@@ -31,6 +36,18 @@ def test_every_order_has_one_result_and_every_command_runs_at_most_once(tmp_path
 @pytest.mark.parametrize("first", range(100, 300, 20))
 def test_every_order_has_one_result_in_further_histories(tmp_path: Path, first: int) -> None:
     play(tmp_path, range(first, first + 20))
+
+
+def test_clocks_that_are_four_days_apart_decide_nothing(tmp_path: Path) -> None:
+    """One is two days ahead of the database, the other two days behind it."""
+    right: list[list[tuple[object, ...]]] = []
+    wrong: list[list[tuple[object, ...]]] = []
+    (tmp_path / "right").mkdir()
+    (tmp_path / "wrong").mkdir()
+    play(tmp_path / "right", range(3), came_to=right)
+    play(tmp_path / "wrong", range(3), {"north": TWO_DAYS, "south": -TWO_DAYS}, wrong)
+    assert right == wrong
+    assert any("step.timed_out.start_within" in str(each) for each in right), "something had to begin in time"
 
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -71,6 +88,30 @@ def without_owing_results(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fleet_outbox, "TRIGGERS", left)
 
 
+def without_the_record_before_a_return(patch: pytest.MonkeyPatch) -> None:
+    """A program gives back what its daemon has not decided on: it may begin all the same."""
+    whole = Orders._tell_taker
+
+    def tell(self: Orders, connection: Any, new: Sequence[Seen], *given: Any) -> None:
+        whole(self, connection, new, *given)
+        for each in new:
+            connection.execute(
+                "select runward.give_back(%s, %s, %s, %s, %s)", (self._number, *each.take, "too busy")
+            )
+
+    patch.setattr(Orders, "_tell_taker", tell)
+
+
+def without_saying_again_what_it_took(patch: pytest.MonkeyPatch) -> None:
+    """A host tells an older database nothing of its takes."""
+    patch.setattr(Database, "took_order", lambda *given: "claimed")
+
+
+def without_waiting_for_all_hosts(patch: pytest.MonkeyPatch) -> None:
+    """In an older database, a host takes orders before the others have said again what they know."""
+    patch.setattr(older_double, "waited_for", lambda database: [])
+
+
 def without_telling_the_origin(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks what became of the orders of this host."""
     patch.setattr(Orders, "_tell_origin", lambda *given: None)
@@ -84,6 +125,9 @@ def without_telling_the_origin(patch: pytest.MonkeyPatch) -> None:
         pytest.param(without_waiting_for_the_commit, marks=pytest.mark.sweep),
         without_owing_results,
         without_telling_the_origin,
+        without_the_record_before_a_return,
+        without_saying_again_what_it_took,
+        without_waiting_for_all_hosts,
     ],
 )
 def test_without_a_guard_a_history_breaks_a_law(
