@@ -3,7 +3,7 @@
 The histories would notice: without any one guard, some of them break a law.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
