@@ -199,7 +199,7 @@ class Declared(NamedTuple):
     """What a layout declares about reading its sessions.
 
     `calls` is how their calls are read. With a `database` they are its rows. `outcomes` are the files that hold outcomes in the
-    layout's own words. `final_message` is in which file of a session's directory its last message is (None: the session is
+    layout's own words, and with `has_outcomes` its sessions may have outcomes that no contract names. `final_message` is in which file of a session's directory its last message is (None: the session is
     a log), and how it is found in the lines; None if nobody can find it.
     """
 
@@ -207,6 +207,7 @@ class Declared(NamedTuple):
     database: Database | None = None
     outcomes: Mapping[str, AsOutcome] = NO_FILES
     final_message: tuple[str | None, FindMessage] | None = None
+    has_outcomes: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,7 +289,8 @@ class DirectoryLayout(_Layout):
 
     def declared(self) -> Declared:
         """What it declares about reading its sessions."""
-        return Declared(self.module.CALLS, None, dict(self.outcomes), self.final_message)
+        outcomes = dict(self.outcomes)
+        return Declared(self.module.CALLS, None, outcomes, self.final_message, has_outcomes=bool(outcomes))
 
     def artifacts_path(self, path: str) -> str:
         """Where the paths of a contract begin, for the session in the directory `path`."""
@@ -317,7 +319,7 @@ class Layouts(NamedTuple):
         )
 
 
-_NATIVE: Final = Declared(call_readers.CALLS)
+_NATIVE: Final = Declared(call_readers.CALLS, has_outcomes=True)
 
 
 def declared(layout: str) -> Declared:

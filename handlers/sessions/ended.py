@@ -276,10 +276,8 @@ def _contract_of(event: AttemptEnded, session: Session) -> Contract | None:
 
 
 def _reads_outcomes(session: Session, contract: Contract | None) -> bool:
-    if session.layout == native.LAYOUT:
-        return True
-    # Another tool's session has outcomes only where its layout or its contract says so.
-    return bool(declared(session.layout).outcomes) or (contract is not None and reads_outcomes(contract))
+    """Whether its layout or its contract says that a session may have outcomes."""
+    return declared(session.layout).has_outcomes or (contract is not None and reads_outcomes(contract))
 
 
 def _held_to_contract(
