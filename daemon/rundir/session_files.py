@@ -28,6 +28,7 @@ from runward.daemon.rundir.session_logs import MOST_BYTES, UNREAD, CannotUnpack,
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.places import PACKED, is_glob
 from runward.handlers.layouts.transcript import LogLine
+from runward.handlers.layouts.transcript_lines import is_plain
 from runward.handlers.model.files import Signature, signature_of
 from runward.handlers.model.sessions import Complaint, Document
 
@@ -472,7 +473,11 @@ class SessionFiles:
 
 
 def _is_broken(document: Document) -> bool:
-    return document.problem is None and isinstance(read_json(document.content), NotJson)
+    """Whether a document is not JSON: its tool may just be writing it."""
+    # Some tools keep a whole conversation in one, and write it anew with each message.
+    if document.problem is not None or is_plain(document.content):
+        return False
+    return isinstance(read_json(document.content), NotJson)
 
 
 def brought_up(read: FilesRead) -> FilesRead:

@@ -18,7 +18,7 @@ its clients and serves several sessions: that it lives proves nothing, but that 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, NamedTuple, TypedDict
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,7 @@ from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.call_readers import CallLayout, PlacedLine
 from runward.handlers.layouts.conversation import (
+    COMPLETED,
     Asked,
     Begun,
     Call,
@@ -41,15 +42,19 @@ from runward.handlers.layouts.conversation import (
     Ended,
     Layout,
     Notes,
+    Parts,
     Replied,
     Returned,
     Spent,
+    Text,
+    TextPart,
     Word,
     api_failed,
-    joined,
+    listed,
     nanousd,
     parts_of,
     read,
+    whole,
 )
 from runward.handlers.layouts.foreign_values import (
     LONGEST_PATH,
@@ -98,85 +103,89 @@ _DELEGATES: Final = ("spawn_agent", "team_spawn_teammate")
 _WRAPPERS: Final = ("user_input", "user_command")
 
 
-class _Document(TypedDict, total=False):
-    messages: list[msgspec.Raw]
+class _Part(TextPart, frozen=True, gc=False):
+    id: object = None
+    name: object = None
+    input: msgspec.Raw = msgspec.Raw()
+    tool_use_id: object = None
+    content: msgspec.Raw = msgspec.Raw()
+    is_error: object = None
 
 
-class _Message(TypedDict, total=False):
-    id: object
-    role: object
-    content: msgspec.Raw
-    ts: object
-    modelInfo: object
-    metrics: object
-    metadata: object
+class _Message(msgspec.Struct, frozen=True, gc=False):
+    id: object = None
+    role: object = None
+    content: Parts[_Part] = None
+    ts: object = None
+    model_info: object = msgspec.field(default=None, name="modelInfo")
+    metrics: object = None
+    metadata: object = None
 
 
-class _Part(TypedDict, total=False):
-    type: object
-    text: object
-    id: object
-    name: object
-    input: msgspec.Raw
-    tool_use_id: object
-    content: msgspec.Raw
-    is_error: object
+class _Document(msgspec.Struct, frozen=True, gc=False):
+    messages: list[_Message] = []
 
 
-class _Outcome(TypedDict, total=False):
-    success: object
+class _Places(msgspec.Struct, frozen=True, gc=False):
+    """The messages of a document as they are."""
+
+    messages: list[msgspec.Raw] = []
+
+
+class _Outcome(msgspec.Struct, frozen=True, gc=False):
+    success: object = None
 
 
 _DOCUMENT: Final = msgspec.json.Decoder(_Document)
-_PARTS: Final = msgspec.json.Decoder(list[_Part])
+_PLACES: Final = msgspec.json.Decoder(_Places)
 _OUTCOMES: Final = msgspec.json.Decoder(list[_Outcome])
 
 
 def _words(message: _Message) -> Iterator[Word]:
-    parts = parts_of(message.get("content", msgspec.Raw()), _PARTS)
-    text = parts if isinstance(parts, str) else joined(each.get("text") for each in parts or ())
-    shown_as = _object(message.get("metadata")).get("displayRole")
+    parts, text = message.content, _text(message.content)
+    shown_as = _object(message.metadata).get("displayRole")
     if shown_as == "error":
-        yield Ended(api_failed(text))
+        yield Ended(api_failed(whole(text)))
     elif shown_as in ("system", "status"):
         yield Notes(text)
-    elif message.get("role") == "assistant":
+    elif message.role == "assistant":
         yield from _replied(message, parts, text)
-    elif message.get("role") == "user":
-        returned = [
-            each for each in parts or () if isinstance(each, dict) and each.get("type") == "tool_result"
-        ]
+    elif message.role == "user":
+        returned = [each for each in listed(parts) if each.type == "tool_result"]
         for each in returned:
-            call = whole_text_in(each.get("tool_use_id"))
+            call = whole_text_in(each.tool_use_id)
             if call is not None:
-                content = each.get("content", msgspec.Raw())
-                yield Returned(call, content, each.get("is_error") is True or _has_failed(content))
+                yield Returned(call, each.content, each.is_error is True or _has_failed(each.content))
         if not returned:
-            yield Asked(unwrapped(text))
+            yield Asked(unwrapped(whole(text)))
 
 
-def _replied(message: _Message, parts: list[_Part] | str | None, text: str) -> Iterator[Word]:
-    used = [each for each in parts or () if isinstance(each, dict) and each.get("type") == "tool_use"]
+def _text(parts: Parts[_Part]) -> Text:
+    return parts if isinstance(parts, str) else [each.text for each in parts or ()]
+
+
+def _replied(message: _Message, parts: Parts[_Part], text: Text) -> Iterator[Word]:
+    used = [each for each in listed(parts) if each.type == "tool_use"]
     calls = tuple(
-        Call(call, whole_text_in(each.get("name")) or "?", each.get("input", msgspec.Raw()))
+        Call(call, whole_text_in(each.name) or "?", each.input)
         for each in used
-        if (call := whole_text_in(each.get("id"))) is not None
+        if (call := whole_text_in(each.id)) is not None
     )
     # Parts that can't be read may contain a call.
-    close = None if used or parts is None else closed("run.completed.ok", "the turn is complete")
+    close = None if used or parts is None else COMPLETED
     yield Replied(text, calls, close, _model(message), _spent(message))
     for each in used:
-        if each.get("name") in _DELEGATES:
+        if each.name in _DELEGATES:
             yield Delegated()
 
 
 def _model(message: _Message) -> str | None:
-    return whole_text_in(_object(message.get("modelInfo")).get("id"))
+    return whole_text_in(_object(message.model_info).get("id"))
 
 
 def _spent(message: _Message) -> Spent | None:
     """What a reply used. Without a time it could not be told whether it was counted before."""
-    metrics = _object(message.get("metrics"))
+    metrics = _object(message.metrics)
     if not metrics or _at(message) is None:
         return None
     # The input's count has in it what was read from the cache, and what was written to it.
@@ -186,8 +195,7 @@ def _spent(message: _Message) -> Spent | None:
 
 
 def _has_failed(content: msgspec.Raw) -> bool:
-    outcomes = parts_of(content, _OUTCOMES)
-    return isinstance(outcomes, list) and any(each.get("success") is False for each in outcomes)
+    return any(each.success is False for each in listed(parts_of(content, _OUTCOMES)))
 
 
 def unwrapped(prompt: str) -> str:
@@ -201,7 +209,7 @@ def unwrapped(prompt: str) -> str:
 
 
 def _at(message: _Message) -> float | None:
-    ts = message.get("ts")
+    ts = message.ts
     return seconds_in(ts / 1000) if isinstance(ts, int | float) and not isinstance(ts, bool) else None
 
 
@@ -215,9 +223,10 @@ _LAYOUT: Final = Layout(
     decoder=msgspec.json.Decoder(_Message),
     words=_words,
     at=_at,
-    id_of=lambda message: whole_text_in(message.get("id")),
+    id_of=lambda message: whole_text_in(message.id),
     id_in=lambda path: path.rpartition("/")[2] or None,
     is_first=lambda message: False,  # a document is recognised, not a message
+    content=("content",),
 )
 _CONVERSATIONS: Final = ConversationScanner(_LAYOUT)
 
@@ -311,15 +320,15 @@ class ClineScanner(KeepsState[State]):
     def see(self, state: State, documents: Sequence[Document]) -> State:
         for document in documents:
             if document.name.endswith(_MESSAGES_END):
-                found = _messages_in(document)
+                messages = _messages_in(document)
                 if document.name != f"{state.name}{_MESSAGES_END}":
                     # What is malformed in it is not the session's.
-                    if not isinstance(found, Complaint):
-                        state = _seen_subagent(state, document.name, found.messages)
-                elif isinstance(found, Complaint):
-                    state = replace(state, in_messages=found)
+                    if not isinstance(messages, Complaint):
+                        state = _seen_subagent(state, document.name, messages)
+                elif isinstance(messages, Complaint):
+                    state = replace(state, in_messages=messages)
                 else:
-                    state = _seen_messages(state, document.name, found.messages)
+                    state = _seen_messages(state, messages)
             else:
                 content = document_object(document)
                 if isinstance(content, Complaint):
@@ -377,68 +386,58 @@ def _seen_session(state: State, file: str, session: Session) -> State:
     return replace(state, session=session, attempt=attempt, is_over=is_over, in_session=complaint)
 
 
-def _seen_messages(state: State, file: str, messages: Sequence[msgspec.Raw]) -> State:
+def _seen_messages(state: State, messages: Sequence[_Message | None]) -> State:
     """Take in `<id>.messages.json`. The document has all messages each time, but each reply's tokens count once."""
-    lines = [LogLine(number, bytes(each)) for number, each in enumerate(messages, 1)]
     until = state.counted_until
-    first, session = _first_not_counted(lines, until), state.session or Session()
-    begun = Conversation(named=state.name, begun=session.begun, copied_until=session.forked_at)
-    before, _ = _CONVERSATIONS.feed(begun, file, lines[:first])
-    said, _ = _CONVERSATIONS.feed(replace(before, counted=state.said.counted), file, lines[first:])
-    counted = [at for line in lines[first:] if (at := _counts_at(line)) is not None]
+    first, session = _first_not_counted(messages, until), state.session or Session()
+    said = Conversation(named=state.name, begun=session.begun, copied_until=session.forked_at)
+    if first:
+        said = _CONVERSATIONS.follow(said, messages[:first])
+    said = _CONVERSATIONS.follow(replace(said, counted=state.said.counted), messages[first:])
+    counted = [at for each in messages[first:] if (at := _counts_at(each)) is not None]
     return replace(
         state,
         said=said,
         has_messages=True,
-        has_returned=bool(lines) and _is_result(lines[-1]),
+        has_returned=bool(messages) and _is_result(messages[-1]),
         counted_until=max([*counted, *([] if until is None else [until])], default=None),
         in_messages=None,
     )
 
 
-def _seen_subagent(state: State, file: str, messages: Sequence[msgspec.Raw]) -> State:
+def _seen_subagent(state: State, file: str, messages: Sequence[_Message | None]) -> State:
     """Take in the messages of a sub-agent. What its replies used is the session's, and all else is its own."""
     until = state.subagents_until.get(file)
     said, session = state.said.copy(), state.session or Session()
     for each in messages:
-        message = _message(LogLine(1, bytes(each)))
-        spent = None if message is None else _spent(message)
-        at = None if message is None else _at(message)
-        if message is None or spent is None or at is None or at <= (state.subagents_until.get(file) or 0.0):
+        at, spent = _counts_at(each), None if each is None else _spent(each)
+        if each is None or spent is None or at is None or at <= (state.subagents_until.get(file) or 0.0):
             continue
         until = at if until is None else max(until, at)
         if session.forked_at is None or at >= session.forked_at:
-            said.take(Elsewhere(_model(message), spent), at)
+            said.take(Elsewhere(_model(each), spent), at)
     if until is None:
         return state
     return replace(state, said=said, subagents_until={**state.subagents_until, file: until})
 
 
-def _first_not_counted(lines: Sequence[LogLine], until: float | None) -> int:
+def _first_not_counted(messages: Sequence[_Message | None], until: float | None) -> int:
     """The place after the last reply that was counted before."""
     if until is not None:
-        for place in range(len(lines), 0, -1):
-            at = _counts_at(lines[place - 1])
+        for place in range(len(messages), 0, -1):
+            at = _counts_at(messages[place - 1])
             if at is not None and at <= until:
                 return place
     return 0
 
 
-def _counts_at(line: LogLine) -> float | None:
-    """When the reply in this line was, if it says what it used."""
-    message = _message(line)
-    return None if message is None or _spent(message) is None else _at(message)
+def _counts_at(message: _Message | None) -> float | None:
+    """When a reply was, if it says what it used."""
+    return _at(message) if message is not None and _object(message.metrics) else None
 
 
-def _is_result(line: LogLine) -> bool:
-    message = _message(line)
+def _is_result(message: _Message | None) -> bool:
     return message is not None and any(isinstance(each, Returned) for each in _words(message))
-
-
-def _message(line: LogLine) -> _Message | None:
-    for each in read(_LAYOUT, "", line, Unreadable(0, ())):
-        return each
-    return None
 
 
 def _turn(state: State) -> tuple[Turn, Close | None, Complaint | None]:
@@ -485,23 +484,42 @@ def _failed(session: Session, said: Conversation) -> Close:
 
 
 class _Found(NamedTuple):
-    """The messages of a document. `problem`: readers disagree about what it says."""
+    """The messages of a document as they are. `problem`: readers disagree about what it says."""
 
     messages: list[msgspec.Raw]
     problem: str | None = None
 
 
-def _messages_in(document: Document) -> _Found | Complaint:
+def _messages_in(document: Document) -> Sequence[_Message | None] | Complaint:
+    """The messages of a document. None stands for one that can't be read."""
     if document.problem is None:
         try:
-            return _Found(_DOCUMENT.decode(document.content).get("messages", []))
+            return _DOCUMENT.decode(document.content).messages
+        except (ValueError, RecursionError):
+            pass
+    found = _found_in(document)
+    if isinstance(found, Complaint):
+        return found
+    return [
+        message for number, each in enumerate(found.messages, 1) for message in _read(number, bytes(each))
+    ]
+
+
+def _read(number: int, message: bytes) -> Iterable[_Message | None]:
+    return read(_LAYOUT, "", LogLine(number, message), Unreadable(0, ()))
+
+
+def _found_in(document: Document) -> _Found | Complaint:
+    if document.problem is None:
+        try:
+            return _Found(_PLACES.decode(document.content).messages)
         except (ValueError, RecursionError):
             pass
     content = document_object(document)
     if isinstance(content, Complaint):
         return content
     try:
-        found = _DOCUMENT.decode(msgspec.json.encode(content)).get("messages", [])
+        found = _PLACES.decode(msgspec.json.encode(content)).messages
     except (ValueError, RecursionError):
         return Complaint(document.name, None, "messages is not a list", "it counts as soon as it is one")
     return _Found(found, "the document is only nearly JSON")
@@ -513,7 +531,7 @@ message_in: Final = _LOG.message_in
 
 def lines_of(content: bytes) -> list[bytes]:
     """The messages of a document, each as a line, in their order."""
-    found = _messages_in(Document("", Signature(0, 0, 0), 0.0, content))
+    found = _found_in(Document("", Signature(0, 0, 0), 0.0, content))
     # Outside of texts, in which JSON has no line break, one is as good as a blank.
     return (
         [] if isinstance(found, Complaint) else [bytes(each).replace(b"\n", b" ") for each in found.messages]
@@ -547,7 +565,7 @@ class ClineCalls:
             else:
                 self._forked_at = _session(content).forked_at
             return
-        found = _messages_in(document)
+        found = _found_in(document)
         if isinstance(found, Complaint):
             yield Unusable(place, found.message)
             return
@@ -561,8 +579,8 @@ class ClineCalls:
 
     def _is_new(self, number: int, line: PlacedLine) -> bool:
         """Whether a message was not reported yet, and is not a copy of another session's."""
-        message = _message(LogLine(number, line.content)) or _Message()
-        name, at = whole_text_in(message.get("id")) or f"#{number}", _at(message)
+        message = next(iter(_read(number, line.content)), None) or _Message()
+        name, at = whole_text_in(message.id) or f"#{number}", _at(message)
         if name in self._told or (self._forked_at is not None and at is not None and at < self._forked_at):
             return False
         self._told.add(name)

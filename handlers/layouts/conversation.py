@@ -4,13 +4,14 @@ That is the state of a session, what its replies used, its calls, the texts of i
 last reply decides how a turn ended, unless a later record says how.
 
 A layout's records are decoded into a type with the fields that it needs, which skips the others. Fields of any type are
-`object`, and what may be large is `msgspec.Raw`: it is only read by who needs it.
+`object`, and what may be large is `msgspec.Raw`: it is only read by who needs it. The parts of a message have types, too, so that
+most records are read through once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -77,10 +78,14 @@ class Uses(NamedTuple):
     model: str | None
 
 
+Text: TypeAlias = str | Sequence[msgspec.Raw]
+"""A text, or the JSON of those that it consists of: they are only decoded by who needs them (`whole`)."""
+
+
 class Asked(NamedTuple):
     """A prompt: a turn begins, or goes on. `id` is what its end may name it by."""
 
-    text: str
+    text: Text
     id: str | None = None
 
 
@@ -105,7 +110,7 @@ class Call(NamedTuple):
 class Replied(NamedTuple):
     """The model replied. Without a `close` the turn goes on: tools are called, for example."""
 
-    text: str = ""
+    text: Text = ""
     calls: tuple[Call, ...] = ()
     close: Close | None = None
     model: str | None = None
@@ -164,13 +169,23 @@ class Stands(NamedTuple):
 class Notes(NamedTuple):
     """What the tool itself tells the model."""
 
-    text: str
+    text: Text
 
 
 Word: TypeAlias = (
     Begun | Uses | Asked | Replied | Returned | Ended | Left | Used | Elsewhere | Delegated | Notes
 )
 Record = TypeVar("Record")
+Part = TypeVar("Part")
+Parts: TypeAlias = str | list[Part] | None
+"""A message's content: its parts, or its text if it has none. None for anything else."""
+
+
+class TextPart(msgspec.Struct, frozen=True, gc=False):
+    """A part of a message's content in most agents' logs. What else a layout needs of a part is in a type of its own."""
+
+    type: object = None
+    text: msgspec.Raw = msgspec.Raw()
 
 
 @dataclass(slots=True)
@@ -223,16 +238,6 @@ class Conversation:
             subagents_models=self.subagents_models.copy(),
         )
 
-    def is_repeated(self, record: str | None) -> bool:
-        """Whether a record with this id was one of the last ones; it is from now on."""
-        if record is None or not 0 < len(record) <= _LONGEST_ID:
-            return False
-        if record in self.ids:
-            return True
-        self.ids.append(record)
-        del self.ids[:-_IDS_KEPT]
-        return False
-
     def skips(self, record: str | None, at: float | None) -> bool:
         """Whether the record with this id and time is skipped: a copy counts in the fork's origin."""
         # Copies come first. So a clock that is set back later makes no copies of the fork's own records.
@@ -280,8 +285,8 @@ class Conversation:
                 self.turn, self.close, self.is_left = "open", None, False
                 if word.id is not None:
                     self.prompts = [*self.prompts[1 - _PROMPTS_KEPT :], word.id[:_LONGEST_ID]]
-                if self.prompt is None and word.text:
-                    self.prompt = clip_prompt(word.text)
+                if self.prompt is None and (text := whole(word.text)):
+                    self.prompt = clip_prompt(text)
             case Replied():
                 self._reply(word, at)
             case Returned():
@@ -320,7 +325,7 @@ class Conversation:
         if reply.close is None:
             self.turn, self.close = "open", None
         else:
-            self.turn, self.close = "closed", reply.close._replace(at=at)
+            self.turn, self.close = "closed", Close(*reply.close[:3], at)
             self.errors += reply.close.status == "failed"
 
     def take_totals(self, used: Used, at: float | None) -> None:
@@ -335,7 +340,8 @@ class Conversation:
     def _spend(self, spent: Spent, at: float | None, *, are_totals: bool = False) -> None:
         """Count what is the session's own, and tell it."""
         spent = _believable(spent)
-        self.input_tokens = min(self.input_tokens + sum(spent[:3]), MOST_TOKENS)
+        given = spent.fresh_input + spent.cache_read + spent.cache_write
+        self.input_tokens = min(self.input_tokens + given, MOST_TOKENS)
         self.output_tokens = min(self.output_tokens + spent.output, MOST_TOKENS)
         self._count(spent, self.model, at, are_totals=are_totals)
 
@@ -357,13 +363,29 @@ class Conversation:
 
 
 def _believable(spent: Spent) -> Spent:
-    fresh, read, write, output = (min(max(0, each), MOST_TOKENS) for each in spent[:4])
+    tokens = spent[:4]
+    if min(tokens) >= 0 and max(tokens) <= MOST_TOKENS:
+        return spent
+    fresh, read, write, output = (min(max(0, each), MOST_TOKENS) for each in tokens)
     return Spent(fresh, read, write, output, spent.nanousd)
+
+
+def _is_repeated(ids: dict[str, None], record: str | None) -> bool:
+    """Whether a record with this id is one of the last ones; it is from now on."""
+    if record is None or not 0 < len(record) <= _LONGEST_ID:
+        return False
+    if record in ids:
+        return True
+    ids[record] = None
+    if len(ids) > _IDS_KEPT:
+        del ids[next(iter(ids))]
+    return False
 
 
 class Layout(NamedTuple, Generic[Record]):
     """How a tool's records are read: what each says, when, and its id if it has one.
 
+    `content` are the keys to a message's content in a record: if that can't be read, the record is read without it.
     `id_in` takes the session's id from the name of its file or directory; `is_first` tells whether a record near the
     beginning of a log shows that it is one of this layout, and `shown_by` says the same to people (`SHOWN_BY`). `told_by`
     takes from a document beside its log, if there is one, what the session used until now, who it is, or how its turn stands. `subagents` is a
@@ -380,6 +402,7 @@ class Layout(NamedTuple, Generic[Record]):
     is_first: Callable[[Record], bool]
     told_by: Callable[[dict[str, JsonValue]], Used | Begun | Stands | None] = lambda document: None
     subagents: str | None = None
+    content: tuple[str, ...] = ()
 
 
 class ConversationScanner(KeepsState[Conversation], Generic[Record]):
@@ -406,30 +429,45 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
             self._feed_subagents(found, file, lines)
             return found, ()
         unreadable = Unreadable(state.unreadable, state.complaints)
-        for line in lines:
-            for record in read(layout, file, line, unreadable):
-                if record is None:
-                    found.events += 1
-                    continue
-                name, at = layout.id_of(record), layout.at(record)
-                if found.is_repeated(name):
-                    continue
-                found.events += 1
-                if found.skips(name, at):
-                    continue
-                if at is not None:
-                    found.began_at = at if found.began_at is None else found.began_at
-                    found.moved_at = at
-                for word in layout.words(record):
-                    if line.is_cut and isinstance(word, Replied):
-                        # What was cut off may be a call, so such a reply doesn't end the turn.
-                        word = word._replace(close=None)
-                    elif line.is_cut and isinstance(word, Ended) and word.close.status == "completed":
-                        continue
-                    # A record without a time is as old as the one before.
-                    found.take(word, found.moved_at if at is None else at)
+        self._take(
+            found,
+            ((record, line.is_cut) for line in lines for record in read(layout, file, line, unreadable)),
+        )
         found.unreadable, found.complaints = unreadable.count, tuple(unreadable.complaints)
         return found, ()
+
+    def follow(self, state: Conversation, records_: Iterable[Record | None]) -> Conversation:
+        """Take in records that were read already."""
+        found = state.copy()
+        self._take(found, ((record, False) for record in records_))
+        return found
+
+    def _take(self, found: Conversation, of_lines: Iterable[tuple[Record | None, bool]]) -> None:
+        """Take in records, each with whether its line was cut. Most of the time of a reading is spent here."""
+        words, at_of, id_of, take = self._layout.words, self._layout.at, self._layout.id_of, found.take
+        ids = dict.fromkeys(found.ids)
+        for record, is_cut in of_lines:
+            if record is None:
+                found.events += 1
+                continue
+            name, at = id_of(record), at_of(record)
+            if _is_repeated(ids, name):
+                continue
+            found.events += 1
+            if found.copied_until is not None and found.skips(name, at):
+                continue
+            if at is not None:
+                found.began_at = at if found.began_at is None else found.began_at
+                found.moved_at = at
+            for word in words(record):
+                if is_cut and isinstance(word, Replied):
+                    # What was cut off may be a call, so such a reply doesn't end the turn.
+                    word = word._replace(close=None)
+                elif is_cut and isinstance(word, Ended) and word.close.status == "completed":
+                    continue
+                # A record without a time is as old as the one before.
+                take(word, found.moved_at if at is None else at)
+        found.ids = list(ids)
 
     def _feed_subagents(self, found: Conversation, file: str, lines: Sequence[LogLine]) -> None:
         """Take in lines of a sub-agent's log. What its replies used is the session's, and all else is its own."""
@@ -499,22 +537,34 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
         return replace(state, counted=[])
 
 
-def read(layout: Layout[Record], file: str, line: LogLine, unreadable: Unreadable) -> Iterator[Record | None]:
+def read(layout: Layout[Record], file: str, line: LogLine, unreadable: Unreadable) -> Iterable[Record | None]:
     """The records in a line: usually one. None stands for one whose fields are of other types: it says nothing."""
-    decoder = layout.decoder
     if not line.is_cut:
         try:
-            yield decoder.decode(line.content)
+            return (layout.decoder.decode(line.content),)
         except (ValueError, RecursionError):
             pass
-        else:
-            return
-    for value in records(file, [line], unreadable):
-        if isinstance(value, dict):
-            try:
-                yield decoder.decode(msgspec.json.encode(value))
-            except (ValueError, RecursionError):
-                yield None
+    values = records(file, [line], unreadable)
+    return (_record_of(layout, each) for each in values if isinstance(each, dict))
+
+
+def _record_of(layout: Layout[Record], value: dict[str, JsonValue]) -> Record | None:
+    """The record that an object is, without a content that can't be read."""
+    for each in (value, _without(value, layout.content)):
+        try:
+            return layout.decoder.decode(msgspec.json.encode(each))
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _without(value: dict[str, JsonValue], keys: Sequence[str]) -> dict[str, JsonValue]:
+    """An object without what these keys lead to."""
+    if not keys:
+        return value
+    inner = value.get(keys[0])
+    rest = {key: each for key, each in value.items() if key != keys[0]}
+    return {**rest, keys[0]: _without(inner, keys[1:])} if keys[1:] and isinstance(inner, dict) else rest
 
 
 class ConversationCalls(Generic[Record]):
@@ -523,6 +573,7 @@ class ConversationCalls(Generic[Record]):
     def __init__(self, layout: Layout[Record]) -> None:
         self._layout = layout
         self._seen = Conversation()
+        self._ids: dict[str, None] = {}
         self._used: int | None = None
 
     def see(self, document: Document) -> Iterator[CallTold]:
@@ -542,7 +593,7 @@ class ConversationCalls(Generic[Record]):
                 if record is None:
                     continue
                 name, at = layout.id_of(record), layout.at(record)
-                if self._seen.is_repeated(name) or self._seen.skips(name, at):
+                if _is_repeated(self._ids, name) or self._seen.skips(name, at):
                     continue
                 for word in layout.words(record):
                     if isinstance(word, Begun):
@@ -602,7 +653,7 @@ class _Provided(Generic[Record]):
         for line in newest_first:
             for word in reversed(self._words(line)):
                 if isinstance(word, Replied) and (word.close is None or word.close.status == "completed"):
-                    return None if word.calls else word.text or None
+                    return None if word.calls else whole(word.text) or None
                 if isinstance(word, Asked | Replied | Returned) or (
                     isinstance(word, Ended) and word.close.status != "completed"
                 ):
@@ -621,7 +672,7 @@ class _Provided(Generic[Record]):
         """The text that a line adds to the conversation. None if it adds none, or can't be read."""
         for record in read(self._layout, "", LogLine(1, line), Unreadable(0, ())):
             for word in self._layout.words(record) if record is not None else ():
-                if isinstance(word, Asked | Replied | Notes) and word.text:
+                if isinstance(word, Asked | Replied | Notes) and (text := whole(word.text)):
                     role: Literal["user", "assistant", "system"] = (
                         "user"
                         if isinstance(word, Asked)
@@ -629,7 +680,7 @@ class _Provided(Generic[Record]):
                         if isinstance(word, Replied)
                         else "system"
                     )
-                    return Said(self._layout.at(cast("Record", record)), role, word.text)
+                    return Said(self._layout.at(cast("Record", record)), role, text)
         return None
 
 
@@ -678,8 +729,8 @@ def _is_of(layout: Layout[Record], name: str, head: bytes) -> bool:
     )
 
 
-def parts_of(raw: msgspec.Raw, decoder: msgspec.json.Decoder[list[Any]]) -> list[Any] | str | None:
-    """The parts of a message's content, or its text if it is one. None for anything else."""
+def parts_of(raw: msgspec.Raw, decoder: msgspec.json.Decoder[list[Part]]) -> Parts[Part]:
+    """The parts of a message's content, where it isn't decoded with its record."""
     if not len(raw):
         return None
     try:
@@ -691,6 +742,22 @@ def parts_of(raw: msgspec.Raw, decoder: msgspec.json.Decoder[list[Any]]) -> list
     except ValueError:
         return None
     return value if isinstance(value, str) else None
+
+
+def texts_of(parts: str | Sequence[TextPart] | None) -> Text:
+    """The text in a message's content."""
+    if isinstance(parts, str):
+        return parts
+    return [each.text for each in parts or () if each.type == "text"]
+
+
+def listed(parts: Parts[Part]) -> Sequence[Part]:
+    """The parts of a message's content; none of a text."""
+    return () if parts is None or isinstance(parts, str) else parts
+
+
+COMPLETED: Final = closed("run.completed.ok", "the turn is complete")
+INTERRUPTED: Final = closed("run.aborted.user", "the turn was interrupted")
 
 
 def api_failed(why: object) -> Close:
@@ -710,6 +777,9 @@ def nanousd(value: object) -> int | None:
     return round(cost * 1e9) if 0 < cost <= MOST_USD else None
 
 
-def joined(parts: Iterable[object]) -> str:
-    """The texts of a message's parts."""
-    return "\n".join(each for each in parts if isinstance(each, str))
+def whole(text: Text) -> str:
+    """The text that this is."""
+    if isinstance(text, str):
+        return text
+    values = (value_in(each).value for each in text)
+    return "\n".join(each for each in values if isinstance(each, str))

@@ -8,13 +8,15 @@ While the program lives, it holds the lock of `inuse.<pid>.hold` beside the log.
 
 import re
 from collections.abc import Iterator
-from typing import Final, TypedDict, cast
+from typing import Final, cast
 
 import msgspec
 
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.conversation import (
+    COMPLETED,
+    INTERRUPTED,
     Asked,
     Begun,
     Call,
@@ -42,7 +44,6 @@ from runward.handlers.layouts.foreign_values import (
     whole_in,
     whole_text_in,
 )
-from runward.handlers.layouts.transcript import closed
 
 LAYOUT: Final = "copilot"
 LOG: Final = "events.jsonl"
@@ -55,121 +56,122 @@ _FORKED_FROM: Final = re.compile(rf'Forked from (?:"[^"]*" \()?({UUID})', re.ASC
 _ID: Final = re.compile(UUID, re.ASCII)
 
 
-class _Context(TypedDict, total=False):
-    cwd: object
+class _Context(msgspec.Struct, frozen=True, gc=False):
+    cwd: object = None
 
 
-class _Credits(TypedDict, total=False):
-    totalNanoAiu: object
+class _Credits(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    total_nano_aiu: object = None
 
 
-class _Usage(TypedDict, total=False):
-    model: object
-    inputTokens: object
-    outputTokens: object
-    cacheReadTokens: object
-    cacheWriteTokens: object
-    aiCreditsStatus: object
-    copilotUsage: _Credits
+class _Usage(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    model: object = None
+    input_tokens: object = None
+    output_tokens: object = None
+    cache_read_tokens: object = None
+    cache_write_tokens: object = None
+    ai_credits_status: object = None
+    copilot_usage: _Credits = _Credits()
 
 
-class _Request(TypedDict, total=False):
-    toolCallId: object
-    name: object
-    arguments: msgspec.Raw
+class _Request(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    tool_call_id: object = None
+    name: object = None
+    arguments: msgspec.Raw = msgspec.Raw()
 
 
-class _Shell(TypedDict, total=False):
-    exitCode: object
+class _Shell(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    exit_code: object = None
 
 
-class _Data(TypedDict, total=False):
-    sessionId: object
-    copilotVersion: object
-    selectedModel: object
-    context: _Context
-    content: object
-    model: object
-    toolRequests: list[_Request]
-    usage: _Usage
-    toolCallId: object
-    success: object
-    result: msgspec.Raw
-    error: msgspec.Raw
-    shellExecution: _Shell
-    message: object
-    infoType: object
+class _Data(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    session_id: object = None
+    copilot_version: object = None
+    selected_model: object = None
+    context: _Context = _Context()
+    content: msgspec.Raw = msgspec.Raw()
+    model: object = None
+    tool_requests: list[_Request] = []
+    usage: _Usage = _Usage()
+    tool_call_id: object = None
+    success: object = None
+    result: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
+    shell_execution: _Shell = _Shell()
+    message: object = None
+    info_type: object = None
 
 
-class _Record(TypedDict, total=False):
-    type: object
-    id: object
-    timestamp: object
-    agentId: object
-    data: _Data
+class _Record(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    type: object = None
+    id: object = None
+    timestamp: object = None
+    agent_id: object = None
+    data: _Data = _Data()
 
 
 def _words(record: _Record) -> Iterator[Word]:
-    data, kind = record.get("data", {}), record.get("type")
+    data, kind = record.data, record.type
     if kind == "subagent.started":
         yield Delegated()
-    if record.get("agentId") is not None:
+    if record.agent_id is not None:
         if kind == "session.usage_record":
-            usage = data.get("usage", {})
-            yield Elsewhere(whole_text_in(usage.get("model")), _spent(usage))
+            yield Elsewhere(whole_text_in(data.usage.model), _spent(data.usage))
         return  # what else a sub-agent does is not the session's own
     match kind:
         case "session.start" | "session.resume":
-            cwd = whole_text_in(data.get("context", {}).get("cwd"), LONGEST_PATH)
-            version = whole_text_in(data.get("copilotVersion"))
-            began_at = parse_time(record.get("timestamp"))
-            yield Begun(whole_text_in(data.get("sessionId")), cwd, version, copied_until=began_at)
-            yield Uses(whole_text_in(data.get("selectedModel")))
+            yield Begun(
+                whole_text_in(data.session_id),
+                whole_text_in(data.context.cwd, LONGEST_PATH),
+                whole_text_in(data.copilot_version),
+                copied_until=parse_time(record.timestamp),
+            )
+            yield Uses(whole_text_in(data.selected_model))
         case "user.message":
-            yield Asked(_text(data))
+            yield Asked((data.content,))
         case "system.message":
-            yield Notes(_text(data))
+            yield Notes((data.content,))
         case "session.usage_record":
-            usage = data.get("usage", {})
-            yield Used(whole_text_in(usage.get("model")), _spent(usage))
+            yield Used(whole_text_in(data.usage.model), _spent(data.usage))
         case "assistant.message":
             yield _replied(data)
         case "tool.execution_complete":
-            call = whole_text_in(data.get("toolCallId"))
+            call = whole_text_in(data.tool_call_id)
             if call is not None:
-                failed = data.get("success") is False
-                content = data.get("result") or data.get("error") or msgspec.Raw()
-                code = data.get("shellExecution", {}).get("exitCode")
-                yield Returned(call, content, failed, whole_in(code) if isinstance(code, int) else None)
-        case "session.info" if data.get("infoType") == "fork":
-            message = data.get("message")
-            origin = _FORKED_FROM.match(message) if isinstance(message, str) else None
+                code = data.shell_execution.exit_code
+                yield Returned(
+                    call,
+                    data.result if len(data.result) else data.error,
+                    data.success is False,
+                    whole_in(code) if isinstance(code, int) else None,
+                )
+        case "session.info" if data.info_type == "fork":
+            origin = _FORKED_FROM.match(data.message) if isinstance(data.message, str) else None
             if origin is not None:
                 yield Begun(None, parent=origin[1])
         case "session.error":
-            yield Ended(api_failed(data.get("message")))
+            yield Ended(api_failed(data.message))
         case "abort":
-            yield Ended(closed("run.aborted.user", "the turn was interrupted"))
+            yield Ended(INTERRUPTED)
         case "session.shutdown":
             yield Left()
 
 
 def _replied(data: _Data) -> Replied:
-    requests = data.get("toolRequests", [])
     calls = tuple(
-        Call(call, whole_text_in(each.get("name")) or "?", each.get("arguments", msgspec.Raw()))
-        for each in requests
-        if (call := whole_text_in(each.get("toolCallId"))) is not None
+        Call(call, whole_text_in(each.name) or "?", each.arguments)
+        for each in data.tool_requests
+        if (call := whole_text_in(each.tool_call_id)) is not None
     )
-    close = None if requests else closed("run.completed.ok", "the turn is complete")
-    return Replied(_text(data), calls, close, whole_text_in(data.get("model")))
+    close = None if data.tool_requests else COMPLETED
+    return Replied((data.content,), calls, close, whole_text_in(data.model))
 
 
 def _spent(usage: _Usage) -> Spent:
     # The input's count has in it what was read from the cache, and what was written to it.
-    read, write = count_in(usage.get("cacheReadTokens")), count_in(usage.get("cacheWriteTokens"))
-    fresh = max(0, count_in(usage.get("inputTokens")) - read - write)
-    return Spent(fresh, read, write, count_in(usage.get("outputTokens")), _nanousd(usage))
+    read, write = count_in(usage.cache_read_tokens), count_in(usage.cache_write_tokens)
+    fresh = max(0, count_in(usage.input_tokens) - read - write)
+    return Spent(fresh, read, write, count_in(usage.output_tokens), _nanousd(usage))
 
 
 _CREDITS_OF_DOLLAR: Final = 100
@@ -178,16 +180,11 @@ _CREDITS_OF_DOLLAR: Final = 100
 
 def _nanousd(usage: _Usage) -> int | None:
     """What a reply cost, if its AI credits are all known. They are counted in billionths, too."""
-    if usage.get("aiCreditsStatus") != "complete":
+    if usage.ai_credits_status != "complete":
         return None
-    counted = usage.get("copilotUsage", {}).get("totalNanoAiu")
+    counted = usage.copilot_usage.total_nano_aiu
     nano_credits = number_in(cast("JsonValue", counted), 0, MOST_USD * _CREDITS_OF_DOLLAR * 1e9)
     return None if nano_credits is None else round(nano_credits / _CREDITS_OF_DOLLAR)
-
-
-def _text(data: _Data) -> str:
-    content = data.get("content")
-    return content if isinstance(content, str) else ""
 
 
 def _session_in(path: str) -> str | None:
@@ -196,10 +193,7 @@ def _session_in(path: str) -> str | None:
 
 
 def _is_first(record: _Record) -> bool:
-    return (
-        record.get("type") == "session.start"
-        and whole_text_in(record.get("data", {}).get("copilotVersion")) is not None
-    )
+    return record.type == "session.start" and whole_text_in(record.data.copilot_version) is not None
 
 
 DIRECTORY: Final = ConversationDirectory(
@@ -208,8 +202,8 @@ DIRECTORY: Final = ConversationDirectory(
         shown_by="an `events.jsonl` with a `session.start` that names a `copilotVersion` among its first lines",
         decoder=msgspec.json.Decoder(_Record),
         words=_words,
-        at=lambda record: parse_time(record.get("timestamp")),
-        id_of=lambda record: whole_text_in(record.get("id")),
+        at=lambda record: parse_time(record.timestamp),
+        id_of=lambda record: whole_text_in(record.id),
         id_in=_session_in,
         is_first=_is_first,
     ),

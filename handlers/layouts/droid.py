@@ -10,13 +10,15 @@ of its own, and names the session that called it. The files name no process, and
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final, TypedDict
+from typing import Final
 
 import msgspec
 
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.conversation import (
+    COMPLETED,
+    INTERRUPTED,
     Asked,
     Begun,
     Call,
@@ -25,14 +27,16 @@ from runward.handlers.layouts.conversation import (
     Ended,
     Layout,
     Notes,
+    Parts,
     Replied,
     Returned,
     Spent,
+    TextPart,
     Used,
     Word,
     api_failed,
-    joined,
-    parts_of,
+    listed,
+    texts_of,
 )
 from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, count_in, whole_text_in
 from runward.handlers.layouts.transcript import Close, closed
@@ -50,88 +54,82 @@ _TASK: Final = "Task"
 _LONGEST_REASON: Final = 100
 
 
-class _Message(TypedDict, total=False):
-    role: object
-    content: msgspec.Raw
-    visibility: object
-    hookEventName: object
-    modelId: object
+class _Part(TextPart, frozen=True, gc=False):
+    id: object = None
+    name: object = None
+    input: msgspec.Raw = msgspec.Raw()
+    tool_use_id: object = None
+    is_error: object = None
+    content: msgspec.Raw = msgspec.Raw()
 
 
-class _Record(TypedDict, total=False):
-    type: object
-    id: object
-    timestamp: object
-    title: object
-    owner: object
-    cwd: object
-    parent: object
-    forkedAtMessageId: object
-    callingSessionId: object
-    message: _Message
-    turnId: object
-    reason: object
+class _Message(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    role: object = None
+    content: Parts[_Part] = None
+    visibility: object = None
+    hook_event_name: object = None
+    model_id: object = None
 
 
-class _Part(TypedDict, total=False):
-    type: object
-    text: object
-    id: object
-    name: object
-    input: msgspec.Raw
-    tool_use_id: object
-    is_error: object
-    content: msgspec.Raw
-
-
-_PARTS: Final = msgspec.json.Decoder(list[_Part])
+class _Record(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    type: object = None
+    id: object = None
+    timestamp: object = None
+    title: object = None
+    owner: object = None
+    cwd: object = None
+    parent: object = None
+    forked_at_message_id: object = None
+    calling_session_id: object = None
+    message: _Message = _Message()
+    turn_id: object = None
+    reason: object = None
 
 
 def _words(record: _Record) -> Iterator[Word]:
-    kind = record.get("type")
+    kind, message = record.type, record.message
     if kind == "session_start":
-        session, origin = whole_text_in(record.get("id")), whole_text_in(record.get("callingSessionId"))
+        session, origin = whole_text_in(record.id), whole_text_in(record.calling_session_id)
         yield Begun(
             session,
-            whole_text_in(record.get("cwd"), LONGEST_PATH),
-            parent=whole_text_in(record.get("parent")),
+            whole_text_in(record.cwd, LONGEST_PATH),
+            parent=whole_text_in(record.parent),
             works_for=None if origin == session else origin,
-            copied_until=whole_text_in(record.get("forkedAtMessageId")),
+            copied_until=whole_text_in(record.forked_at_message_id),
         )
-    elif kind == "message" and (message := record.get("message")):
-        match message.get("role"):
-            case "user":
-                yield from _user(record, message)
-            case "assistant":
-                yield from _replied(message)
-    elif kind == _OUTCOME and (close := _close(record.get("reason"))) is not None:
-        yield Ended(close, whole_text_in(record.get("turnId")))
+    elif kind == "message":
+        if message.role == "user":
+            yield from _user(record, message)
+        elif message.role == "assistant":
+            yield from _replied(message)
+    elif kind == _OUTCOME and (close := _close(record.reason)) is not None:
+        yield Ended(close, whole_text_in(record.turn_id))
 
 
 def _user(record: _Record, message: _Message) -> Iterator[Word]:
-    parts = _parts(message)
-    results = [each for each in _listed(parts) if each.get("type") == "tool_result"]
+    results = [each for each in listed(message.content) if each.type == "tool_result"]
     for each in results:
-        call = whole_text_in(each.get("tool_use_id"))
+        call = whole_text_in(each.tool_use_id)
         if call is not None:
-            yield Returned(call, each.get("content", msgspec.Raw()), each.get("is_error") is True)
-    if results or message.get("hookEventName") is not None:
+            yield Returned(call, each.content, each.is_error is True)
+    if results or message.hook_event_name is not None:
         return
-    name = record.get("id")
+    name, text = record.id, texts_of(message.content)
     is_reminder = isinstance(name, str) and name.startswith(_REMINDER)
-    is_note = is_reminder or message.get("visibility") in ("user_only", "llm_only")
-    yield Notes(_text(parts)) if is_note else Asked(_text(parts), whole_text_in(name))
+    is_note = is_reminder or message.visibility in ("user_only", "llm_only")
+    yield Notes(text) if is_note else Asked(text, whole_text_in(name))
 
 
 def _replied(message: _Message) -> Iterator[Word]:
-    parts = _parts(message)
     calls = tuple(
-        Call(call, whole_text_in(each.get("name")) or "?", each.get("input", msgspec.Raw()))
-        for each in _listed(parts)
-        if each.get("type") == "tool_use" and (call := whole_text_in(each.get("id"))) is not None
+        Call(call, whole_text_in(each.name) or "?", each.input)
+        for each in listed(message.content)
+        if each.type == "tool_use" and (call := whole_text_in(each.id)) is not None
     )
-    yield Replied(_text(parts), calls, model=whole_text_in(message.get("modelId")))
-    yield from (Delegated() for each in calls if each.tool == _TASK)
+    yield Replied(texts_of(message.content), calls, model=whole_text_in(message.model_id))
+    for each in calls:
+        if each.tool == _TASK:
+            yield Delegated()
 
 
 def _close(reason: object) -> Close | None:
@@ -140,9 +138,9 @@ def _close(reason: object) -> Close | None:
         return None
     # A turn that hands its plan over to another session has done its work.
     if reason in ("completed", "spec_handoff"):
-        return closed("run.completed.ok", "the turn is complete")
+        return COMPLETED
     if reason == "cancelled":
-        return closed("run.aborted.user", "the turn was interrupted")
+        return INTERRUPTED
     if reason.startswith("model_"):
         return api_failed(reason)
     return closed("run.failed.exception", f"the turn failed: {reason[:_LONGEST_REASON]}")
@@ -156,25 +154,11 @@ def _totals(settings: dict[str, JsonValue]) -> Used | None:
     return Used(whole_text_in(settings.get("model")), Spent(*(count_in(usage.get(kind)) for kind in kinds)))
 
 
-def _text(parts: list[Any] | str) -> str:
-    if isinstance(parts, str):
-        return parts
-    return joined(each.get("text") for each in parts if each.get("type") == "text")
-
-
-def _listed(parts: list[Any] | str) -> list[Any]:
-    return [] if isinstance(parts, str) else parts
-
-
-def _parts(message: _Message) -> list[Any] | str:
-    return parts_of(message.get("content", msgspec.Raw()), _PARTS) or []
-
-
 def _id_of(record: _Record) -> str | None:
     """An outcome has no id. Its turn has that of the prompt."""
-    if record.get("type") != _OUTCOME:
-        return whole_text_in(record.get("id"))
-    turn = whole_text_in(record.get("turnId"))
+    if record.type != _OUTCOME:
+        return whole_text_in(record.id)
+    turn = whole_text_in(record.turn_id)
     return None if turn is None else f"end of {turn}"
 
 
@@ -185,10 +169,10 @@ def _session_in(path: str) -> str | None:
 
 def _is_first(record: _Record) -> bool:
     return (
-        record.get("type") == "session_start"
-        and whole_text_in(record.get("id")) is not None
-        and isinstance(record.get("title"), str)
-        and isinstance(record.get("owner"), str)
+        record.type == "session_start"
+        and whole_text_in(record.id) is not None
+        and isinstance(record.title, str)
+        and isinstance(record.owner, str)
     )
 
 
@@ -198,10 +182,11 @@ LOG: Final = ConversationLog(
         shown_by="a `session_start` record with `id`, `title` and `owner` among its first lines",
         decoder=msgspec.json.Decoder(_Record),
         words=_words,
-        at=lambda record: parse_time(record.get("timestamp")),
+        at=lambda record: parse_time(record.timestamp),
         id_of=_id_of,
         id_in=_session_in,
         is_first=_is_first,
         told_by=_totals,
+        content=("message", "content"),
     )
 )

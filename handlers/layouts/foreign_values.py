@@ -52,7 +52,7 @@ def seconds_in(value: JsonValue) -> float | None:
 
 def count_in(value: object) -> int:
     """A whole number that counts something; 0 for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if type(value) is not int or value < 0:
         return 0
     return min(value, LARGEST_COUNT)
 

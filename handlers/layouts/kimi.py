@@ -7,12 +7,14 @@ Sub-agents have logs of their own beside `main`. The records of the kind `event`
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final, TypedDict
+from typing import Final
 
 import msgspec
 
 from runward.config.json_value import LATEST, JsonValue
 from runward.handlers.layouts.conversation import (
+    COMPLETED,
+    INTERRUPTED,
     Asked,
     Begun,
     Call,
@@ -21,15 +23,17 @@ from runward.handlers.layouts.conversation import (
     Ended,
     Layout,
     Notes,
+    Parts,
     Replied,
     Returned,
     Spent,
+    TextPart,
     Used,
     Uses,
     Word,
     api_failed,
-    joined,
     parts_of,
+    texts_of,
 )
 from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, count_in, number_in, whole_text_in
 from runward.handlers.layouts.transcript import closed
@@ -51,120 +55,110 @@ _MOST_ITEMS: Final = 128
 _LATEST_MS: Final = LATEST * 1000
 
 
-class _Disclosure(TypedDict, total=False):
-    cwd: object
+class _Disclosure(msgspec.Struct, frozen=True, gc=False):
+    cwd: object = None
 
 
-class _Origin(TypedDict, total=False):
-    kind: object
+class _Origin(msgspec.Struct, frozen=True, gc=False):
+    kind: object = None
 
 
-class _Message(TypedDict, total=False):
-    content: msgspec.Raw
-    origin: _Origin
+class _Message(msgspec.Struct, frozen=True, gc=False):
+    content: Parts[TextPart] = None
+    origin: _Origin = _Origin()
 
 
-class _Usage(TypedDict, total=False):
-    inputOther: object
-    output: object
-    inputCacheRead: object
-    inputCacheCreation: object
+class _Usage(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    input_other: object = None
+    output: object = None
+    input_cache_read: object = None
+    input_cache_creation: object = None
 
 
-class _Swarm(TypedDict, total=False):
-    items: list[msgspec.Raw]
+class _Swarm(msgspec.Struct, frozen=True, gc=False):
+    items: list[msgspec.Raw] = []
 
 
-class _Result(TypedDict, total=False):
-    output: msgspec.Raw
-    isError: object
+class _Result(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    output: msgspec.Raw = msgspec.Raw()
+    is_error: object = None
 
 
-class _Part(TypedDict, total=False):
-    type: object
-    text: object
+class _Event(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    type: object = None
+    uuid: object = None
+    parent_uuid: object = None
+    tool_call_id: object = None
+    name: object = None
+    args: msgspec.Raw = msgspec.Raw()
+    result: _Result = _Result()
+    part: TextPart = TextPart()
 
 
-class _Event(TypedDict, total=False):
-    type: object
-    uuid: object
-    parentUuid: object
-    toolCallId: object
-    name: object
-    args: msgspec.Raw
-    result: _Result
-    part: _Part
+class _Error(msgspec.Struct, frozen=True, gc=False):
+    code: object = None
+    message: object = None
 
 
-class _Error(TypedDict, total=False):
-    code: object
-    message: object
+class _Record(msgspec.Struct, frozen=True, gc=False):
+    type: object = None
+    kind: object = None
+    time: object = None
+    created_at: object = None
+    protocol_version: object = None
+    alias: object = msgspec.field(default=None, name="modelAlias")
+    disclosure: _Disclosure = msgspec.field(default=_Disclosure(), name="environmentDisclosure")
+    input: msgspec.Raw = msgspec.Raw()
+    origin: _Origin = _Origin()
+    message: _Message = _Message()
+    model: object = None
+    usage: _Usage = _Usage()
+    event: _Event = _Event()
+    reason: object = None
+    error: _Error = _Error()
 
 
-class _Record(TypedDict, total=False):
-    type: object
-    kind: object
-    time: object
-    created_at: object
-    protocol_version: object
-    modelAlias: object
-    environmentDisclosure: _Disclosure
-    input: msgspec.Raw
-    origin: _Origin
-    message: _Message
-    model: object
-    usage: _Usage
-    event: _Event
-    reason: object
-    error: _Error
-
-
-_PARTS: Final = msgspec.json.Decoder(list[_Part])
+_PARTS: Final = msgspec.json.Decoder(list[TextPart])
 _SWARM: Final = msgspec.json.Decoder(_Swarm)
 
 
 def _words(record: _Record) -> Iterator[Word]:
-    match record.get("type"):
+    match record.type:
+        case "context.append_loop_event":
+            yield from _happened(record.event)
         case "profile.bind":
-            cwd = whole_text_in(record.get("environmentDisclosure", {}).get("cwd"), LONGEST_PATH)
+            cwd = whole_text_in(record.disclosure.cwd, LONGEST_PATH)
             if cwd is not None:
                 yield Begun(None, cwd)
-            yield Uses(whole_text_in(record.get("modelAlias")))
+            yield Uses(whole_text_in(record.alias))
         case "llm.request":
             # The alias that the other records name is only the person's own word for this model.
-            yield Uses(whole_text_in(record.get("model")))
+            yield Uses(whole_text_in(record.model))
         case "turn.prompt":
-            is_users = record.get("origin", {}).get("kind") == "user"
-            yield Asked(_text(record.get("input", msgspec.Raw())) if is_users else "")
-        case "context.append_message":
-            message = record.get("message", {})
-            if message.get("origin", {}).get("kind") == "injection":
-                yield Notes(_text(message.get("content", msgspec.Raw())))
+            is_users = record.origin.kind == "user"
+            yield Asked(texts_of(parts_of(record.input, _PARTS)) if is_users else "")
+        case "context.append_message" if record.message.origin.kind == "injection":
+            yield Notes(texts_of(record.message.content))
         case "usage.record":
-            yield Used(None, _spent(record.get("usage", {})))
-        case "context.append_loop_event":
-            yield from _happened(record.get("event", {}))
+            yield Used(None, _spent(record.usage))
         case "turn.ended":
             yield from _ended(record)
 
 
 def _happened(event: _Event) -> Iterator[Word]:
-    call = whole_text_in(event.get("toolCallId"))
-    match event.get("type"):
+    call = whole_text_in(event.tool_call_id)
+    match event.type:
         case "content.part":
-            part = event.get("part", {})
-            text = part.get("text")
-            if part.get("type") == "text" and isinstance(text, str):
-                yield Replied(text)
+            part = event.part
+            if part.type == "text" and len(part.text):
+                yield Replied([part.text])
         case "tool.call" if call is not None:
-            tool = whole_text_in(event.get("name")) or "?"
-            args = event.get("args", msgspec.Raw())
-            yield Replied("", (Call(call, tool, args),))
-            for _ in range(_started_by(tool, args)):
+            tool = whole_text_in(event.name) or "?"
+            yield Replied("", (Call(call, tool, event.args),))
+            for _ in range(_started_by(tool, event.args)):
                 yield Delegated()
         case "tool.result" if call is not None:
-            result = event.get("result", {})
-            yield Returned(call, result.get("output", msgspec.Raw()), result.get("isError") is True)
+            yield Returned(call, event.result.output, event.result.is_error is True)
 
 
 def _started_by(tool: str, args: msgspec.Raw) -> int:
@@ -172,46 +166,38 @@ def _started_by(tool: str, args: msgspec.Raw) -> int:
     if tool != _DELEGATES_EACH:
         return int(tool == _DELEGATES)
     try:
-        return min(len(_SWARM.decode(args).get("items", ())), _MOST_ITEMS)
+        return min(len(_SWARM.decode(args).items), _MOST_ITEMS)
     except (ValueError, RecursionError):
         return 0
 
 
 def _ended(record: _Record) -> Iterator[Word]:
-    match record.get("reason"):
+    match record.reason:
         case "completed":
-            yield Ended(closed("run.completed.ok", "the turn is complete"))
+            yield Ended(COMPLETED)
         case "failed":
-            error = record.get("error", {})
-            code, message = error.get("code"), error.get("message")
+            code, message = record.error.code, record.error.message
             is_api = isinstance(code, str) and code.startswith("provider.")
             yield Ended(api_failed(message) if is_api else closed("run.failed.exception", "the turn failed"))
         case "cancelled":
-            yield Ended(closed("run.aborted.user", "the turn was interrupted"))
+            yield Ended(INTERRUPTED)
 
 
 def _spent(usage: _Usage) -> Spent:
     return Spent(
-        count_in(usage.get("inputOther")),
-        count_in(usage.get("inputCacheRead")),
-        count_in(usage.get("inputCacheCreation")),
-        count_in(usage.get("output")),
+        count_in(usage.input_other),
+        count_in(usage.input_cache_read),
+        count_in(usage.input_cache_creation),
+        count_in(usage.output),
     )
-
-
-def _text(raw: msgspec.Raw) -> str:
-    parts: list[Any] | str = parts_of(raw, _PARTS) or []
-    if isinstance(parts, str):
-        return parts
-    return joined(each.get("text") for each in parts if each.get("type") == "text")
 
 
 def _at(record: _Record) -> float | None:
     """Unix seconds; a repeating record is older than what it repeats."""
-    if record.get("kind") == "event":
+    if record.kind == "event":
         return None
-    at = _seconds(record.get("time"))
-    return _seconds(record.get("created_at")) if at is None else at
+    at = _seconds(record.time)
+    return _seconds(record.created_at) if at is None else at
 
 
 def _seconds(value: object) -> float | None:
@@ -232,11 +218,10 @@ def _origin(state: dict[str, JsonValue]) -> Begun | None:
 
 def _id_of(record: _Record) -> str | None:
     """What no other record has: most have no id, so the time is part of it."""
-    if record.get("kind") == "event":
+    if record.kind == "event":
         return None
-    event = record.get("event", {})
-    one = event.get("uuid") or event.get("parentUuid") or ""
-    return f"{event.get('type') or record.get('type')}{record.get('time')}{one}"
+    event = record.event
+    return f"{event.type or record.type}{record.time}{event.uuid or event.parent_uuid or ''}"
 
 
 def _session_in(path: str) -> str | None:
@@ -246,9 +231,9 @@ def _session_in(path: str) -> str | None:
 
 def _is_first(record: _Record) -> bool:
     return (
-        record.get("type") == "metadata"
-        and whole_text_in(record.get("protocol_version")) is not None
-        and type(record.get("created_at")) is int
+        record.type == "metadata"
+        and whole_text_in(record.protocol_version) is not None
+        and type(record.created_at) is int
     )
 
 
@@ -264,6 +249,7 @@ DIRECTORY: Final = ConversationDirectory(
         is_first=_is_first,
         told_by=_origin,
         subagents=SUBAGENTS,
+        content=("message", "content"),
     ),
     LOG,
     (STATE,),

@@ -12,6 +12,8 @@ from typing import Final, TypedDict, TypeVar
 import msgspec
 
 from runward.handlers.layouts.conversation import (
+    COMPLETED,
+    INTERRUPTED,
     Asked,
     Begun,
     Call,
@@ -59,7 +61,7 @@ class _State(TypedDict, total=False):
 
 class _Part(TypedDict, total=False):
     type: object
-    text: object
+    text: msgspec.Raw
     synthetic: object
     ignored: object
     auto: object
@@ -112,7 +114,7 @@ class _Line(TypedDict, total=False):
     directory: object
     version: object
     role: object
-    text: object
+    text: msgspec.Raw
     call: object
     tool: object
     params: msgspec.Raw
@@ -182,7 +184,7 @@ def _in_part(row: Row, *, is_agents: bool, done: float | None) -> Iterator[tuple
             at = done if at is None else at
             if at is not None and not part.get("ignored"):
                 role = "assistant" if is_agents else "system" if part.get("synthetic") else "user"
-                yield at, _line("text", row.id, at, role=role, text=part.get("text"))
+                yield at, _line("text", row.id, at, role=role, text=part.get("text", _NOTHING))
         case "tool":
             yield from _in_tool(row, part)
 
@@ -258,7 +260,7 @@ def _number(value: object) -> float | None:
 
 def _words(line: _Line) -> Iterator[Word]:
     call = whole_text_in(line.get("call"))
-    text = line.get("text")
+    text = line.get("text", _NOTHING)
     match line.get("type"):
         case "begun":
             session, parent = whole_text_in(line.get("id")), whole_text_in(line.get("parent"))
@@ -271,13 +273,13 @@ def _words(line: _Line) -> Iterator[Word]:
         case "asked":
             yield Uses(whole_text_in(line.get("model")))
             yield Asked("")
-        case "text" if isinstance(text, str):
+        case "text" if bytes(text) != bytes(_NOTHING):
             if line.get("role") == "assistant":
-                yield Replied(text)
+                yield Replied([text])
             elif line.get("role") == "user":
-                yield Asked(text)
+                yield Asked([text])
             else:
-                yield Notes(text)
+                yield Notes([text])
         case "call" if call is not None:
             tool = whole_text_in(line.get("tool")) or "?"
             yield Replied("", (Call(call, tool, line.get("params", _NOTHING)),))
@@ -302,7 +304,7 @@ def _close(line: _Line) -> Close | None:
         why = data.get("message") if isinstance(data, dict) else None
         match error.get("name"):
             case "MessageAbortedError":
-                return closed("run.aborted.user", "the turn was interrupted")
+                return INTERRUPTED
             case "MessageOutputLengthError":
                 return closed("run.failed.limit_reached", "the reply reached the limit of its length")
             case "UnknownError":
@@ -314,7 +316,7 @@ def _close(line: _Line) -> Close | None:
         return None
     if finish == "length":
         return closed("run.failed.limit_reached", "the reply reached the limit of its length")
-    return closed("run.completed.ok", "the turn is complete")
+    return COMPLETED
 
 
 def _spent(line: _Line) -> Spent:

@@ -7,27 +7,32 @@ process, and don't say who uses them.
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final, TypedDict
+from typing import Final
 
 import msgspec
 
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.conversation import (
+    COMPLETED,
+    INTERRUPTED,
     Asked,
     Begun,
     Call,
     ConversationLog,
     Layout,
     Notes,
+    Parts,
     Replied,
     Returned,
     Spent,
+    TextPart,
     Uses,
     Word,
     api_failed,
-    joined,
+    listed,
     nanousd,
     parts_of,
+    texts_of,
 )
 from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, count_in, whole_text_in
 from runward.handlers.layouts.transcript import Close, closed
@@ -37,128 +42,116 @@ LAYOUT: Final = "pi"
 _NAME: Final = re.compile(rf"[^/_]+_({UUID})\.jsonl", re.ASCII)
 
 
-class _Cost(TypedDict, total=False):
-    total: object
+class _Cost(msgspec.Struct, frozen=True, gc=False):
+    total: object = None
 
 
-class _Usage(TypedDict, total=False):
-    input: object
-    output: object
-    cacheRead: object
-    cacheWrite: object
-    cost: _Cost
+class _Usage(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    input: object = None
+    output: object = None
+    cache_read: object = None
+    cache_write: object = None
+    cost: _Cost = _Cost()
 
 
-class _Message(TypedDict, total=False):
-    role: object
-    content: msgspec.Raw
-    model: object
-    usage: _Usage
-    stopReason: object
-    errorMessage: object
-    toolCallId: object
-    isError: object
+class _Message(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    role: object = None
+    content: msgspec.Raw = msgspec.Raw()
+    model: object = None
+    usage: _Usage | None = None
+    stop_reason: object = None
+    error_message: object = None
+    tool_call_id: object = None
+    is_error: object = None
 
 
-class _Record(TypedDict, total=False):
-    type: object
-    id: object
-    timestamp: object
-    version: object
-    cwd: object
-    parentSession: object
-    branchedFrom: object
-    modelId: object
-    message: _Message
+class _Record(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    type: object = None
+    id: object = None
+    timestamp: object = None
+    version: object = None
+    cwd: object = None
+    parent_session: object = None
+    branched_from: object = None
+    model_id: object = None
+    message: _Message = _Message()
 
 
-class _Part(TypedDict, total=False):
-    type: object
-    text: object
-    id: object
-    name: object
-    arguments: msgspec.Raw
+class _Part(TextPart, frozen=True, gc=False):
+    id: object = None
+    name: object = None
+    arguments: msgspec.Raw = msgspec.Raw()
 
 
 _PARTS: Final = msgspec.json.Decoder(list[_Part])
 
 
 def _words(record: _Record) -> Iterator[Word]:
-    kind = record.get("type")
+    kind, message = record.type, record.message
     if kind == "session":
-        parent = _session_in(record.get("parentSession") or record.get("branchedFrom"))
+        parent = _session_in(record.parent_session or record.branched_from)
         yield Begun(
-            whole_text_in(record.get("id")),
-            whole_text_in(record.get("cwd"), LONGEST_PATH),
+            whole_text_in(record.id),
+            whole_text_in(record.cwd, LONGEST_PATH),
             parent=parent,
-            copied_until=None if parent is None else parse_time(record.get("timestamp")),
+            copied_until=None if parent is None else parse_time(record.timestamp),
         )
     elif kind == "model_change":
-        yield Uses(whole_text_in(record.get("modelId")))
-    elif kind == "message" and (message := record.get("message")):
-        match message.get("role"):
+        yield Uses(whole_text_in(record.model_id))
+    elif kind == "message":
+        match message.role:
             case "user":
-                yield Asked(_text(message))
+                yield Asked(texts_of(_parts(message)))
             case "assistant":
                 yield _replied(message)
             case "toolResult":
-                call = whole_text_in(message.get("toolCallId"))
+                call = whole_text_in(message.tool_call_id)
                 if call is not None:
-                    yield Returned(
-                        call, message.get("content", msgspec.Raw()), message.get("isError") is True
-                    )
+                    yield Returned(call, message.content, message.is_error is True)
             case "system":
-                yield Notes(_text(message))
+                yield Notes(texts_of(_parts(message)))
 
 
 def _replied(message: _Message) -> Replied:
-    parts = [each for each in _parts(message) if isinstance(each, dict)]
+    parts = _parts(message)
     calls = tuple(
-        Call(call, whole_text_in(each.get("name")) or "?", each.get("arguments", msgspec.Raw()))
-        for each in parts
-        if each.get("type") == "toolCall" and (call := whole_text_in(each.get("id"))) is not None
+        Call(call, whole_text_in(each.name) or "?", each.arguments)
+        for each in listed(parts)
+        if each.type == "toolCall" and (call := whole_text_in(each.id)) is not None
     )
-    texts = joined(each.get("text") for each in parts if each.get("type") == "text")
     return Replied(
-        texts, calls, _close(message), whole_text_in(message.get("model")), _spent(message.get("usage"))
+        texts_of(parts), calls, _close(message), whole_text_in(message.model), _spent(message.usage)
     )
 
 
 def _close(message: _Message) -> Close | None:
     """How the turn ended with this reply; None if it goes on."""
-    match message.get("stopReason"):
+    match message.stop_reason:
         case "stop":
-            return closed("run.completed.ok", "the turn is complete")
+            return COMPLETED
         case "error":
-            return api_failed(message.get("errorMessage"))
+            return api_failed(message.error_message)
         case "aborted":
-            return closed("run.aborted.user", "the turn was interrupted")
+            return INTERRUPTED
         case "length":
             return closed("run.failed.limit_reached", "the reply reached the model's limit")
     return None
 
 
 def _spent(usage: _Usage | None) -> Spent | None:
-    if not usage:
+    if usage is None:
         return None
     return Spent(
-        count_in(usage.get("input")),
-        count_in(usage.get("cacheRead")),
-        count_in(usage.get("cacheWrite")),
-        count_in(usage.get("output")),
-        nanousd(usage.get("cost", {}).get("total")),
+        count_in(usage.input),
+        count_in(usage.cache_read),
+        count_in(usage.cache_write),
+        count_in(usage.output),
+        nanousd(usage.cost.total),
     )
 
 
-def _text(message: _Message) -> str:
-    parts = _parts(message)
-    if isinstance(parts, str):
-        return parts
-    return joined(each.get("text") for each in parts if each.get("type") == "text")
-
-
-def _parts(message: _Message) -> list[Any] | str:
-    return parts_of(message.get("content", msgspec.Raw()), _PARTS) or []
+def _parts(message: _Message) -> Parts[_Part]:
+    return parts_of(message.content, _PARTS)
 
 
 def _session_in(path: object) -> str | None:
@@ -169,9 +162,9 @@ def _session_in(path: object) -> str | None:
 
 def _is_first(record: _Record) -> bool:
     return (
-        record.get("type") == "session"
-        and type(record.get("version")) is int
-        and whole_text_in(record.get("cwd"), LONGEST_PATH) is not None
+        record.type == "session"
+        and type(record.version) is int
+        and whole_text_in(record.cwd, LONGEST_PATH) is not None
     )
 
 
@@ -181,8 +174,8 @@ LOG: Final = ConversationLog(
         shown_by="a `session` record with a `version` and a `cwd` among its first lines",
         decoder=msgspec.json.Decoder(_Record),
         words=_words,
-        at=lambda record: parse_time(record.get("timestamp")),
-        id_of=lambda record: whole_text_in(record.get("id")),
+        at=lambda record: parse_time(record.timestamp),
+        id_of=lambda record: whole_text_in(record.id),
         id_in=_session_in,
         is_first=_is_first,
     )

@@ -12,13 +12,14 @@ each call. So no reply there ends the turn. `agent-*.meta.json` beside the log s
 
 import re
 from collections.abc import Iterator
-from typing import Final, TypedDict
+from typing import Final
 
 import msgspec
 
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.conversation import (
+    COMPLETED,
     Asked,
     Begun,
     Call,
@@ -31,10 +32,9 @@ from runward.handlers.layouts.conversation import (
     Returned,
     Spent,
     Stands,
+    Text,
     Word,
     api_failed,
-    joined,
-    parts_of,
 )
 from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, count_in, text_in, whole_text_in
 from runward.handlers.layouts.transcript import closed
@@ -57,110 +57,102 @@ _DELEGATES: Final = ("agent", "task")
 _LONGEST_ERROR: Final = 200
 
 
-class _Message(TypedDict, total=False):
-    parts: msgspec.Raw
+class _Function(msgspec.Struct, frozen=True, gc=False):
+    id: object = None
+    name: object = None
+    args: msgspec.Raw = msgspec.Raw()
+    response: msgspec.Raw = msgspec.Raw()
 
 
-class _Usage(TypedDict, total=False):
-    promptTokenCount: object
-    candidatesTokenCount: object
-    cachedContentTokenCount: object
+class _Part(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    text: msgspec.Raw = msgspec.Raw()
+    thought: object = None
+    function_call: _Function | msgspec.UnsetType = msgspec.UNSET
+    function_response: _Function | msgspec.UnsetType = msgspec.UNSET
 
 
-_Event = TypedDict(
-    "_Event",
-    {
-        "event.name": object,
-        "error_message": object,
-        "subagent_id": object,
-        "prompt_id": object,
-        "model": object,
-        "input_token_count": object,
-        "cached_content_token_count": object,
-        "output_token_count": object,
-    },
-    total=False,
-)
+class _Message(msgspec.Struct, frozen=True, gc=False):
+    parts: list[_Part] | None = None
 
 
-class _Payload(TypedDict, total=False):
-    uiEvent: _Event
+class _Usage(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    prompt_token_count: object = None
+    candidates_token_count: object = None
+    cached_content_token_count: object = None
 
 
-class _Result(TypedDict, total=False):
-    callId: object
-    status: object
+class _Event(msgspec.Struct, frozen=True, gc=False):
+    name: object = msgspec.field(default=None, name="event.name")
+    error_message: object = None
+    subagent_id: object = None
+    prompt_id: object = None
+    model: object = None
+    input_token_count: object = None
+    cached_content_token_count: object = None
+    output_token_count: object = None
 
 
-class _Origin(TypedDict, total=False):
-    sessionId: object
+class _Payload(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    ui_event: _Event | None = None
 
 
-class _Record(TypedDict, total=False):
-    uuid: object
-    sessionId: object
-    timestamp: object
-    type: object
-    cwd: object
-    version: object
-    model: object
-    message: _Message
-    usageMetadata: _Usage
-    systemPayload: _Payload
-    toolCallResult: _Result
-    isSidechain: object
-    agentId: object
-    forkedFrom: _Origin
+class _Result(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    call_id: object = None
+    status: object = None
 
 
-class _Function(TypedDict, total=False):
-    id: object
-    name: object
-    args: msgspec.Raw
-    response: msgspec.Raw
+class _Origin(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    session_id: object = None
 
 
-class _Part(TypedDict, total=False):
-    text: object
-    thought: object
-    functionCall: _Function
-    functionResponse: _Function
-
-
-_PARTS: Final = msgspec.json.Decoder(list[_Part])
+class _Record(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    uuid: object = None
+    session_id: object = None
+    timestamp: object = None
+    type: object = None
+    cwd: object = None
+    version: object = None
+    model: object = None
+    message: _Message = _Message()
+    usage_metadata: _Usage | None = None
+    system_payload: _Payload = _Payload()
+    tool_call_result: _Result = _Result()
+    is_sidechain: object = None
+    agent_id: object = None
+    forked_from: _Origin | None = None
 
 
 def _words(record: _Record) -> Iterator[Word]:
-    session, is_subagent = whole_text_in(record.get("sessionId")), record.get("isSidechain") is True
+    session, is_subagent = whole_text_in(record.session_id), record.is_sidechain is True
+    origin = record.forked_from
     yield Begun(
-        _subagent(session, record.get("agentId")) if is_subagent else session,
-        whole_text_in(record.get("cwd"), LONGEST_PATH),
-        whole_text_in(record.get("version")),
-        whole_text_in(record.get("forkedFrom", {}).get("sessionId")),
+        _subagent(session, record.agent_id) if is_subagent else session,
+        whole_text_in(record.cwd, LONGEST_PATH),
+        whole_text_in(record.version),
+        None if origin is None else whole_text_in(origin.session_id),
         works_for=session if is_subagent else None,
     )
-    if "forkedFrom" in record:
+    if origin is not None:
         return
-    match record.get("type"):
+    match record.type:
         case "user":
             yield Asked(_text(record))
         case "assistant":
             reply = _replied(record)
             yield reply._replace(close=None) if is_subagent else reply
-            yield from (Delegated() for each in reply.calls if each.tool in _DELEGATES)
+            for each in reply.calls:
+                if each.tool in _DELEGATES:
+                    yield Delegated()
         case "tool_result":
             yield from _returned(record)
-        case "system":
-            event = record.get("systemPayload", {}).get("uiEvent", {})
-            if event.get("event.name") == _API_ERROR and event.get("subagent_id") is None:
-                yield Ended(api_failed(event.get("error_message")))
-            elif event.get("event.name") == _API_RESPONSE and not _has_reply(event):
+        case "system" if (event := record.system_payload.ui_event) is not None:
+            if event.name == _API_ERROR and event.subagent_id is None:
+                yield Ended(api_failed(event.error_message))
+            elif event.name == _API_RESPONSE and not _has_reply(event):
                 yield Elsewhere(
-                    whole_text_in(event.get("model")),
+                    whole_text_in(event.model),
                     _of_request(
-                        event.get("input_token_count"),
-                        event.get("cached_content_token_count"),
-                        event.get("output_token_count"),
+                        event.input_token_count, event.cached_content_token_count, event.output_token_count
                     ),
                 )
 
@@ -189,45 +181,43 @@ def _stands(about: dict[str, JsonValue]) -> Stands | None:
 
 
 def _replied(record: _Record) -> Replied:
-    parts = _parts(record)
-    functions = [each["functionCall"] for each in parts or () if "functionCall" in each]
+    parts = record.message.parts
+    functions = [each.function_call for each in parts or () if each.function_call]
     calls = tuple(
-        Call(call, whole_text_in(each.get("name")) or "?", each.get("args", msgspec.Raw()))
+        Call(call, whole_text_in(each.name) or "?", each.args)
         for each in functions
-        if (call := whole_text_in(each.get("id"))) is not None
+        if (call := whole_text_in(each.id)) is not None
     )
     # Parts that can't be read may contain a call.
-    close = None if functions or parts is None else closed("run.completed.ok", "the turn is complete")
-    return Replied(
-        _text(record), calls, close, whole_text_in(record.get("model")), _spent(record.get("usageMetadata"))
-    )
+    close = None if functions or parts is None else COMPLETED
+    return Replied(_text(record), calls, close, whole_text_in(record.model), _spent(record.usage_metadata))
 
 
 def _returned(record: _Record) -> Iterator[Word]:
-    status = record.get("toolCallResult", {}).get("status")
-    for part in _parts(record) or ():
-        function = part.get("functionResponse", {})
-        call = whole_text_in(function.get("id"))
-        if call is not None:
-            yield Returned(call, function.get("response", msgspec.Raw()), status not in (None, "success"))
+    status = record.tool_call_result.status
+    for part in record.message.parts or ():
+        function = part.function_response
+        call = whole_text_in(function.id) if function else None
+        if function and call is not None:
+            yield Returned(call, function.response, status not in (None, "success"))
     if status == _CANCELLED:
         yield Ended(closed("run.aborted.user", "a tool was cancelled"))
 
 
 def _has_reply(request: _Event) -> bool:
     """Whether a reply in the chat, or in a sub-agent's own log, says the same."""
-    prompt = request.get("prompt_id")
-    subagent = request.get("subagent_id")
+    prompt = request.prompt_id
+    subagent = request.subagent_id
     if subagent is not None:
         return not isinstance(subagent, str) or _QWENS_OWN.search(subagent) is None
     return not isinstance(prompt, str) or _OF_PROMPT in prompt
 
 
 def _spent(usage: _Usage | None) -> Spent | None:
-    if not usage:
+    if usage is None:
         return None
     return _of_request(
-        usage.get("promptTokenCount"), usage.get("cachedContentTokenCount"), usage.get("candidatesTokenCount")
+        usage.prompt_token_count, usage.cached_content_token_count, usage.candidates_token_count
     )
 
 
@@ -237,18 +227,13 @@ def _of_request(prompt: object, cached: object, output: object) -> Spent:
     return Spent(max(0, count_in(prompt) - read), read, 0, count_in(output))
 
 
-def _text(record: _Record) -> str:
-    return joined(each.get("text") for each in _parts(record) or () if each.get("thought") is not True)
-
-
-def _parts(record: _Record) -> list[_Part] | None:
-    parts = parts_of(record.get("message", {}).get("parts", msgspec.Raw()), _PARTS)
-    return parts if isinstance(parts, list) else None
+def _text(record: _Record) -> Text:
+    return [each.text for each in record.message.parts or () if each.thought is not True]
 
 
 def _at(record: _Record) -> float | None:
     """When it was written. A copy has the time of what it was copied from, which is none of the fork's."""
-    return None if "forkedFrom" in record else parse_time(record.get("timestamp"))
+    return None if record.forked_from is not None else parse_time(record.timestamp)
 
 
 def _session_in(path: str) -> str | None:
@@ -259,9 +244,9 @@ def _session_in(path: str) -> str | None:
 def _is_first(record: _Record) -> bool:
     # Claude Code's records have the same chain, but no `parts`.
     return (
-        whole_text_in(record.get("uuid")) is not None
-        and whole_text_in(record.get("sessionId")) is not None
-        and len(record.get("message", {}).get("parts", msgspec.Raw())) > 0
+        whole_text_in(record.uuid) is not None
+        and whole_text_in(record.session_id) is not None
+        and record.message.parts is not None
     )
 
 
@@ -272,9 +257,10 @@ LOG: Final = ConversationLog(
         decoder=msgspec.json.Decoder(_Record),
         words=_words,
         at=_at,
-        id_of=lambda record: whole_text_in(record.get("uuid")),
+        id_of=lambda record: whole_text_in(record.uuid),
         id_in=_session_in,
         is_first=_is_first,
         told_by=_stands,
+        content=("message", "parts"),
     )
 )

@@ -32,6 +32,7 @@ _PLACE: Final = re.compile(r"\(byte (\d+)\)")
 _BETWEEN_RECORDS: Final = '}{"'
 _DECODER: Final = json.JSONDecoder()
 _FAST_DECODER: Final = msgspec.json.Decoder()
+_PLAIN_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _CLOSERS: Final = {b"{": b"}", b"[": b"]"}
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}:,"]|[^][{}:,"\s]+', re.DOTALL)
@@ -48,6 +49,15 @@ def decode(content: bytes | memoryview | str) -> JsonValue:
             return decode(content[len(BOM_UTF8) :])
         raise
     return value
+
+
+def is_plain(content: bytes) -> bool:
+    """Whether this is one whole JSON value. Nothing is made of it, so this takes a fraction of what reading it takes."""
+    try:
+        _PLAIN_DECODER.decode(content)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def is_object(content: bytes) -> bool:
