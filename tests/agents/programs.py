@@ -132,7 +132,7 @@ def _opencode(name: str) -> Callable[[Home, str], None]:
     return settle
 
 
-_NOT_BY_WORDS: Final = "its sessions are forked only in a terminal"
+_NO_FORKS: Final = dict.fromkeys(("forks", "forks-while-open"), "its sessions are forked only in a terminal")
 
 
 def _resumed(option: str, session: str | None) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         _copilot,
         lambda prompt, session: ("-p", prompt, "--allow-all-tools", *_resumed("--resume", session)),
         asked=(b'"user.message"',),  # with a hook, the prompt is in a record before that
-        without={"forks": _NOT_BY_WORDS},
+        without=_NO_FORKS,
     ),
     "qwen": Program(
         QWEN,
@@ -248,7 +248,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         lambda prompt, session: (*_resumed("--id", session), prompt),
         without={
             "resumed": "Cline resumes a session only in a terminal",
-            "forks": _NOT_BY_WORDS,
+            **_NO_FORKS,
             "term-in-request": "Cline goes on to wait for its model after SIGTERM",
         },
     ),

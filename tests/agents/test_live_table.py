@@ -99,10 +99,23 @@ class Stage:
 
         wait_for(are_there, f"{texts} in a log of {self.root}")
 
+    def fork(self, script: str, session: str) -> None:
+        """Fork a session, and give the fork a prompt."""
+        run = self.home.start(*program(self.program.pinned), *self.program.fork(prompt(script), session))
+        run.end()
+        # Kimi's command takes no prompt.
+        if (without := re.search(r"Forked to (\S+)", run.said())) is not None:
+            self.run(script, resumed=without[1])
+
     def wait_over(self) -> str:
         """The id of the session, once its first attempt is over."""
         rows = "select session_id from sessions where root = ? and status <> 'running'"
         return str(wait_for(lambda: self.place.rows(rows, self.root), f"a verdict of {self.root}")[0][0])
+
+    def wait_begun(self) -> str:
+        """The id of the session, once it is known."""
+        rows = "select session_id from sessions where root = ?"
+        return str(wait_for(lambda: self.place.rows(rows, self.root), f"a session of {self.root}")[0][0])
 
 
 def runs(script: str) -> Situation:
@@ -147,13 +160,17 @@ def resumed(stage: Stage) -> None:
 def forks(stage: Stage) -> None:
     """A session that is over is forked, and the fork gets a prompt."""
     stage.run("answer")
-    run = stage.home.start(
-        *program(stage.program.pinned), *stage.program.fork(prompt("tool"), stage.wait_over())
-    )
-    run.end()
-    # Kimi's command takes no prompt.
-    if (without := re.search(r"Forked to (\S+)", run.said())) is not None:
-        stage.run("tool", resumed=without[1])
+    stage.fork("tool", stage.wait_over())
+
+
+def forks_while_open(stage: Stage) -> None:
+    """A session is forked while it waits for a tool, and goes on when the fork is over."""
+    held = stage.start("held")
+    wait_for(stage.home.is_tool_held, f"the tool of {stage.root}; it said:\n{held.said()[-2000:]}")
+    stage.wait_for_log(*stage.program.call)
+    stage.fork("answer", stage.wait_begun())
+    stage.home.release()
+    held.end()
 
 
 def two_at_once(stage: Stage) -> None:
@@ -179,6 +196,7 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
     "resumed": resumed,
     "two-at-once": two_at_once,
     "forks": forks,
+    "forks-while-open": forks_while_open,
 }
 
 
@@ -216,6 +234,10 @@ EXPECTED: Final[Mapping[str, tuple[Told, ...]]] = {
     "delegates": (ends(OK, calls=2, replies=3)._replace(subagents=1),),
     "resumed": (ends(OK, RESUMED, OK, calls=1, replies=3),),
     "forks": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)._replace(is_fork=True)),
+    "forks-while-open": (
+        ends(OK, calls=0, replies=1)._replace(is_fork=True),
+        ends(OK, calls=1, replies=2),
+    ),
     "two-at-once": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)),
 }
 """What Runward should say of an agent, if DIFFERENT says nothing else."""
@@ -242,8 +264,11 @@ DIFFERENT: Final[Mapping[str, tuple[Told, ...]]] = {
     # It works in the background, and the model is told when it has done so.
     "qwen-delegates": with_subagent(replies=4),
     # No row names the origin.
-    "opencode-forks": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)),
-    "kilo-forks": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2)),
+    **{
+        f"{agent}-{situation}": (ends(OK, calls=0, replies=1), ends(OK, calls=1, replies=2))
+        for agent in ("opencode", "kilo")
+        for situation in ("forks", "forks-while-open")
+    },
     # They name their process.
     **{
         f"{agent}-kill-in-{place}": (killed(calls=count, replies=count),)
