@@ -30,7 +30,6 @@ from runward.handlers.model.chains import (
     TriggerMatched,
     chain_run_of,
 )
-from runward.handlers.model.contracts import FlowPlanned
 from runward.handlers.model.effects import Deciding, Effects
 from runward.handlers.model.events import Event
 from runward.handlers.model.exchange import LANES as EXCHANGE
@@ -48,6 +47,7 @@ from runward.handlers.model.fleet import (
     RemoteStepTaken,
     lane_of_taken,
 )
+from runward.handlers.model.flows import FlowPlanned
 from runward.handlers.model.invocations import StartedEarlier, StartFailed
 from runward.handlers.model.journal import JournalDamaged
 from runward.handlers.model.notices import NoticeRetryRequested

@@ -25,7 +25,8 @@ from runward.handlers.layouts.layout import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.places import PACKED, unpacked_name
 from runward.handlers.layouts.transcript import Told
 from runward.handlers.model.sessions import Complaint
-from runward.handlers.sessions.over import Standing, Writer, judge
+from runward.handlers.sessions.over import Writer, judge
+from runward.handlers.sessions.standing import Standing
 
 
 class Found(NamedTuple):

@@ -4,7 +4,6 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.spool import InboxFile
-from runward.handlers.contracts.snapshots import snapshot_from_run
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.events import Event, UnknownEvent, impossible, load
 from runward.handlers.model.processes import RecordedProcess, is_ticket
@@ -51,7 +50,7 @@ def launch_in(file: InboxFile) -> RunLaunched | None:
 
 def launch_of(event: RunLaunched) -> Launch:
     """What handlers learn about the launch."""
-    contract = snapshot_from_run(event.contract).text
+    contract = None if event.contract is None else _stored_contract(event.contract)
     launcher, process = RecordedProcess(*event.launcher, event.ticket), RecordedProcess(*event.process)
     return Launch(
         at=event.at,
@@ -62,3 +61,10 @@ def launch_of(event: RunLaunched) -> Launch:
         timeout=event.timeout,
         cgroup=event.cgroup,
     )
+
+
+def _stored_contract(value: JsonValue) -> str | None:
+    # Only runs with a contract pay for this.
+    from runward.handlers.contracts.snapshots import snapshot_from_run
+
+    return snapshot_from_run(value).text

@@ -13,15 +13,16 @@ import os
 import stat
 import time
 
+from runward.config.short_hash import sha256_hex
 from runward.daemon.disk.durable import ReservedFile, sync_directory, write_durably, write_whole
-from runward.daemon.launch.output import RunLog
-from runward.daemon.processes.stand_ins import json_text, sha256_hex
+from runward.daemon.processes.stand_ins import json_text
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from runward.config.json_value import JsonValue
+    from runward.daemon.launch.output import RunLog
     from runward.daemon.launch.supervision import Ending
     from runward.daemon.processes.proc import ProcessIdentity
 
@@ -103,6 +104,8 @@ class RunDirectory:
 
     def open_log(self, name: str, limit: int) -> RunLog:
         """A new file that only grows, up to `limit` bytes; 0 is none."""
+        from runward.daemon.launch.output import RunLog  # the daemon opens none
+
         # O_EXCL: the command doesn't run yet, so a file that is there already is a trap.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         return RunLog(os.open(name, flags, 0o600, dir_fd=self.descriptor), self.descriptor, name, limit)
@@ -315,7 +318,7 @@ class Announcement:
             "session_key": session_key,
             "launch": os.urandom(16).hex(),
             "at": at,
-            "seal": sha256_hex(self.secret),
+            "seal": sha256_hex(self.secret.encode()),
             "launcher": [launcher.pid, launcher.start_ticks, launcher.boot_id],
             "process": [process.pid, process.start_ticks, process.boot_id],
             "contract": contract,

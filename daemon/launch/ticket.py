@@ -16,10 +16,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from runward.config.short_hash import sha256_hex
 from runward.daemon.disk.durable import sync_directory
 from runward.daemon.disk.epoch import read_epoch
 from runward.daemon.launch.record import BegunAlready, RunDirectory, adopt_run_directory, make_run_directory
-from runward.daemon.processes.stand_ins import sha256_hex
 
 STARTS: Final = "starts"
 
@@ -167,4 +167,4 @@ def throw_away(state: Path, owed: Collection[str]) -> None:
 
 def name_of(key: str) -> str:
     """The name of the ticket of the start `key`."""
-    return sha256_hex(key)[:32]
+    return sha256_hex(key.encode())[:32]

@@ -9,17 +9,8 @@ from typing import Final, NamedTuple
 
 from runward.daemon.processes.cancelling import CANCEL
 from runward.daemon.processes.proc import ProcessIdentity, current_boot_id, descriptor_of, read_stat
-from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess, RunPlace
 from runward.handlers.model.sessions import RunProcesses
-
-
-class RunPlace(NamedTuple):
-    """A run directory as it is: its owner's uid, which one it is, and why no note could be left in it."""
-
-    owner: int
-    device: int
-    inode: int
-    problem: str | None = None
 
 
 class EndOrdered(NamedTuple):

@@ -2,21 +2,10 @@
 
 The import of `typing` alone takes as long as all that the launcher does of its own before the command runs, so there is no
 NamedTuple. A type checker is told to treat these classes as dataclasses, so it still knows their fields and constructors.
-The module `json` brings regular expressions with it, and `hashlib` all of OpenSSL.
+The module `json` brings regular expressions with it.
 """
 
 from __future__ import annotations
-
-import sys
-
-# Looking for a module that isn't there takes as long as a fork, each time.
-if sys.version_info >= (3, 12):
-    from _sha2 import sha256  # type: ignore[import-not-found,unused-ignore]
-else:
-    try:
-        from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:  # a Python that was built without its own
-        from hashlib import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,12 +60,6 @@ class Value:
     def _replace(self, **changed: object) -> Self:
         """The same with other values; as a NamedTuple's."""
         return type(self)(**self._asdict() | changed)
-
-
-def sha256_hex(text: str) -> str:
-    """The SHA-256 of a text, in hex."""
-    digest: str = sha256(text.encode()).hexdigest()
-    return digest
 
 
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)} | {

@@ -3,8 +3,8 @@
 import os
 from typing import Final, NamedTuple
 
-from runward.daemon.processes.proc import current_boot_id, pid_namespace, read_stat
-from runward.handlers.model.processes import RecordedProcess, Whereabouts, host_with_namespace
+from runward.daemon.processes.proc import ProcessIdentity, current_boot_id, pid_namespace, read_stat, state_of
+from runward.handlers.model.processes import ProcessState, RecordedProcess, Whereabouts, host_with_namespace
 
 MOST_ANCESTORS: Final = 16
 VARIABLE: Final = b"RUNWARD_SESSION_ID="
@@ -130,3 +130,28 @@ def _boot_id() -> str:
         return current_boot_id()
     except OSError:
         return ""
+
+
+class ShownProcesses:
+    """What /proc alone shows of processes that were recorded by number, start and boot. Lists ask it, too."""
+
+    def __init__(self) -> None:
+        self._host = own_host()
+        self._whereabouts = own_whereabouts()
+
+    def host(self) -> str:
+        """This host, with the PID namespace that the numbers are valid in."""
+        return self._host
+
+    def whereabouts(self) -> Whereabouts:
+        """Where the numbers are valid by which processes are known here."""
+        return self._whereabouts
+
+    def state(self, process: RecordedProcess) -> ProcessState:
+        """Whether exactly this process is alive."""
+        return state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
+
+    def is_nowhere(self, process: RecordedProcess) -> bool:
+        """Whether no process of the machine has that start with that number in any PID namespace."""
+        number = number_of(process.pid, process.start_ticks)
+        return isinstance(number, NotThere) and number.is_certain

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import is_text
 from runward.daemon.disk.durable import write_whole
-from runward.daemon.processes.ending_runs import RunPlace
 from runward.daemon.rundir.changes import MOST_ENTRIES
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, Gone, held, unreadable
 from runward.handlers.bundle.parts import OURS, is_part_or_temporary
 from runward.handlers.layouts import native
 from runward.handlers.model.files import Signature, Unreadable, signature_of
+from runward.handlers.model.processes import RunPlace
 from runward.handlers.model.sessions import Document, LastChange
 
 

@@ -17,7 +17,7 @@ from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts import native
 from runward.handlers.layouts.transcript import Counts, Usage
 from runward.handlers.model.sessions import Complaint
-from runward.handlers.sessions.over import Standing
+from runward.handlers.sessions.standing import Standing
 from runward.handlers.times import iso
 
 

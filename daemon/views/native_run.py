@@ -5,29 +5,27 @@ form that the store has for the runs that it knows. Lists read runs with this, s
 """
 
 import os
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from runward.config.contract import Contract
+from runward.config.json_value import JsonValue
 from runward.daemon.disk.file_systems import is_local
 from runward.daemon.processes.proc import children_of, read_stat
-from runward.daemon.rundir.artifacts import contract_facts
+from runward.daemon.processes.whereabouts import ShownProcesses
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import look
 from runward.daemon.store.tables.sessions import SessionRow
-from runward.daemon.world.processes import RealProcesses
-from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run, stored_contract
-from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Ended, Item, Started
 from runward.handlers.model.files import Signature, Unreadable
 from runward.handlers.model.processes import ProcessState, RecordedProcess, has_namespace, is_here
 from runward.handlers.model.sessions import AttemptEnded, Complaint, Launch
 from runward.handlers.sessions.observe import NEVER_SEEN, NOT_THE_LAUNCHERS, RootRule, Watched, see, together
-from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, PROCESS_GONE, MissingProcess, Standing
+from runward.handlers.sessions.standing import NO_PROCESS, OPEN_TURN, PROCESS_GONE, MissingProcess, Standing
 
 if TYPE_CHECKING:
+    from runward.config.contract import Contract
+    from runward.handlers.contracts.snapshots import Snapshot
     from runward.handlers.model.reasons import ReasonCode
 
 
@@ -66,7 +64,7 @@ def _forged_end(started: Started, items: Sequence[Item]) -> Complaint | None:
     A launcher writes it when nothing of its command is left.
     """
     end = next((each for each in items if isinstance(each, Ended)), None)
-    launcher, processes = started.launcher, RealProcesses()
+    launcher, processes = started.launcher, ShownProcesses()
     if end is None or launcher is None or not is_here(started.host, processes.host()):
         return None
     if processes.state(launcher) != "alive" or not any(map(_is_alive, children_of(launcher.pid))):
@@ -115,7 +113,7 @@ def _standing(
 def _open(started: Started, watched: Watched, path: str, *, is_launched: bool) -> Standing:
     """The state of a run without an end, by its processes."""
     named = [each for each in (watched.launcher, watched.process) if each is not None]
-    processes = RealProcesses()
+    processes = ShownProcesses()
     if not named:
         return Standing("unknown", None, NO_PROCESS, "it names no process")
     if not is_here(started.host, processes.host()):
@@ -157,8 +155,10 @@ def row_of(root: str, path: str, launch: Launch | None = None) -> SessionRow | N
     if not isinstance(run, NativeRun):
         return None
     declared, standing = run.started.declaration, run.standing
-    snapshot = snapshot_from_run(declared.contract) if declared.has_snapshot else NO_CONTRACT
-    end = _end(standing, snapshot.contract, declared.artifacts_path, path, run.started.at)
+    snapshot = _snapshot(declared.contract)
+    held = None if snapshot is None else snapshot.contract
+    text = None if snapshot is None else snapshot.text
+    end = _end(standing, held, declared.artifacts_path, path, run.started.at)
     return SessionRow(
         key=native.session_key(root, path.rsplit("/", 1)[-1]),
         session_id=declared.session_id,
@@ -180,9 +180,9 @@ def row_of(root: str, path: str, launch: Launch | None = None) -> SessionRow | N
         invocation_id=None,  # what a run says of itself links it to nothing
         containment=declared.containment,
         artifacts_path=declared.artifacts_path,
-        artifact_contract_json=snapshot.text,
-        contract_basis="launcher" if snapshot.text is not None else None,
-        contract_problem=snapshot.problem,
+        artifact_contract_json=text,
+        contract_basis="launcher" if text is not None else None,
+        contract_problem=None if snapshot is None else snapshot.problem,
         artifact_verification_json=end.verification,
         delivery=end.delivery,
         folded=False,
@@ -201,8 +201,9 @@ def ended_row(row: SessionRow, launch: Launch | None) -> SessionRow:
     if run.standing.state in ("running", "unknown"):
         is_forged = any(each.message == NOT_THE_LAUNCHERS for each in run.problems)
         return row._replace(reason_summary=run.standing.reason_summary) if is_forged else row
-    held = None if row.artifact_contract_json is None else stored_contract(row.artifact_contract_json)
-    end = _end(run.standing, held, row.artifacts_path, row.path, row.started_at)
+    end = _end(
+        run.standing, _stored(row.artifact_contract_json), row.artifacts_path, row.path, row.started_at
+    )
     return row._replace(
         status=end.status,
         finished_at=run.standing.ended_at,
@@ -220,19 +221,37 @@ def _activity(standing: Standing) -> str | None:
     return "active" if standing.state == "running" else None
 
 
-def _end(standing: Standing, held: Contract | None, artifacts: str, path: str, started_at: float) -> _End:
+def _snapshot(contract: JsonValue) -> "Snapshot | None":
+    """The snapshot of the contract that a run declares; None if it declares none."""
+    if contract is None:
+        return None
+    # Only runs with a contract pay for this.
+    from runward.handlers.contracts.snapshots import snapshot_from_run
+
+    return snapshot_from_run(contract)
+
+
+def _stored(contract: str | None) -> "Contract | None":
+    if contract is None:
+        return None
+    from runward.handlers.contracts.snapshots import stored_contract
+
+    return stored_contract(contract)
+
+
+def _end(standing: Standing, held: "Contract | None", artifacts: str, path: str, started_at: float) -> _End:
     """The verdict as the daemon would give it now."""
     if standing.state in ("running", "unknown"):
         return _End("running", "run.started.ok", standing.reason_summary)
     end = _End(standing.state, standing.reason_code, standing.reason_summary)
     if held is None:
         return end
-    facts = contract_facts(held, artifacts, boundary(artifacts, path), path, started_at)
-    if isinstance(facts, Unreadable):
+    from runward.daemon.views.native_verdict import verified
+
+    checked = verified(held, artifacts, path, started_at)
+    if checked is None:
         return end
-    verification = verify(held, facts, time.time())
-    end = end._replace(verification=dump_verification(verification), delivery=verification.delivery)
-    if verification.status != "failed" or standing.state != "completed":
+    end = end._replace(verification=checked.verification, delivery=checked.delivery)
+    if checked.missing is None or standing.state != "completed":
         return end
-    summary = missing_summary(verification)
-    return end._replace(status="failed", reason_code="run.failed.missing_artifact", summary=summary)
+    return end._replace(status="failed", reason_code="run.failed.missing_artifact", summary=checked.missing)

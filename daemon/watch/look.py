@@ -49,7 +49,7 @@ from runward.handlers.sessions.observe import (
     weigh,
     without_plan,
 )
-from runward.handlers.sessions.over import MissingProcess
+from runward.handlers.sessions.standing import MissingProcess
 
 WEIGHED: Final = Why.PROCESS | Why.START | Why.AGAIN
 """The reasons for which a look checks whether the recorded processes are alive."""

@@ -18,7 +18,7 @@ from runward.handlers.model.sessions import Complaint
 from runward.handlers.model.stored import Stored, as_json
 from runward.handlers.secrets import text_without_secrets
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, Followed
-from runward.handlers.sessions.over import Activity
+from runward.handlers.sessions.standing import Activity
 
 LONGEST_PROMPT: Final = 200
 _LONGEST_NAME: Final = 128

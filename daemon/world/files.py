@@ -16,7 +16,6 @@ from runward.daemon.disk.file_systems import is_local
 from runward.daemon.inbox import spool
 from runward.daemon.inbox.spool import InboxFile
 from runward.daemon.launch.worktree import place_of
-from runward.daemon.processes.ending_runs import RunPlace
 from runward.daemon.rundir import bundle_parts, journals, run_directories, session_places
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.bundle_parts import KeptAside, PartMissing, PartsPlaced, ReplayStanding
@@ -46,6 +45,7 @@ from runward.handlers.model.contracts import EarlyLegs, LegsBefore
 from runward.handlers.model.files import RootFacts, RootHashes, RuledPath, Signature, Unreadable
 from runward.handlers.model.outcomes import BeingRead, OutcomeFile
 from runward.handlers.model.part import Part
+from runward.handlers.model.processes import RunPlace
 from runward.handlers.model.sessions import LastChange
 from runward.handlers.model.shows import PlayFiles
 

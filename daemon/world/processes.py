@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from runward.daemon.launch.cgroup import end_run_in
 from runward.daemon.launch.ticket import is_held
-from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace, end_tree, tell_to_end
+from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, end_tree, tell_to_end
 from runward.daemon.processes.proc import (
     ProcessIdentity,
     booted_at,
     current_boot_id,
     descriptor_of,
     seconds_since_start,
-    state_of,
 )
-from runward.daemon.processes.whereabouts import NotThere, launcher_of, number_of, own_host, own_whereabouts
-from runward.handlers.model.processes import ProcessState, RecordedProcess, Whereabouts
+from runward.daemon.processes.whereabouts import ShownProcesses, launcher_of
+from runward.handlers.model.processes import ProcessState, RecordedProcess, RunPlace, Whereabouts
 from runward.handlers.model.sessions import RunProcesses
 from runward.handlers.sessions.over import WriterOf
 
@@ -143,19 +141,12 @@ class Processes(Protocol):
         ...
 
 
-class RealProcesses:
+class RealProcesses(ShownProcesses):
     """What /proc knows of recorded processes. `state` is the state directory in which launchers hold their tickets."""
 
     def __init__(self, state: Path | None = None) -> None:
+        super().__init__()
         self._tickets = state
-        self._host = own_host()
-        self._whereabouts = own_whereabouts()
-
-    def host(self) -> str:
-        return self._host
-
-    def whereabouts(self) -> Whereabouts:
-        return self._whereabouts
 
     def boot_id(self) -> str:
         try:
@@ -180,7 +171,7 @@ class RealProcesses:
         return launcher_of(process) if says_so(process, layout, path) else None
 
     def state(self, process: RecordedProcess) -> ProcessState:
-        state = state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
+        state = super().state(process)
         # Where there is no ticket to ask, what the process itself shows counts.
         if state == "alive" and process.ticket and self._holds(process) is False:
             return "gone"
@@ -195,16 +186,12 @@ class RealProcesses:
         return not recorded.ticket or self._holds(recorded) is True
 
     def end_tree(self, processes: RunProcesses, directory: str) -> EndOrdered | EndNotOrdered:
-        in_cgroup = 0 if processes.cgroup is None else end_run_in(processes.cgroup)
+        in_cgroup = 0 if processes.cgroup is None else _end_in_cgroup(processes.cgroup)
         answer = end_tree(processes, directory, self._is_of_run)
         if not in_cgroup:
             return answer
         others = f", and {answer.who}" if isinstance(answer, EndOrdered) else ""
         return EndOrdered(f"{in_cgroup} processes in its cgroup were killed{others}")
-
-    def is_nowhere(self, process: RecordedProcess) -> bool:
-        number = number_of(process.pid, process.start_ticks)
-        return isinstance(number, NotThere) and number.is_certain
 
     def age(self, process: RecordedProcess) -> float | None:
         if process.boot_id != self.boot_id():
@@ -216,3 +203,9 @@ class RealProcesses:
         if launcher is not None and not self._is_of_run(launcher):
             processes = replace(processes, launcher=None)
         return tell_to_end(processes, place)
+
+
+def _end_in_cgroup(path: str) -> int:
+    from runward.daemon.launch.cgroup import end_run_in  # few runs are ended by the daemon
+
+    return end_run_in(path)

@@ -20,16 +20,17 @@ import anyio
 from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.faults import point
 from runward.daemon.inbox.launches import load_launch
-from runward.daemon.launch import channel, detached, worktree
+from runward.daemon.launch import channel, worktree
 from runward.daemon.launch.channel import Heard, Message
 from runward.daemon.launch.ticket import throw_away
-from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
+from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered
 from runward.daemon.world.processes import Announced, Begun, NotBegun, NotRemoved, RealProcesses
 from runward.handlers.model.invocations import StartRun
+from runward.handlers.model.processes import RunPlace
 from runward.handlers.model.sessions import RunLaunched, RunProcesses
 from runward.handlers.model.stored import as_json
 
-LAUNCHER: Final = (sys.executable, "-P", "-m", detached.__name__)
+LAUNCHER: Final = (sys.executable, "-P", "-m", "runward.daemon.launch.detached")
 """The words that start a launcher; `-P`, for nothing may be imported from the directory it is started in. The state
 directory and the epoch follow, and the run's name: without one it forks launchers."""
 

@@ -11,11 +11,11 @@ from runward.config.contract import Contract, ContractEntry, contract_to_json
 from runward.config.json_value import JsonValue, stored_json
 from runward.handlers.contracts.verify import Verification, rules_as_json
 from runward.handlers.model.asking import Given, ask
-from runward.handlers.model.contracts import FlowPlanned
 from runward.handlers.model.effects import Deciding, Explain
 from runward.handlers.model.events import Event
 from runward.handlers.model.exchange import ActionTaken
 from runward.handlers.model.files import DeliveryState
+from runward.handlers.model.flows import FlowPlanned
 from runward.handlers.model.journal import AppendLines, JournalDamaged, RepairJournal
 from runward.handlers.model.sessions import (
     AttemptEnded,

@@ -8,7 +8,6 @@ The scanner is a parser without input and output: it gets what is new, and retur
 `handlers/sessions/observe.py` draws the conclusions.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -16,6 +15,7 @@ from runward.config.flow import Leg, flow_from_json
 from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
 from runward.config.run_schema import CAUSES, KINDS, LONGEST_TEXT, SCHEMA
+from runward.config.short_hash import sha256_hex
 from runward.handlers.bundle.parts import is_part_or_temporary
 from runward.handlers.foreign_json import NotJson, parse_time, read_json, sane_time
 from runward.handlers.model.files import Signature
@@ -289,7 +289,7 @@ def _plan_digest(legs: tuple[Leg, ...]) -> str:
     """A digest that stays while the legs are the same."""
     # Only the legs count, whatever else a planner keeps in the file: a plan that is only touched is not another one.
     text = repr([(leg.id, leg.agent, leg.path) for leg in legs])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return sha256_hex(text.encode())[:16]
 
 
 def _exit(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
@@ -364,12 +364,12 @@ def conclusion(
 
 def _digest(document: Document) -> str:
     """A digest of the content alone: it survives a move, a touch and any copy."""
-    return hashlib.sha256(document.content).hexdigest()[:16]
+    return sha256_hex(document.content)[:16]
 
 
 def dated_digest(content: bytes, modified_ns: int) -> str:
     """A digest that survives a move or a faithful copy, and changes when the file is rewritten."""
-    return hashlib.sha256(b"%d:%s" % (modified_ns, content)).hexdigest()[:16]
+    return sha256_hex(b"%d:%s" % (modified_ns, content))[:16]
 
 
 def in_todays_digest(digest: str, document: Document, before: Signature | None, reported: str) -> str:

@@ -1,12 +1,10 @@
-"""Contracts as data: events, effects, questions and their answers."""
+"""Contracts as data: effects, questions and their answers."""
 
 from typing import NamedTuple
 
 from runward.config.contract import ExpectedArtifact
-from runward.config.flow import Leg
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
-from runward.handlers.model.events import Event, OfSession
 from runward.handlers.model.files import (  # noqa: F401 - in the types of answers
     FileProblem,
     Produced,
@@ -15,30 +13,6 @@ from runward.handlers.model.files import (  # noqa: F401 - in the types of answe
     RuledPath,
     Unreadable,
 )
-
-
-class FlowPlanned(OfSession, Event, frozen=True):
-    """A session's files name the legs of its flow. `digest` tells one plan from another.
-
-    `at` is when it was planned (Unix seconds); `modified_ns` and `changed_ns` are the times of the plan's file.
-    `filled` are the artifacts' directories in which something was seen before there was a plan. `seen_over` says
-    that the look that found the plan also found the attempt's end.
-    """
-
-    session_key: str
-    attempt: int
-    at: float
-    digest: str
-    legs: tuple[Leg, ...]
-    modified_ns: int
-    changed_ns: int
-    filled: tuple[str, ...] = ()
-    seen_over: bool = False
-
-    @property
-    def key(self) -> str:
-        # A plan that is only touched is not put again.
-        return f"{self.session_key}#{self.attempt}/planned/{self.digest}"
 
 
 class RecordedFile(NamedTuple):

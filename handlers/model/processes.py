@@ -85,3 +85,12 @@ def bare_host(host: str) -> str:
 def is_here(host: str | None, here: str) -> bool:
     """Whether processes of this host and namespace have the numbers that are used here. If it isn't named, they do."""
     return host is None or host in (here, bare_host(here))
+
+
+class RunPlace(NamedTuple):
+    """A run directory as it is: its owner's uid, which one it is, and why no note could be left in it."""
+
+    owner: int
+    device: int
+    inode: int
+    problem: str | None = None

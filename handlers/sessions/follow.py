@@ -23,13 +23,13 @@ from runward.handlers.sessions.over import (
     GRACE,
     SETTLE,
     End,
-    Standing,
     Writer,
     end_before,
     end_by,
     ended,
     judge,
 )
+from runward.handlers.sessions.standing import Standing
 from runward.handlers.sessions.stored_fields import FOLLOWED
 
 

@@ -8,15 +8,15 @@ An attempt ends once. A declared end that comes after weaker evidence opens and 
 attempt, as a correction. A directory that was made again, or came back, opens the next one too.
 """
 
-import hashlib
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
+from runward.config.short_hash import sha256_hex
 from runward.handlers.layouts.native import PROCESS, Ended, Item, Planned, ProcessNamed, Started
-from runward.handlers.model.contracts import FlowPlanned
 from runward.handlers.model.files import Signature
+from runward.handlers.model.flows import FlowPlanned
 from runward.handlers.model.processes import ProcessState, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import (
     EVIDENCE_STRENGTH,
@@ -366,7 +366,7 @@ def corrected(watched: Watched, key: str, item: Ended) -> Observed:
 def _reveals(item: Ended, launch: Launch) -> bool:
     """Whether the end contains what only the launcher could know."""
     secret = (item.secret or "").encode(errors="replace")
-    return hashlib.sha256(secret).hexdigest() == launch.seal
+    return sha256_hex(secret) == launch.seal
 
 
 def _declared_end(key: str, attempt: int, item: Ended, origin: Origin) -> AttemptEnded:

@@ -35,9 +35,10 @@ from runward.handlers.layouts.foreign_values import UUID
 from runward.handlers.layouts.native import LAYOUT
 from runward.handlers.model.asking import Asking, Given, TryLater, ask
 from runward.handlers.model.chains import chain_run_of
-from runward.handlers.model.contracts import Declarations, DeclaredContract, FlowPlanned, LegsBefore
+from runward.handlers.model.contracts import Declarations, DeclaredContract, LegsBefore
 from runward.handlers.model.effects import Deciding, Effect, Effects, Explain
 from runward.handlers.model.files import Unreadable
+from runward.handlers.model.flows import FlowPlanned
 from runward.handlers.model.invocations import InvocationOf
 from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.processes import RecordedProcess, Whereabouts

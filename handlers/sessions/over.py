@@ -9,41 +9,21 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.handlers.layouts.transcript import Close, Told
 from runward.handlers.model.processes import (
-    FIRST_NAMESPACE,
     NO_TICKS,
     ProcessState,
     RecordedProcess,
     Whereabouts,
 )
-from runward.handlers.model.reasons import ReasonCode, UnknownCode
-from runward.handlers.model.sessions import Evidence, Status
-
-
-# A process number means something only in the PID namespace of one boot of one machine, and a home may be shared with
-# other machines and with containers. So a missing process proves nothing by itself. It proves death if this machine saw
-# exactly that process alive, or if a hook from here named it, or if nobody else can be writing there.
-class MissingProcess(NamedTuple):
-    """A process that a native run names, and that can't be found here by its number.
-
-    `is_ours`: this daemon's own launcher recorded it, or it was seen alive where its number is still valid.
-    `has_namespace`: the run names the PID namespace of the number, and that is the daemon's. `is_nowhere` and `is_local`
-    as in `Absence`.
-    """
-
-    boot_id: str
-    is_ours: bool
-    has_namespace: bool
-    is_nowhere: Callable[[], bool]
-    is_local: Callable[[], bool]
-
-    def is_dead(self, here: Whereabouts) -> bool:
-        """Whether it can't be alive elsewhere. Hosts may share a directory, and a name: only a boot is one of a kind."""
-        is_of_this_boot = self.boot_id == here.boot_id != ""
-        if self.is_ours or (is_of_this_boot and self.has_namespace):
-            return True
-        if here.namespace != FIRST_NAMESPACE:
-            return False
-        return self.is_nowhere() if is_of_this_boot else self.is_local()
+from runward.handlers.model.reasons import UnknownCode
+from runward.handlers.model.sessions import Evidence
+from runward.handlers.sessions.standing import (
+    NEVER_STARTED,
+    NO_PROCESS,
+    OPEN_TURN,
+    PROCESS_GONE,
+    Activity,
+    Standing,
+)
 
 
 class Absence(NamedTuple):
@@ -105,10 +85,6 @@ WriterOf: TypeAlias = Callable[[str, str, str], Writer]
 """What is known now of the process that writes a session: by its layout, the path of its log or directory, and its id."""
 
 
-State: TypeAlias = Status | Literal["unknown"]
-Activity: TypeAlias = Literal["active", "idle", "waiting"]
-"""What a running session is doing; `waiting` is for a person."""
-
 SETTLE: Final = 2.0
 """Seconds for which a growing file must be quiet before an end in it counts: agents write their last lines late."""
 
@@ -117,30 +93,6 @@ GRACE: Final = 5.0
 
 _MOMENT: Final = 1e-5
 """A negligible number of seconds: anything much smaller is lost when it is added to a present-day time."""
-
-OPEN_TURN: Final = "run.unknown.open_turn"
-NO_PROCESS: Final = "run.unknown.no_process"
-PROCESS_GONE: Final = "run.aborted.process_gone"
-NEVER_STARTED: Final = "run.aborted.never_started"
-
-
-class Standing(NamedTuple):
-    """The state of a session. `again_in` are the seconds after which it may be believed, None: at once.
-
-    `unknown` means that it can't be determined whether it still runs. `ended_at` is in Unix seconds, if the files say
-    when. For a process that is gone it is the last time at which it was known to be alive, and `gone_by` is when it was
-    first found gone.
-    """
-
-    state: State
-    evidence: Evidence | None
-    reason_code: ReasonCode | UnknownCode
-    reason_summary: str
-    ended_at: float | None = None
-    activity: Activity | None = None
-    again_in: float | None = None
-    gone_by: float | None = None
-
 
 _Turn: TypeAlias = Literal["open", "closed well", "closed badly"]
 _Verdict: TypeAlias = Literal["goes on", "is idle", "is over", "was left", "was killed", "is unknown"]

@@ -32,7 +32,7 @@ from runward.daemon.parts.answering import (
     no_rules,
 )
 from runward.daemon.parts.notices import NOBODY, Messenger
-from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
+from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered
 from runward.daemon.store.connection import Connection, connect
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.schema import migrate
@@ -47,7 +47,13 @@ from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Announced, Begun, NotBegun
 from runward.handlers.model.contracts import Declarations
 from runward.handlers.model.invocations import StartRun
-from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, RecordedProcess, Whereabouts
+from runward.handlers.model.processes import (
+    FIRST_NAMESPACE,
+    ProcessState,
+    RecordedProcess,
+    RunPlace,
+    Whereabouts,
+)
 from runward.handlers.model.sessions import RunProcesses
 from runward.handlers.sessions.over import Writer, WriterOf
 

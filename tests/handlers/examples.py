@@ -4,7 +4,7 @@ import json
 
 from runward.config.contract import Contract, ContractEntry, contract_to_json
 from runward.config.flow import Leg
-from runward.handlers.model.contracts import FlowPlanned
+from runward.handlers.model.flows import FlowPlanned
 from runward.handlers.model.sessions import (
     AttemptEnded,
     AttemptStarted,

@@ -28,11 +28,11 @@ from runward.handlers.model.contracts import (
     Declarations,
     DeclaredContract,
     EarlyLegs,
-    FlowPlanned,
     LegsBefore,
 )
 from runward.handlers.model.effects import Effects
 from runward.handlers.model.files import FileFact, RootFacts, Signature
+from runward.handlers.model.flows import FlowPlanned
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import OutcomesIn
 from runward.handlers.model.sessions import (

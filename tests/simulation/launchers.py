@@ -32,7 +32,7 @@ from runward.daemon.launch.record import (
     RunDirectory,
 )
 from runward.daemon.launch.ticket import EpochOver, TicketHeld
-from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
+from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered
 from runward.daemon.processes.proc import ProcessIdentity
 from runward.daemon.processes.stand_ins import json_text
 from runward.daemon.world.processes import Announced, NotBegun, NotRemoved
@@ -40,7 +40,13 @@ from runward.daemon.world.processes import Begun as HasBegun
 from runward.daemon.world.starting import PATIENCE, understood
 from runward.handlers.model.chains import chain_run_of
 from runward.handlers.model.invocations import StartRun
-from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, RecordedProcess, Whereabouts
+from runward.handlers.model.processes import (
+    FIRST_NAMESPACE,
+    ProcessState,
+    RecordedProcess,
+    RunPlace,
+    Whereabouts,
+)
 from runward.handlers.model.sessions import RunLaunched, RunProcesses
 from runward.handlers.sessions.over import WriterOf
 

@@ -111,6 +111,26 @@ def test_a_list_does_without_what_finds_secrets_and_what_writes(recorded: Place)
     }
 
 
+def test_a_list_with_a_run_that_no_daemon_has_judged_imports_little_more(place: Place) -> None:
+    place.daemon_once()
+    without = _imported(place, "session", "list")
+    place.start_process("run", "--containment", "subreaper", "--", "true").communicate(timeout=PATIENCE_S)
+    assert "not judged yet" in place.call("session", "list").out
+    further = _imported(place, "session", "list") - without
+    assert "runward.daemon.views.native_run" in further
+    assert not further & {
+        "_hashlib",
+        "runward.config.glob_rule",
+        "runward.daemon.launch.cgroup",
+        "runward.daemon.rundir.artifacts",
+        "runward.daemon.world.processes",
+        "runward.handlers.contracts.verify",
+        "runward.handlers.layouts.transcript",
+        "runward.handlers.model.contracts",
+    }
+    assert sum(each.startswith("runward.") for each in further) <= 30, sorted(further)
+
+
 def test_a_daemon_imports_only_what_it_needs_without_runs() -> None:
     code = "import sys, runward.daemon.host.service\nprint(*sys.modules, sep='\\n')"
     imported = set(

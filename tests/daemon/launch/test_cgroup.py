@@ -83,7 +83,7 @@ def test_ending_a_run_begins_with_its_cgroup_also_if_its_recorded_processes_are_
         killed.append(path)
         return 2
 
-    monkeypatch.setattr(processes, "end_run_in", kill)
+    monkeypatch.setattr("runward.daemon.launch.cgroup.end_run_in", kill)
     answer = processes.RealProcesses().end_tree(RunProcesses(cgroup="/sys/fs/cgroup/runward-a-1f"), "/runs/a")
     assert killed == ["/sys/fs/cgroup/runward-a-1f"]
     assert answer == EndOrdered("2 processes in its cgroup were killed")

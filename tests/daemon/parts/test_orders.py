@@ -11,8 +11,9 @@ from tests.daemon.in_process import Daemon, StillClock, ToldProcesses, daemon
 from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.parts.runs import CancelOrders
 from runward.daemon.processes.cancelling import WORD
-from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
+from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered
 from runward.daemon.store.tables.cancellations import OwedCancellation
+from runward.handlers.model.processes import RunPlace
 from runward.handlers.model.requests import SessionCancelRequested
 from runward.handlers.model.sessions import RunProcesses
 

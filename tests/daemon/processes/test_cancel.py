@@ -15,10 +15,10 @@ from tests.unprivileged import as_unprivileged
 from tests.waiting import wait_for
 
 from runward.daemon.processes.cancelling import CANCEL, WORD, order_text, read_word
-from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace, tell_to_end
+from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, tell_to_end
 from runward.daemon.processes.proc import current_boot_id, identity_of, read_stat
 from runward.daemon.rundir.run_directories import leave_word
-from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess, RunPlace
 from runward.handlers.model.sessions import RunProcesses
 
 DEAF = "trap '' TERM; sleep 1000 & echo > up; while :; do sleep 1000; done"
@@ -239,10 +239,10 @@ HIDDEN = """
 import encodings.ascii  # Python may be in a home that the other user can't read
 import os, select, signal, sys
 from runward.daemon.processes.cancelling import CANCEL
-from runward.daemon.processes.ending_runs import EndOrdered, RunPlace, tell_to_end
+from runward.daemon.processes.ending_runs import EndOrdered, tell_to_end
 from runward.daemon.processes.kernel import hide_memory, open_signal_descriptor
 from runward.daemon.processes.proc import identity_of
-from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess, RunPlace
 from runward.handlers.model.sessions import RunProcesses
 
 if os.getuid() == 0:

@@ -22,12 +22,12 @@ from runward.config.json_value import JsonValue
 from runward.daemon.inbox.launches import launch_of
 from runward.daemon.launch.cgroup import ContainmentUnavailable, cgroup_of
 from runward.daemon.launch.ticket import is_held, throw_away
-from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, RunPlace
+from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered
 from runward.daemon.processes.proc import read_stat, send_signal
 from runward.daemon.world import starting
 from runward.daemon.world.processes import Announced
 from runward.daemon.world.starting import StartingProcesses
-from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess, RunPlace
 from runward.handlers.model.sessions import RunProcesses
 
 SEEN = """

@@ -12,11 +12,11 @@ from runward.handlers.model.contracts import (
     Declarations,
     DeclaredContract,
     EarlyLegs,
-    FlowPlanned,
     LegsBefore,
 )
 from runward.handlers.model.effects import Effects, Explain
 from runward.handlers.model.files import Unreadable
+from runward.handlers.model.flows import FlowPlanned
 from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.sessions import FoldContract, RefuseFold, Session, SessionOf
 from runward.handlers.sessions import opened as handler

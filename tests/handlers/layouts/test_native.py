@@ -10,8 +10,8 @@ from runward.config.flow import Leg
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Ended, Item, Planned, ProcessNamed, Started, scan
-from runward.handlers.model.contracts import FlowPlanned
 from runward.handlers.model.files import Signature
+from runward.handlers.model.flows import FlowPlanned
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.reasons import status_of
 from runward.handlers.model.sessions import AttemptStarted, Complaint, Document

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Ended
-from runward.handlers.model.contracts import FlowPlanned
 from runward.handlers.model.files import Signature
+from runward.handlers.model.flows import FlowPlanned
 from runward.handlers.model.processes import ProcessState
 from runward.handlers.model.sessions import AttemptStarted, Document, Launch
 from runward.handlers.sessions.observe import (

@@ -5,7 +5,8 @@ from itertools import combinations
 import pytest
 
 from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, RecordedProcess, Whereabouts
-from runward.handlers.sessions.over import Absence, MissingProcess
+from runward.handlers.sessions.over import Absence
+from runward.handlers.sessions.standing import MissingProcess
 
 NAMED = RecordedProcess(11, 500, "b")
 OTHER = RecordedProcess(12, 501, "b")

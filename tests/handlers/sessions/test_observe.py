@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.handlers.sessions.history import BROKEN, CLEAN, KEY, RUN, History
 
 from runward.config.json_value import JsonValue
-from runward.handlers.model.contracts import FlowPlanned
+from runward.handlers.model.flows import FlowPlanned
 from runward.handlers.model.processes import ProcessState, RecordedProcess
 from runward.handlers.model.sessions import AttemptEnded, AttemptStarted, Launch
 from runward.handlers.sessions import observe

@@ -12,14 +12,12 @@ from runward.handlers.model.processes import ProcessState
 from runward.handlers.model.reasons import ReasonCode, status_of
 from runward.handlers.sessions.over import (
     GRACE,
-    NO_PROCESS,
-    OPEN_TURN,
     ROWS,
     SETTLE,
-    Standing,
     WriterStatus,
     judge,
 )
+from runward.handlers.sessions.standing import NO_PROCESS, OPEN_TURN, Standing
 
 OK = Close("completed", "run.completed.ok", "the turn ended", 90.0)
 API_ERROR = Close("failed", "run.failed.exception", "the model answered 400", 90.0)
