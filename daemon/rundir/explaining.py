@@ -4,7 +4,7 @@ Each layout is asked alone, in the same way as all of them together are, and say
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from runward.daemon.rundir.opening import DIRECTORY, NotRegular, opened
@@ -54,11 +54,11 @@ def explain(path: str, layouts: Layouts, *, with_native: bool) -> Explained:
     directory = place if is_directory else os.path.dirname(place)
     considered: list[Considered] = []
     found: str | None = None
+    subject = "it" if is_directory else "its directory"
+    of_directory = _of_a_directory(directory, layouts, subject, with_native=with_native)
     for each in (
         *_of_a_log(place, layouts, is_directory=is_directory),
-        *_of_a_directory(
-            directory, layouts, "it" if is_directory else "its directory", with_native=with_native
-        ),
+        *(of_directory if is_directory else _or_of_one_above(place, layouts, of_directory)),
     ):
         if each.is_it and found is not None:
             each = each._replace(is_it=False, reason=f"{each.reason}, but {found} is tried first")
@@ -113,6 +113,21 @@ def _of_a_directory(
             yield Considered(name, False, f"{subject} has a `{native.RUN}` that says it is a native run")
         else:
             yield Considered(name, is_it, f"{subject} {_has(is_it)} {shown_by[name]}")
+
+
+def _or_of_one_above(file: str, layouts: Layouts, of_directory: Iterable[Considered]) -> Iterator[Considered]:
+    """The same; but a layout may have the file deeper in a session's directory."""
+    directories = {each.name: each for each in layouts.directories}
+    for each in of_directory:
+        layout = directories.get(each.layout)
+        files = () if layout is None or each.is_it else (*layout.markers, *layout.documents, *layout.logs)
+        for depth in sorted({path.count("/") for path in files} - {0}):
+            above = file.split("/")[: -1 - depth]
+            found = _of_a_directory(
+                "/".join(above) or "/", layouts.only(each.layout), "the directory above it", with_native=False
+            )
+            each = next((one for one in found if one.is_it), each)
+        yield each
 
 
 def _has(is_it: bool) -> str:

@@ -114,8 +114,8 @@ def _print_screen(found: "Sequence[Reported]", silent: Container[str]) -> None:
     rows = [*still, *(each for each in rows if not each[0].is_open)]
     is_chosen = bool(printing("is_wide") or printing("heads"))
     columns = _columns(rows, terminal, has_all=is_chosen)
-    print_screen(columns if is_chosen else that_say_something(columns))
-    if has_estimates(columns):
+    heads = print_screen(columns if is_chosen else that_say_something(columns))
+    if has_estimates(columns, heads):
         note("~: an estimate at list prices, or at those of the settings of its host")
 
 

@@ -35,8 +35,8 @@ def print_sessions(
         if "HOST" in (printing("heads") or ()):
             name = "-" if settings.fleet is None else settings.fleet.host
             columns.append(Column("HOST", [name for _ in listed.rows]))
-        print_screen(columns if is_chosen else that_say_something(columns))
-        if has_estimates(columns):
+        heads = print_screen(columns if is_chosen else that_say_something(columns))
+        if has_estimates(columns, heads):
             note("~: an estimate at list prices, or at those of the settings")
     if any(row.state == "unknown" for row in listed.open):
         note(f"unknown: {NOT_KNOWN}; `runward session show ID` says what to do about it")
@@ -70,15 +70,10 @@ _WIDE: Final = 140
 """Columns of a terminal from which on the list has models, too."""
 
 
-def has_estimates(columns: Sequence[Column]) -> bool:
-    """Whether a cost that is shown is one."""
-    heads = printing("heads") or ()
-    return any(
-        cell.startswith(ESTIMATE)
-        for each in columns
-        if each.head == "COST" and (not heads or each.head in heads)
-        for cell in each.cells
-    )
+def has_estimates(columns: Sequence[Column], heads: Sequence[str]) -> bool:
+    """Whether a cost is one, in those of these columns that are shown."""
+    costs = next((each.cells for each in columns if each.head == "COST"), ())
+    return "COST" in heads and any(cell.startswith(ESTIMATE) for cell in costs)
 
 
 def that_say_something(columns: Sequence[Column]) -> list[Column]:

@@ -27,10 +27,12 @@ def print_columns(cells: Mapping[str, Sequence[str]]) -> None:
     print_screen(columns)
 
 
-def print_screen(columns: Sequence[Column]) -> None:
-    """Print a table as the options of the command say."""
+def print_screen(columns: Sequence[Column]) -> list[str]:
+    """Print a table as the options of the command say. The heads that there was room for."""
     terminal = terminal_here()
-    print_lines(lines_asked_for(columns, terminal.columns, terminal.ellipsis))
+    lines = lines_asked_for(columns, terminal.columns, terminal.ellipsis)
+    print_lines(lines)
+    return click.unstyle(lines[0]).split() if lines else []
 
 
 def lines_asked_for(columns: Sequence[Column], room: int, ellipsis: str) -> list[str]:

@@ -74,6 +74,16 @@ def test_a_recording_in_a_home_is_explained_as_inspect_reads_it(
     assert layout == session["layout"] == IN_HOMES[name]
 
 
+def test_a_log_deep_in_a_session_s_directory_is_explained_as_the_session_s(
+    place: Place, material: Path
+) -> None:
+    (log,) = (material / "samples/kimi-code/ok").rglob("wire.jsonl")
+    layout, of_each = explained(place, log, 0)
+    assert layout == "kimi"
+    assert of_each["kimi"][1] == f"the directory above it has {SHOWN_BY['kimi']}"
+    assert explained(place, log.with_name("elsewhere.jsonl").parent, 1)[0] is None
+
+
 def test_every_layout_is_explained_as_its_own(place: Place) -> None:
     """Those of which there is no recording, by the least that shows them."""
     for name, file, content in (
