@@ -445,29 +445,32 @@ class ConversationScanner(KeepsState[Conversation], Generic[Record]):
     def _take(self, found: Conversation, of_lines: Iterable[tuple[Record | None, bool]]) -> None:
         """Take in records, each with whether its line was cut. Most of the time of a reading is spent here."""
         words, at_of, id_of, take = self._layout.words, self._layout.at, self._layout.id_of, found.take
-        ids = dict.fromkeys(found.ids)
+        ids, events, moved_at = dict.fromkeys(found.ids), 0, found.moved_at
         for record, is_cut in of_lines:
             if record is None:
-                found.events += 1
+                events += 1
                 continue
-            name, at = id_of(record), at_of(record)
+            name = id_of(record)
             if _is_repeated(ids, name):
                 continue
-            found.events += 1
+            events += 1
+            at = at_of(record)
             if found.copied_until is not None and found.skips(name, at):
                 continue
-            if at is not None:
-                found.began_at = at if found.began_at is None else found.began_at
-                found.moved_at = at
+            if at is None:
+                at = moved_at  # a record without a time is as old as the one before
+            else:
+                moved_at = at
+                if found.began_at is None:
+                    found.began_at = at
             for word in words(record):
                 if is_cut and isinstance(word, Replied):
                     # What was cut off may be a call, so such a reply doesn't end the turn.
                     word = word._replace(close=None)
                 elif is_cut and isinstance(word, Ended) and word.close.status == "completed":
                     continue
-                # A record without a time is as old as the one before.
-                take(word, found.moved_at if at is None else at)
-        found.ids = list(ids)
+                take(word, at)
+        found.ids, found.events, found.moved_at = list(ids), found.events + events, moved_at
 
     def _feed_subagents(self, found: Conversation, file: str, lines: Sequence[LogLine]) -> None:
         """Take in lines of a sub-agent's log. What its replies used is the session's, and all else is its own."""
