@@ -15,7 +15,7 @@ from tests.agents.installed import CLAUDE_CODE, NotToBeHadError, program
 from tests.agents.replies import Says
 from tests.agents.scripted_model import Model, prompt
 from tests.daemon.cli.calling import Place
-from tests.daemon.cli.screens import Screen
+from tests.daemon.cli.screens import StartedScreen
 from tests.docs.pages import Block, page
 from tests.waiting import wait_for
 
@@ -38,7 +38,7 @@ class Visitor(Place):
 
     def type(self, line: str, answer: bytes = b"") -> str:
         """Type a line into a shell in a terminal of 80 columns; all that is shown until the shell ends."""
-        screen = Screen(self, 24, 80, f"{line}; echo [$?]")
+        screen = StartedScreen(self, 24, 80, f"{line}; echo [$?]")
         screen.press(answer)
         shown = screen.until("]\r\n")
         screen.end()

@@ -20,16 +20,33 @@ PASSED_ON = (
 SCM_RIGHTS = _socket.SCM_RIGHTS
 
 
+def ask(
+    socket: str,
+    group: int,
+    arguments: "list[bytes]",
+    environment: "list[bytes]",
+    directory: str,
+    streams: "tuple[int, int, int]",
+) -> "tuple[_socket.socket, int]":
+    """Have the server run a command in this group of processes; a connection that tells its end, and its number.
+
+    With 0 for the group, it begins a session of its own, on the terminal that is its stdin.
+    """
+    server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    server.connect(socket)
+    words = [b"%d" % group, b"%d" % len(arguments), *arguments, *environment]
+    place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    rights = b"".join(number.to_bytes(4, sys.byteorder) for number in (*streams, place))
+    server.sendmsg([b"\0".join(words)], [(_socket.SOL_SOCKET, SCM_RIGHTS, rights)])
+    os.close(place)
+    return server, int(server.recv(16))
+
+
 def main() -> None:
     """Have the server run the command, and wait for its end."""
-    server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-    server.connect(sys.argv[1])
     arguments = [os.fsencode(each) for each in sys.argv[2:]]
     environment = [name + b"=" + value for name, value in os.environb.items()]
-    words = [b"%d" % os.getpgrp(), b"%d" % len(arguments), *arguments, *environment]
-    place = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
-    streams = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2, place))
-    server.sendmsg([b"\0".join(words)], [(_socket.SOL_SOCKET, SCM_RIGHTS, streams)])
+    server, _ = ask(sys.argv[1], os.getpgrp(), arguments, environment, ".", (0, 1, 2))
     for number in PASSED_ON:
         if _signal.getsignal(number) is not _signal.SIG_IGN:
             _signal.signal(number, lambda number, _: server.send(b"%d" % number))

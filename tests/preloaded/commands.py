@@ -18,11 +18,11 @@ _SOURCES = (Path(runward.daemon.__file__).parents[2], _HERE.parents[1])
 
 def argv(*arguments: str) -> list[str]:
     """What to start instead of `runward ARGUMENTS…`. Its process stands for the command's, whose number is another."""
-    return [sys.executable, "-I", "-S", str(_HERE / "client.py"), _server(), *arguments]
+    return [sys.executable, "-I", "-S", str(_HERE / "client.py"), socket(), *arguments]
 
 
 @cache
-def _server() -> str:
+def socket() -> str:
     """The socket of this process's server, which ends with it."""
     _remove_what_the_killed_left()
     directory = tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-")

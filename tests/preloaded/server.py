@@ -7,13 +7,16 @@ runs, when its standard input ends.
 
 import array
 import ctypes
+import fcntl
 import gc
 import os
 import selectors
 import signal
 import socket
 import sys
+import termios
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,7 +34,10 @@ LIBC: Final = ctypes.CDLL(None)
 
 @dataclass(frozen=True)
 class Request:
-    """A command as its client handed it over. The descriptors are stdin, stdout, stderr and the directory."""
+    """A command as its client handed it over. The descriptors are stdin, stdout, stderr and the directory.
+
+    Without a group, 0, it has a session of its own, on the terminal that is its stdin.
+    """
 
     group: int
     arguments: list[str]
@@ -91,6 +97,8 @@ class Server:
             )
         for descriptor in descriptors:
             os.close(descriptor)
+        with suppress(OSError):  # a client that is gone is seen below
+            client.send(b"%d" % pid)
         self._clients[pid] = client
         self._watched.register(client, selectors.EVENT_READ, pid)
         return None
@@ -130,7 +138,11 @@ def carry_out(request: Request) -> None:
     """Become the command that is asked for."""
     LIBC.prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
     *streams, place = request.descriptors
-    os.setpgid(0, request.group)
+    if request.group:
+        os.setpgid(0, request.group)
+    else:
+        os.setsid()
+        fcntl.ioctl(request.descriptors[0], termios.TIOCSCTTY, 0)
     os.fchdir(place)
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)

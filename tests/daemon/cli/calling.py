@@ -12,13 +12,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 from unittest import mock
 
 from tests.preloaded import commands as preloaded
+from tests.preloaded.forked import Forked
 from tests.waiting import PATIENCE_S, wait_for
 
 import runward.daemon
@@ -78,6 +79,8 @@ CONTRACT: JsonValue = {
         },
     ]
 }
+
+Started = TypeVar("Started", Forked, subprocess.Popen[bytes])
 
 
 @contextlib.contextmanager
@@ -193,17 +196,9 @@ class Place:
 
     def daemon_once(self) -> None:
         """Have a real daemon record what is there."""
-        ended = subprocess.run(
-            preloaded.argv("daemon", "--once", "--quiet"),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            cwd=self.directory,
-            env=self.environment,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stderr
+        with tempfile.TemporaryFile() as said:
+            code = self.fork("daemon", "--once", "--quiet", said=said.fileno()).wait(PATIENCE_S)
+            assert code == 0, _content(said).decode()
 
     def call(self, *arguments: str, **environment: str) -> Result:
         """The command in this process."""
@@ -254,28 +249,37 @@ class Place:
         )
 
     @contextlib.contextmanager
-    def daemon(self) -> Iterator[None]:
+    def daemon(self) -> Iterator[Forked]:
         """A real daemon that is ready, stopped at the end."""
-        with self._ready(preloaded.argv("daemon")):
-            yield
+        with self._ready(lambda said: self.fork("daemon", said=said)) as daemon:
+            yield daemon
 
-    def daemon_process(self) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
-        """The same, and its process, for those who send it a signal or ask for its number."""
-        return self._ready(self.argv("daemon"))
-
-    @contextlib.contextmanager
-    def _ready(self, argv: list[str]) -> Iterator[subprocess.Popen[str]]:
-        """Its output goes to a file, because nothing empties a pipe."""
-        with tempfile.TemporaryFile() as said:
-            process = subprocess.Popen(
-                argv,
+    def daemon_process(self) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
+        """The same in an interpreter of its own, for those who ask what it has imported."""
+        return self._ready(
+            lambda said: subprocess.Popen(
+                self.argv("daemon"),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
-                text=True,
                 cwd=self.directory,
                 env=self.environment,
             )
+        )
+
+    def fork(self, *arguments: str, said: int) -> Forked:
+        """The command beside this process, under its own number, with its output in a file."""
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        try:
+            return Forked(arguments, self.directory, self.environment, (nothing, said, said))
+        finally:
+            os.close(nothing)
+
+    @contextlib.contextmanager
+    def _ready(self, start: Callable[[int], Started]) -> Iterator[Started]:
+        """Its output goes to a file, because nothing empties a pipe."""
+        with tempfile.TemporaryFile() as said:
+            process = start(said.fileno())
             try:
                 wait_for(
                     lambda: b'"ready"' in _content(said) or process.poll() is not None,

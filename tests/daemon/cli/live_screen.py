@@ -11,7 +11,7 @@ from typing import Final
 
 import pyte
 from tests.daemon.cli.calling import Place
-from tests.daemon.cli.screens import Screen
+from tests.daemon.cli.screens import Screen, StartedScreen
 from tests.waiting import PATIENCE_S
 
 _TAKES: Final = b"\x1b[?1049h"
@@ -84,7 +84,7 @@ class LiveScreen(Screen):
         return self.waited()
 
 
-class Shell(LiveScreen):
+class Shell(LiveScreen, StartedScreen):
     """A shell with job control, in which the command is a job; `{}` in its script is the command."""
 
     def argv(self, place: Place, *arguments: str) -> list[str]:

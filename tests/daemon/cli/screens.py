@@ -2,41 +2,42 @@
 
 import fcntl
 import os
-import pty
 import select
-import signal
 import struct
+import subprocess
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from tests.daemon.cli.calling import Place
+from tests.preloaded.forked import Forked
 from tests.waiting import PATIENCE_S
 
 
 class Screen:
-    """A terminal of a given size, with the command in it."""
+    """A terminal of a given size, with the command in it, which needs no start of its own (tests/preloaded)."""
 
     def __init__(self, place: Place, rows: int, columns: int, *arguments: str, **environment: str) -> None:
         self.shown = ""
-        self._has_ended, self.is_open = False, True
-        ready, go = os.pipe()
-        self.pid, self.master = pty.fork()
-        if self.pid == 0:
-            os.read(ready, 1)
-            os.chdir(place.directory)
-            argv = self.argv(place, *arguments)
-            os.execve(argv[0], argv, place.environment | {"TERM": "xterm"} | environment)
+        self.is_open = True
+        self.master, terminal = os.openpty()
         self.resize(rows, columns)
         self.modes = termios.tcgetattr(self.master)
-        os.write(go, b"!")
-        os.close(ready)
-        os.close(go)
+        self.process = self.begin(place, terminal, arguments, {"TERM": "xterm"} | environment)
+        os.close(terminal)
 
-    def argv(self, place: Place, *arguments: str) -> list[str]:
-        """The words of the program in the terminal."""
-        return place.argv(*arguments)
+    def begin(
+        self, place: Place, terminal: int, arguments: tuple[str, ...], environment: Mapping[str, str]
+    ) -> Forked | subprocess.Popen[bytes]:
+        """The command, in a session of its own on this terminal."""
+        everything = {**place.environment, **environment}
+        return Forked(arguments, place.directory, everything, (terminal,) * 3, on_terminal=True)
+
+    @property
+    def pid(self) -> int:
+        """The number of the command's process."""
+        return self.process.pid
 
     def resize(self, rows: int, columns: int) -> None:
         """As when its window is drawn larger or smaller."""
@@ -68,16 +69,36 @@ class Screen:
 
     def waited(self) -> int:
         """The exit code of the command, which ends by itself."""
-        self._has_ended = True
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.process.wait(PATIENCE_S)
 
     def close(self) -> None:
         """End the command, if it has not ended, and take the terminal away."""
-        if not self._has_ended:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
         if self.is_open:
             os.close(self.master)
+
+
+class StartedScreen(Screen):
+    """The same for a program that is started anew: the words of a place."""
+
+    def begin(
+        self, place: Place, terminal: int, arguments: tuple[str, ...], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self.argv(place, *arguments),
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            cwd=place.directory,
+            env={**place.environment, **environment},
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(terminal, termios.TIOCSCTTY, 0),  # noqa: PLW1509  # no thread of a test holds what this needs
+        )
+
+    def argv(self, place: Place, *arguments: str) -> list[str]:
+        """The words of the program."""
+        return place.argv(*arguments)
 
 
 @contextmanager

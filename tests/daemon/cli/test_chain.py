@@ -225,7 +225,7 @@ def test_a_step_whose_run_directory_is_taken_ends_its_chain_run(firing: Place) -
 )
 def test_a_daemon_that_is_killed_anywhere_loses_and_doubles_no_step(firing: Place, patience: float) -> None:
     assert firing.call("chain", "fire", "two", "verdict=APPROVE").code == 0
-    with firing.daemon_process() as daemon:
+    with firing.daemon() as daemon:
         time.sleep(patience)
         daemon.kill()
         daemon.wait()
@@ -662,7 +662,7 @@ def steps(place: Place) -> object:
 def test_as_many_steps_run_at_once_as_may_and_each_runs_once_also_after_a_kill(place: Place) -> None:
     slow_chains(place)
     assert place.call("event", "emit", "asked").code == 0
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         wait_for(lambda: steps(place) == {"running": 1, "waiting": 2}, "steps that wait")
         waiting = next(each for each in runs_of(place) if "waits for a slot" in str(each["reason"]))
         assert "waits for a slot" in place.call("why", str(waiting["chain_run_id"])).out

@@ -126,7 +126,7 @@ def test_a_worktree_that_can_not_be_made_fails_its_step_in_the_words_of_git(
 @pytest.mark.prove
 def test_what_a_daemon_that_was_killed_owed_is_removed_by_the_next(working: Place, repo: Path) -> None:
     define(working)
-    with working.daemon_process() as daemon:
+    with working.daemon() as daemon:
         (working.directory / "playbooks/work.playbook.yaml").write_text(
             WORK.replace(
                 "exit", "touch ../../../begun; while [ ! -e ../../../go ]; do sleep 0.02; done; exit"

@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import stat
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -20,6 +19,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.daemon.cli.calling import Place, sockets_of
 from tests.daemon.cli.test_mcp import ACTIONS, HELLO, READING, told
+from tests.preloaded.forked import Forked
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.web.mcp import AT_ONCE
@@ -30,7 +30,7 @@ HTTP: Final = '\n[http]\nlisten = "127.0.0.1:0"\nmcp = true\n'
 class Served:
     """A daemon that serves tools, with the principals `writer` and `reader` and a token of each."""
 
-    def __init__(self, place: Place, daemon: subprocess.Popen[str]) -> None:
+    def __init__(self, place: Place, daemon: Forked) -> None:
         self.place = place
         self.daemon = daemon
         for name in ("writer", "reader"):
@@ -94,7 +94,7 @@ def furnish(directory: Path) -> Place:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     place = furnish(tmp_path_factory.mktemp("served"))
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         yield Served(place, daemon)
 
 
@@ -249,7 +249,7 @@ def test_settings_that_switch_it_off_end_the_server(served: Served) -> None:
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.prove)])
 def test_the_server_ends_with_the_daemon(tmp_path: Path, how: signal.Signals) -> None:
     place = furnish(tmp_path)
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         served = Served(place, daemon)
         assert servers_of(daemon.pid) == [], "nobody has asked for it"
         assert served.post(HELLO_BODY)[0] == 200

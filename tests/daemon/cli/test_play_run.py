@@ -328,7 +328,7 @@ def test_what_the_daemon_refuses_ends_the_waiting_as_wrong_usage(furnished: Plac
 
 def test_a_run_that_never_can_begin_ends_the_waiting(furnished: Place) -> None:
     furnished.runs.mkdir(parents=True)
-    with furnished.daemon_process() as daemon:
+    with furnished.daemon() as daemon:
         daemon.send_signal(signal.SIGSTOP)
         waiting = furnished.start("play", "run", "delivers", "--wait")
         wait_for(lambda: inbox(furnished), "the request")
@@ -364,7 +364,7 @@ def test_why_a_session_ran_begins_with_who_asked_for_it(furnished: Place) -> Non
 
 
 def test_a_run_survives_the_daemons_kill_and_is_known_again(furnished: Place) -> None:
-    with furnished.daemon_process() as daemon:
+    with furnished.daemon() as daemon:
         process = start_shell(furnished, "while [ ! -e go ]; do sleep 0.05; done; exit 4", "--wait")
         launcher = _launcher(furnished)
         daemon.kill()

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from tests.daemon.cli.calling import SETTINGS, Place, Result
 from tests.daemon.cli.drawn import draw
 from tests.daemon.cli.everyday import Everyday
+from tests.preloaded.forked import Forked
 from tests.waiting import wait_for
 
 from runward.config.settings import Settings, settings_from_json, settings_to_json
@@ -37,7 +37,7 @@ def _told(place: Place) -> dict[str, object]:
 
 
 @contextlib.contextmanager
-def _frozen(daemon: subprocess.Popen[str]) -> Iterator[None]:
+def _frozen(daemon: Forked) -> Iterator[None]:
     os.kill(daemon.pid, signal.SIGSTOP)
     try:
         yield
@@ -59,7 +59,7 @@ def _lines(place: Place, event: str) -> list[dict[str, object]]:
 def test_status_shows_the_settings_of_the_daemon_and_that_the_file_changed(place: Place) -> None:
     (place.directory / "playbooks/wrong.playbook.yaml").unlink()
     _write(place, SETTINGS + 'retention = "30d"\n')
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         assert _told(place)["changed"] == []
         with _frozen(daemon):
             _write(place, SETTINGS + 'retention = "2d"\n')
@@ -98,7 +98,7 @@ def test_a_first_settings_file_is_shown_and_applied_by_itself(place: Place) -> N
     (place.directory / "runward.toml").unlink()
     place.environment["RUNWARD_STATE_DIR"] = str(place.state)
     (place.directory / ".config/runward").mkdir(parents=True)
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         assert _told(place)["files"] == []
         for file, retention in (
             (place.directory / ".config/runward/runward.toml", 2),
@@ -115,7 +115,7 @@ def test_a_first_settings_file_is_shown_and_applied_by_itself(place: Place) -> N
 
 
 def test_a_new_drop_in_is_a_change(place: Place) -> None:
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         _told(place)
         with _frozen(daemon):
             (place.directory / "runward.toml.d").mkdir()
@@ -199,7 +199,7 @@ def test_commands_go_by_the_daemon_s_settings_where_the_file_is_broken(place: Pl
 
 
 def test_stop_ends_the_daemon_and_says_so(place: Place) -> None:
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         told = place.call("daemon", "stop")
         assert (told.code, told.out) == (0, f"daemon {daemon.pid} has stopped\n")
         assert daemon.wait(10) == 0
@@ -208,7 +208,7 @@ def test_stop_ends_the_daemon_and_says_so(place: Place) -> None:
 
 
 def test_stop_gives_up_where_the_daemon_does_not_answer(place: Place) -> None:
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         os.kill(daemon.pid, signal.SIGSTOP)
         told: Result = place.call("daemon", "stop", "--timeout", "1s")
         os.kill(daemon.pid, signal.SIGCONT)

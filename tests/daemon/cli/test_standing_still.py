@@ -55,8 +55,13 @@ def _stopped_top(place: Place) -> Iterator[Callable[[], bool]]:
     with live_screen(place, 24, 80, "top") as screen:
         screen.shows("keys  q")
         os.kill(screen.pid, signal.SIGSTOP)
-        os.waitpid(screen.pid, os.WUNTRACED)
-        yield lambda: Path(f"/proc/{screen.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        stands = partial(_is_stopped, screen.pid)
+        wait_for(stands, "a screen that stands still")
+        yield stands
+
+
+def _is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 @contextmanager
@@ -74,7 +79,7 @@ def _stopped_terminal(place: Place, *command: str, shows: str) -> Iterator[Calla
 
 
 def _lives(screen: LiveScreen) -> bool:
-    return os.waitid(os.P_PID, screen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    return screen.process.poll() is None
 
 
 @contextmanager

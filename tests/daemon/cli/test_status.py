@@ -5,6 +5,7 @@ import os
 import pwd
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import Place
@@ -89,7 +90,7 @@ def test_before_the_first_daemon_it_is_not_running(place: Place) -> None:
 
 
 def test_a_running_daemon_tells_of_itself_and_of_its_roots(place: Place) -> None:
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         status = _until_told(place)
         assert status["pid"] == daemon.pid
     assert status["running"] is True
@@ -232,10 +233,11 @@ def test_requests_that_were_refused_or_wait_are_counted(place: Place) -> None:
 
 
 def test_a_daemon_that_is_stopped_counts_as_stalled(place: Place) -> None:
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         assert _until_told(place)["stalled_s"] is None
         daemon.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, daemon.pid, os.WSTOPPED | os.WNOWAIT)
+        state = Path(f"/proc/{daemon.pid}/stat")
+        wait_for(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", "a daemon that stands still")
         report = json.loads((place.state / "status.json").read_text())
         (place.state / "status.json").write_text(json.dumps({**report, "told_at": report["told_at"] - 3600}))
         told, shown = place.call("status", "--json"), place.call("status")

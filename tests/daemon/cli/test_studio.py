@@ -4,7 +4,6 @@ import http.client
 import os
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.daemon.cli.calling import Place, sockets_of
+from tests.preloaded.forked import Forked
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
@@ -45,12 +45,12 @@ def base_of(link: str) -> str:
 
 
 @pytest.fixture
-def served(place: Place) -> Iterator[tuple[Place, subprocess.Popen[str]]]:
+def served(place: Place) -> Iterator[tuple[Place, Forked]]:
     """A place whose daemon serves the Studio, with a run that has failed."""
     with (place.directory / "runward.toml").open("a") as settings:
         settings.write("[studio]\n")
     place.add_run("silent", exit_code=0, contract={"expected": [EXPECTED]})
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         yield place, daemon
 
 
@@ -63,7 +63,7 @@ EXPECTED: JsonValue = {
 }
 
 
-def program_of(daemon: subprocess.Popen[str]) -> list[int]:
+def program_of(daemon: Forked) -> list[int]:
     """The Studio's processes that this daemon has started."""
     found = []
     for each in Path("/proc").glob("[0-9]*"):
@@ -83,7 +83,7 @@ def link_of(place: Place) -> str:
     return result.out.strip()
 
 
-def test_a_person_logs_in_and_sees_what_failed(served: tuple[Place, subprocess.Popen[str]]) -> None:
+def test_a_person_logs_in_and_sees_what_failed(served: tuple[Place, Forked]) -> None:
     place, daemon = served
     assert program_of(daemon) == []
     link, browser = link_of(place), Browser()
@@ -96,7 +96,7 @@ def test_a_person_logs_in_and_sees_what_failed(served: tuple[Place, subprocess.P
 
 
 def test_a_daemon_that_has_only_just_begun_is_waited_for(
-    served: tuple[Place, subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+    served: tuple[Place, Forked], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, _ = served
     nothing: list[dict[str, JsonValue]] = [{}, {}]
@@ -107,7 +107,7 @@ def test_a_daemon_that_has_only_just_begun_is_waited_for(
 
 
 def test_a_studio_that_is_about_to_begin_after_a_reload_is_waited_for(
-    served: tuple[Place, subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+    served: tuple[Place, Forked], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, _ = served
     looks = [1, 2]
@@ -125,15 +125,15 @@ def test_a_studio_that_is_about_to_begin_after_a_reload_is_waited_for(
 
 
 def test_without_the_table_the_daemon_listens_on_nothing(place: Place) -> None:
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         assert listening(daemon) == []
     with (place.directory / "runward.toml").open("a") as settings:
         settings.write("[studio]\n")
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         assert len(listening(daemon)) == 1
 
 
-def listening(daemon: subprocess.Popen[str]) -> list[str]:
+def listening(daemon: Forked) -> list[str]:
     """The TCP sockets on which this process listens, by their inodes."""
     tables = [Path(f"/proc/{daemon.pid}/net/{name}") for name in ("tcp", "tcp6")]
     rows = [row.split() for each in tables if each.exists() for row in each.read_text().splitlines()[1:]]
@@ -143,7 +143,7 @@ def listening(daemon: subprocess.Popen[str]) -> list[str]:
 
 @pytest.mark.prove
 def test_a_program_that_is_killed_is_reported_and_started_again(
-    served: tuple[Place, subprocess.Popen[str]],
+    served: tuple[Place, Forked],
 ) -> None:
     place, daemon = served
     link = link_of(place)
@@ -156,7 +156,7 @@ def test_a_program_that_is_killed_is_reported_and_started_again(
     assert program_of(daemon) != [first]
 
 
-def test_the_program_ends_with_a_daemon_that_was_killed(served: tuple[Place, subprocess.Popen[str]]) -> None:
+def test_the_program_ends_with_a_daemon_that_was_killed(served: tuple[Place, Forked]) -> None:
     place, daemon = served
     assert Browser().get(f"{base_of(link_of(place))}/healthz")[0] == 200
     (program,) = program_of(daemon)
@@ -196,7 +196,7 @@ def test_a_free_port_is_used_again_after_a_restart(place: Place) -> None:
     assert links[0] == links[1]
 
 
-def test_a_logout_is_for_every_browser(served: tuple[Place, subprocess.Popen[str]]) -> None:
+def test_a_logout_is_for_every_browser(served: tuple[Place, Forked]) -> None:
     place, _ = served
     link, browser = link_of(place), Browser()
     browser.get(link)

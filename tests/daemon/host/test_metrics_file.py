@@ -51,7 +51,7 @@ def test_the_file_says_that_the_daemon_runs_and_that_it_ended(place: Place, file
 
 
 def test_a_killed_daemon_is_not_said_to_run(place: Place, file: Path) -> None:
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         wait_for(says(file, "runward_up 1"), "the file")
         daemon.kill()
         wait_for(says(file, "runward_up 0"), "the last file")
@@ -68,7 +68,7 @@ def test_a_path_that_can_not_be_written_is_shown_and_the_daemon_judges_on(place:
 
 
 def test_a_file_that_is_no_longer_wanted_is_removed(place: Place, file: Path) -> None:
-    with place.daemon_process() as daemon:
+    with place.daemon() as daemon:
         wait_for(says(file, "runward_up 1"), "the file")
         configure(place, "collected/other.prom")
         daemon.send_signal(signal.SIGHUP)
