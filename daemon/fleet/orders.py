@@ -18,7 +18,13 @@ from runward.daemon.fleet.connecting import Connection, in_time
 from runward.daemon.fleet.problems import named
 from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.store import reading
-from runward.daemon.store.tables.between_hosts import TakenOrder, orders_taken, remote_steps, takes_begun
+from runward.daemon.store.tables.between_hosts import (
+    TakenOrder,
+    orders_taken,
+    remote_steps,
+    takes_begun,
+    takes_pruned,
+)
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.events import Request
 from runward.handlers.model.fleet import (
@@ -34,9 +40,9 @@ _MOST_READ_AT_ONCE: Final = 10
 
 _LOOK: Final = (
     "with me as materialized (select runward.own_name(%s) as name)"
-    " select true, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by, false from me join runward.orders o"
+    " select true, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by, false, o.taken_at::text from me join runward.orders o"
     " on o.origin = me.name where o.settled_at is null and o.state <> 'open'"
-    " union all select false, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by, o.doubted from me join runward.orders o"
+    " union all select false, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by, o.doubted, o.taken_at::text from me join runward.orders o"
     " on o.taken_by = me.name where o.state = 'taken'"
 )
 """What this host ordered that somebody took or that is over, and what it took itself. `own_name` refuses an earlier program."""
@@ -46,14 +52,16 @@ _ENDS: Final = (
     " where origin = %s and id = any(%s) and state in ('ended', 'declined', 'withdrawn')"
 )
 _ORDERED: Final = (
-    "select o.origin, o.id, o.takes, o.body::text, o.cancelled from unnest(%s::text[], %s::text[]) as one(origin, id)"
+    "select o.origin, o.id, o.takes, o.body::text, o.cancelled, o.taken_at::text from unnest(%s::text[], %s::text[]) as one(origin, id)"
     " join runward.orders o on o.origin = one.origin and o.id = one.id where o.state = 'taken'"
 )
 _LOST: Final = (
     "select o.origin, o.id, o.takes from unnest(%s::text[], %s::text[]) as one(origin, id)"
     " join runward.orders o on o.origin = one.origin and o.id = one.id where o.given_up ->> 'host' = %s"
 )
-_TAKE: Final = "select origin, id, takes, body::text, cancelled from runward.take_orders(%s, %s)"
+_TAKE: Final = (
+    "select origin, id, takes, body::text, cancelled, taken_at::text from runward.take_orders(%s, %s)"
+)
 
 
 class Seen(NamedTuple):
@@ -68,6 +76,8 @@ class Seen(NamedTuple):
     taken_by: str | None
     is_doubted: bool
     """The store may be older than this take. If it doesn't know it, it never begins it, and never gives it back."""
+    taken_at: str | None
+    """As the database says it: in one that was restored, an order may be taken again under the number of an earlier take."""
 
     @property
     def take(self) -> tuple[str, str, int]:
@@ -116,13 +126,13 @@ class Orders:
                 (each.origin, each.id, each.take): each
                 for each in orders_taken(store, [each.take for each in taken])
             }
+            ran = takes_pruned(store, [each.take for each in taken])
             begun = takes_begun(store)
             free = self._fleet.slots - len(begun)
         self._tell_origin(connection, [each for each in own if each.id not in settled])
-        new = [each for each in taken if each.take not in known and not each.is_doubted]
-        self._unknown = [
-            f"{each.origin}/{each.id}" for each in taken if each.take not in known and each.is_doubted
-        ]
+        strange = [each for each in taken if each.take not in known]
+        new = [each for each in strange if not each.is_doubted and each.take not in ran]
+        self._unknown = [f"{each.origin}/{each.id}" for each in strange if each not in new]
         cancelled = [
             each for each in taken if each.is_cancelled and (each.take in known or not each.is_doubted)
         ]
@@ -184,7 +194,9 @@ class Orders:
         known: dict[tuple[str, str, int], TakenOrder],
     ) -> None:
         """Have the daemon decide on what it took and doesn't know, and end what is cancelled."""
-        for some in _slices([each for each in new if _name("order", *each.take) not in self._put]):
+        for some in _slices(
+            [each for each in new if _name("order", *each.take, each.taken_at) not in self._put]
+        ):
             given = ([each.origin for each in some], [each.id for each in some])
             with in_time(connection):
                 found = connection.execute(_ORDERED, given).fetchall()
@@ -212,8 +224,10 @@ class Orders:
             name = _name("cancel", origin, order, take)
             self._leave(RemoteStepCancelled(name, time.time(), origin=origin, id=order, take=take))
 
-    def _order(self, origin: str, order: str, take: int, body: str, is_cancelled: bool) -> None:
-        name = _name("order", origin, order, take)
+    def _order(
+        self, origin: str, order: str, take: int, body: str, is_cancelled: bool, taken_at: str
+    ) -> None:
+        name = _name("order", origin, order, take, taken_at)
         read = foreign(body)
         facts: dict[str, Any] = {"origin": origin, "id": order, "take": take, "cancelled": is_cancelled}
         try:
@@ -231,8 +245,11 @@ class Orders:
             rows = connection.execute(_TAKE, (self._number, count)).fetchall()
         if rows:
             point("fleet.orders.taken")
+        with reading.reading(str(self._state)) as store:
+            ran = takes_pruned(store, [row[:3] for row in rows])
         for row in rows:
-            self._order(*row)
+            if row[:3] not in ran:
+                self._order(*row)
         return len(rows) == count
 
     def _leave(self, request: Request) -> None:

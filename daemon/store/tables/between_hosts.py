@@ -189,6 +189,15 @@ def takes_begun(connection: sqlite3.Connection) -> list[Take]:
     return [(str(origin), str(order), int(take)) for origin, order, take in rows]
 
 
+def takes_pruned(connection: sqlite3.Connection, takes: Sequence[Take]) -> set[Take]:
+    """Those of these takes that this host began, and whose sessions are pruned: nothing else is known of them."""
+    from runward.handlers.model.fleet import run_of_order
+
+    names = {run_of_order(*take): take for take in takes}
+    query = "select session_id from tombstones where session_id in (select value from json_each(?))"
+    return {names[str(name)] for (name,) in connection.execute(query, (listed([*names]),))}
+
+
 def _begin(batch: Batch, job: Job, effect: BeginTaken) -> None:
     batch.row(
         _BEGIN_TAKEN, (effect.origin, effect.id, effect.take, effect.session_key, effect.at, effect.depth)

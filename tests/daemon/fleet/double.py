@@ -43,6 +43,7 @@ class Row:
     settled: bool = False
     given_up: Any = None
     doubted: bool = False
+    taken_at: str | None = None
 
     def is_for(self, host: str, labels: set[str]) -> bool:
         if host in self.declined:
@@ -91,6 +92,7 @@ class Database:
     content: Content = field(default_factory=Content)
     identity: str = "the first"
     restores: int = 0
+    moments: int = 0
     times_older: int = 0
     """How often hosts had to say again what they know."""
 
@@ -120,6 +122,11 @@ class Database:
         if self.content.numbers.get(host) != number:
             raise psycopg.errors.RaiseException(FENCED)
         return host
+
+    def moment(self) -> str:
+        """It never comes again, whatever is restored."""
+        self.moments += 1
+        return f"moment {self.moments}"
 
     def changed(self, own: str, *rows: Row) -> None:
         """This host has changed these: that is counted, and whoever claims one that nobody has gets it."""
@@ -158,7 +165,7 @@ class Database:
             and not older_double.is_unheard(self, row.origin)
         ][:most]
         for row in fitting:
-            row.state, row.taken_by, row.takes = "taken", own, row.takes + 1
+            row.state, row.taken_by, row.takes, row.taken_at = "taken", own, row.takes + 1, self.moment()
         self.changed(own, *fitting)
         return fitting
 
@@ -365,7 +372,7 @@ def _look(database: Database, host: str, number: int) -> list[tuple[Any, ...]]:
     ]
     taken = [row for row in database.rows.values() if row.taken_by == own and row.state == "taken"]
     seen = [(True, row) for row in ordered] + [(False, row) for row in taken]
-    return [(is_own, *_columns(facts, row), not is_own and row.doubted) for is_own, row in seen]
+    return [(is_own, *_columns(facts, row), not is_own and row.doubted, row.taken_at) for is_own, row in seen]
 
 
 def _ends(database: Database, host: str, origin: str, names: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -381,7 +388,7 @@ def _ordered(
     database: Database, host: str, origins: Sequence[str], names: Sequence[str]
 ) -> list[tuple[Any, ...]]:
     wanted = {*zip(origins, names, strict=True)}
-    facts = "origin, id, takes, body::text, cancelled"
+    facts = "origin, id, takes, body::text, cancelled, taken_at::text"
     return [
         _columns(facts, row)
         for row in database.seen_by(host)

@@ -173,6 +173,7 @@ def heed_claim(database: Database, row: Row) -> None:
     if claim.take > row.takes and row.is_for(claim.host, database.labels[claim.host]):
         del database.content.claims[order]
         row.taken_by, row.takes, row.doubted = claim.host, claim.take, False
+        row.taken_at = database.moment()
         row.state, row.result = ("taken", None) if claim.result is None else ("ended", claim.result)
 
 

@@ -29,6 +29,7 @@ from runward.daemon.fleet.program import PERIOD_S, Program
 from runward.daemon.fleet.telling_orders import OrdersTold
 from runward.handlers.bundle.signatures import named
 from runward.handlers.fleet.signing import signer_of
+from runward.handlers.model.fleet import run_of_order
 
 
 class Both:
@@ -167,6 +168,41 @@ def test_a_request_that_is_put_again_is_the_same_by_its_name(
         connection, program = host.connected()
         program.look(connection)
     assert (len(host.inbox("RemoteStepOrdered")) == 1) is is_fixed
+
+
+def _forget_the_take(host: Host) -> None:
+    """The database is restored to before it."""
+    with host.admin() as admin:
+        admin.execute("update runward.orders set state = 'open', taken_by = null, taken_at = null, takes = 0")
+
+
+def test_what_is_taken_again_in_an_older_database_is_decided_again(host: Host) -> None:
+    """The first take was declined, and is not known any more: the second one has the same number."""
+    host.has("1")
+    for _ in range(2):
+        connection, program = host.connected()
+        program.look(connection)
+        assert host.states() == [("1", "taken")]
+        _forget_the_take(host)
+    assert [each["take"] for each in host.inbox("RemoteStepOrdered")] == [1, 1]
+
+
+@pytest.mark.parametrize("is_taken_before", [True, False])
+def test_what_ran_here_before_its_session_was_pruned_is_not_begun_again(
+    host: Host, is_taken_before: bool
+) -> None:
+    host.place.change_store(
+        "insert into tombstones values ('native:runs/x', ?, 'completed', 1, 1.0, 2.0, 1, ?, 3.0, '[]')",
+        run_of_order("laptop", "1", 1),
+        "0" * 64,
+    )
+    host.has("1", **({"state": "taken", "taken_by": "gpu-box", "takes": 1} if is_taken_before else {}))
+    connection, program = host.connected()
+    program.look(connection)
+    program.look(connection)
+    assert host.states() == [("1", "taken")]
+    assert host.inbox("RemoteStepOrdered") == []
+    assert "laptop/1 before its store or the database was restored" in str(program.refused)
 
 
 @pytest.mark.parametrize("is_fenced", [True, False])

@@ -10,7 +10,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.daemon.fleet import older_double
 from tests.daemon.fleet.double import Database, Row
 from tests.daemon.fleet.two_hosts import Broken, play
 
@@ -24,11 +23,14 @@ HAPPENS = (
     *("ended", "declined", "withdrawn", "cancelled", "failed", "fenced", "killed", "daemon killed"),
     *("store restored", "database restored", "database replaced", "given up"),
 )
+TAKEN_AGAIN = 34
+"""In this history, a host declines an order, the database forgets that, and the host takes the order again."""
+
 TWO_DAYS = 2 * 86_400.0
 
 
 def test_every_order_has_one_result_and_every_command_runs_at_most_once(tmp_path: Path) -> None:
-    seen = play(tmp_path, range(8))
+    seen = play(tmp_path, [*range(8), TAKEN_AGAIN])
     assert [what for what in HAPPENS if not seen[what]] == []
 
 
@@ -107,11 +109,6 @@ def without_saying_again_what_it_took(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Database, "took_order", lambda *given: "claimed")
 
 
-def without_waiting_for_all_hosts(patch: pytest.MonkeyPatch) -> None:
-    """In an older database, a host takes orders before the others have said again what they know."""
-    patch.setattr(older_double, "waited_for", lambda database: [])
-
-
 def without_telling_the_origin(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks what became of the orders of this host."""
     patch.setattr(Orders, "_tell_origin", lambda *given: None)
@@ -127,7 +124,6 @@ def without_telling_the_origin(patch: pytest.MonkeyPatch) -> None:
         without_telling_the_origin,
         without_the_record_before_a_return,
         without_saying_again_what_it_took,
-        without_waiting_for_all_hosts,
     ],
 )
 def test_without_a_guard_a_history_breaks_a_law(

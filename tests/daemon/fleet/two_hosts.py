@@ -367,7 +367,7 @@ class History:
         dice = self.other_dice
         if dice.random() < 0.02:
             self._give_up(dice.choice([*self.database.rows.values()] or [None]))
-        if self.restored == "nothing" or dice.random() > 0.15:
+        if self.restored == "nothing" or dice.random() > 0.3:
             return
         host = self.hosts[dice.choice([*HOSTS])]
         if self.restored == "a store":
@@ -375,10 +375,19 @@ class History:
                 host.back_up()
             elif await host.restore():
                 self.seen["store restored"] += 1
-        elif self.copy is None or dice.random() < 0.5:
+        elif self.copy is None or dice.random() < 0.3:
             self.copy = self.database.copy()
-        else:
+        elif self._has_forgotten(self.copy) or dice.random() < 0.2:
             self._restore_database(self.copy)
+
+    def _has_forgotten(self, copied: Content) -> bool:
+        """Whether somebody has taken an order since that the copy has as open."""
+        now = self.database.rows
+        return any(
+            row.state == "open" and now[key].takes > row.takes
+            for key, row in copied.rows.items()
+            if key in now
+        )
 
     def _restore_database(self, copied: Content) -> None:
         """As a dump is, in another database; or in its place, once all have seen what is newer: else nobody can notice."""
