@@ -132,7 +132,8 @@ def test_what_runs_wrote_stays_text_in_its_place(
     shown = _SGR.sub("", drawn.raw.decode()).replace("\r\n", "\n")
     assert [each for each in shown if each != "\n" and not each.isprintable()] == []
     assert widest(drawn) <= columns or command == _PLAN, "it has lines of files"
-    assert not any(line.startswith("::") for line in drawn.lines), "nothing commands the runner of a CI"
+    # By the lines as they were written: where a narrow screen goes on with a long one, the runner reads no other line.
+    assert not any(line.startswith("::") for line in shown.split("\n")), "nothing commands the runner of a CI"
     if columns == 80 and command not in _WHOLE:
         assert len(drawn.lines) <= 24, drawn.text
     assert "LANG" not in variables or shown.isascii()
