@@ -46,6 +46,10 @@ class Seat:
         """Until so many turns are over, by what the agent says of itself."""
         wait_for(lambda: self.count(self._turn_end) >= count, f"the end of {count} turns")
 
+    def turn_ends_in(self, content: bytes) -> int:
+        """How many turns are over in a log, by what the agent says of itself."""
+        return content.count(self._turn_end)
+
     def stays(self) -> None:
         """Nothing happens, for longer than anything is waited for."""
         since = time.monotonic()

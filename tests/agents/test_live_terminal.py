@@ -11,6 +11,7 @@ from tests.agents.agent_in_terminal import InTerminal, seated
 from tests.agents.agents import CLAUDE, KEY
 from tests.agents.following import GONE, INTERRUPTED, OK
 from tests.agents.homes import Home
+from tests.agents.scripted_model import prompt
 from tests.agents.terminal import ESCAPE
 from tests.waiting import wait_for
 
@@ -108,3 +109,33 @@ def test_a_cleared_session_is_over_though_its_program_goes_on(tmp_path: Path) ->
         assert seat.screen.process.poll() is None
         (over,) = [each for each in seat.stage.sessions() if each.session_id == cleared.session_id]
         assert (over.history[-1], over.attempts) == (OK, ("process_gone",))
+
+
+def test_a_branched_session_is_over_and_its_branch_goes_on_with_what_is_its_own(tmp_path: Path) -> None:
+    with seated(IN_TERMINAL, tmp_path) as seat:
+        seat.asks("answer")
+        seat.waits_for(1)
+        wait_for(lambda: seat.activity() == "idle", "an idle session")
+        origin = seat.session()
+        (pid_file,) = tmp_path.rglob(f"sessions/{seat.screen.process.pid}.json")
+        seat.screen.type(
+            "/branch",
+            lambda: origin.session_id not in pid_file.read_text(),
+            "another session in its pid file",
+        )
+        seat.asks("tool")
+        branch = json.loads(pid_file.read_text())["sessionId"]
+        log = seat.stage.agent.transcript(seat.stage.home, branch)
+        wait_for(
+            lambda: seat.turn_ends_in(log.read_bytes()) == 2, "the end of its turn, beside the copied one"
+        )
+        wait_for(lambda: any(each.attempts == ("process_gone",) for each in seat.stage.sessions()), "an end")
+        (over,) = [each for each in seat.stage.sessions() if each.attempts == ("process_gone",)]
+        assert (over.session_id, over.history[-1]) == (origin.session_id, OK)
+        seat.screen.type("/exit", lambda: seat.screen.process.poll() is not None, "the end")
+        both = seat.stage.wait_judged(2)
+        assert [(each.history[-1], each.attempts) for each in both] == [(OK, ("process_gone",))] * 2
+        told = seat.stage.agent.reading.hear(log.name, log.read_bytes()).told
+        assert (told.session_id, told.parent_session_id) == (branch, origin.session_id)
+        # Claude Code calls it by its first prompt, too, which is a copy.
+        assert (told.counts.tool_calls, told.prompt) == (1, prompt("answer"))
