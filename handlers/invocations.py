@@ -9,6 +9,7 @@ from runward.config.step import NOT_STARTED
 from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.chains import EventOccurred, IsHeard
 from runward.handlers.model.effects import Deciding, Effects, Emit
+from runward.handlers.model.fleet import depth_behind
 from runward.handlers.model.invocations import (
     EndInvocation,
     EndStatus,
@@ -51,9 +52,15 @@ COMPLETED: Final = "invocation.completed"
 
 
 def completed(
-    invocation: Invocation, at: float, status: EndStatus, reason_code: str, outcome: JsonValue = None
+    invocation: Invocation,
+    at: float,
+    status: EndStatus,
+    reason_code: str,
+    outcome: JsonValue = None,
+    *,
+    session_key: str | None,
 ) -> Asking[Effects]:
-    """End it, and tell its listeners."""
+    """End it, and tell its listeners. `session_key` is of what it ordered, which may never have become a session; None for a chain run."""
     end = EndInvocation(invocation.id, at, status, reason_code)
     if not (yield from ask(IsHeard(COMPLETED))):
         return (end,)
@@ -66,7 +73,8 @@ def completed(
         outcome=outcome,
     )._asdict()
     key = f"{invocation.id}/completed"
-    occurred = EventOccurred(key, at, COMPLETED, invocation.id, fields, by_run=invocation.by_run)
+    depth = 0 if session_key is None else (yield from depth_behind(session_key))
+    occurred = EventOccurred(key, at, COMPLETED, invocation.id, fields, by_run=invocation.by_run, depth=depth)
     return end, Emit(occurred)
 
 
@@ -79,7 +87,8 @@ def with_session(session: Session, judged: Effects, outcomes: Effects) -> Asking
     if invocation is None:
         return ()
     outcome = outcome_among(outcomes)
-    return (yield from completed(invocation, verdict.at, verdict.status, verdict.reason_code, outcome))
+    how = (verdict.at, verdict.status, verdict.reason_code)
+    return (yield from completed(invocation, *how, outcome, session_key=session.key))
 
 
 def link_started_earlier(event: StartedEarlier, given: Given) -> Deciding:
@@ -98,7 +107,8 @@ def link_started_earlier(event: StartedEarlier, given: Given) -> Deciding:
         return (link,)
     latest = yield from ask(LatestOutcomeOf(session.key))
     outcome = None if latest is None else dict(latest)
-    return link, *(yield from completed(invocation, given.at, session.status, session.reason_code, outcome))
+    how = (given.at, session.status, session.reason_code)
+    return link, *(yield from completed(invocation, *how, outcome, session_key=session.key))
 
 
 def give_up_start(event: StartFailed, given: Given) -> Deciding:
@@ -107,4 +117,6 @@ def give_up_start(event: StartFailed, given: Given) -> Deciding:
     invocation = yield from ask(InvocationOf(event.session_key))
     if invocation is None:
         return (given_up,)
-    return given_up, *(yield from completed(invocation, given.at, "failed", NOT_STARTED))
+    return given_up, *(
+        yield from completed(invocation, given.at, "failed", NOT_STARTED, session_key=event.session_key)
+    )

@@ -303,7 +303,10 @@ def cancel_run(event: ChainRunCancelRequested, given: Given) -> Deciding:
                 ]
                 invocation = yield from ask(InvocationOf(step.session_key))
                 if invocation is not None:
-                    effects += yield from completed(invocation, given.at, "cancelled", "run.cancelled.user")
+                    key, code = step.session_key, "run.cancelled.user"
+                    effects += yield from completed(
+                        invocation, given.at, "cancelled", code, session_key=key
+                    )
             if session is None or session.status == "running":
                 # Even if it is not a session yet: the job that opens it may be in progress, and then comes before this.
                 cancel = SessionCancelRequested(

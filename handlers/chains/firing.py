@@ -391,4 +391,4 @@ def _root_completed(event: ChainRunFinished, at: float) -> Asking[Effects]:
         outcomes = [steps[index].outcome for index in sorted(steps) if steps[index].outcome is not None]
         outcome = outcomes[-1] if outcomes else None
     root = Invocation(of_chain_run(event.run), CHAIN, event.chain, event.run)
-    return (yield from completed(root, at, event.status, event.reason_code, outcome))
+    return (yield from completed(root, at, event.status, event.reason_code, outcome, session_key=None))

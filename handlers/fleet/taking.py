@@ -305,7 +305,8 @@ def cancel_taken(event: RemoteStepCancelled, given: Given) -> Deciding:
         )
         invocation = yield from ask(InvocationOf(taken.session_key))
         if invocation is not None:
-            effects += yield from completed(invocation, given.at, "cancelled", verdict.code)
+            key, code = taken.session_key, verdict.code
+            effects += yield from completed(invocation, given.at, "cancelled", code, session_key=key)
     if session is None or session.status == "running":
         # Even if it is not a session yet: the job that opens it may be in progress, and then comes before this.
         attempt = 1 if session is None else session.attempt

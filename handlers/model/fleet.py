@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.handlers.model.asking import Question
+from runward.handlers.model.asking import Asking, Question, ask
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Request
 
@@ -209,6 +209,13 @@ class TakenAs(Question["Taken | None"], frozen=True):
     """Question: for which order a session was begun. Answer: `Taken`, or None if no other host ordered it."""
 
     session_key: str
+
+
+def depth_behind(session_key: str) -> Asking[int]:
+    """How many chain runs fired one another in a row before what this session does: 0, unless another host ordered it."""
+    # A loop over several hosts must end, too, also if it goes through the steps that they order.
+    taken = None if lane_of_taken(session_key) is None else (yield from ask(TakenAs(session_key)))
+    return 0 if taken is None else taken.depth
 
 
 class TakenOf(Question["Taken | None"], frozen=True):

@@ -17,6 +17,7 @@ from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, 
 from runward.handlers.model.chains import EventOccurred, IsHeard, chain_run_of
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.files import MEANINGS, Unreadable
+from runward.handlers.model.fleet import depth_behind
 from runward.handlers.model.outcomes import (
     ArtifactAddRequested,
     ArtifactFilesNamed,
@@ -41,10 +42,11 @@ def announced(session: Session, kept: Sequence[RecordArtifact], at: float) -> As
         return ()
     # The same content of the same attempt has the same key. So what was told during the run is not told again with the
     # verdict.
-    return tuple(Emit(_occurred(session, each, at)) for each in kept)
+    depth = yield from depth_behind(session.key)
+    return tuple(Emit(_occurred(session, each, at, depth)) for each in kept)
 
 
-def _occurred(session: Session, kept: RecordArtifact, at: float) -> EventOccurred:
+def _occurred(session: Session, kept: RecordArtifact, at: float, depth: int) -> EventOccurred:
     identifier = artifact_id(kept.session_key, kept.kind, kept.name)
     content = json.dumps([kept.content, kept.file_path], sort_keys=True).encode()
     version = hashlib.sha256(content).hexdigest()[:16]
@@ -62,6 +64,7 @@ def _occurred(session: Session, kept: RecordArtifact, at: float) -> EventOccurre
             outcome=kept.content,
         )._asdict(),
         by_run=chain_run_of(session.key),
+        depth=depth,
     )
 
 

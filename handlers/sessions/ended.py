@@ -37,9 +37,9 @@ from runward.handlers.layouts.layout import declared
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask, ask_readable
 from runward.handlers.model.bundle import BegunReplayOf, BundleRulesOf
 from runward.handlers.model.chains import EventOccurred, IsHeard, chain_run_of
-from runward.handlers.model.effects import Deciding, Effect, Effects, Emit, Explain
+from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.files import RootFacts
-from runward.handlers.model.fleet import TakenAs, lane_of_taken
+from runward.handlers.model.fleet import depth_behind
 from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.outcomes import ReadOutcome, RecordArtifact, outcome_among
 from runward.handlers.model.processes import RecordedProcess
@@ -229,24 +229,13 @@ def _told(
         return named(outcomes, given.at, event.key)
     if (yield from ask(IsHeard(FINISHED))):
         cwd = yield from ask(WorkingDirectoryOf(session.key))
-        reports = finished(session, judged, outcomes, cwd)
+        reports = finished(session, judged, outcomes, cwd, (yield from depth_behind(session.key)))
     reports += yield from _notices(session, judged, given.at)
     reports += yield from with_session(session, judged, outcomes)
     reports += yield from announced(session, outcomes, given.at)
-    if lane_of_taken(session.key) is not None:
-        # A loop over several hosts must end, too, also if it goes through the steps that they order.
-        taken = yield from ask(TakenAs(session.key))
-        reports = tuple(_as_deep(each, 0 if taken is None else taken.depth) for each in reports)
     if session.layout == show.LAYOUT:
         reports += yield from shows.ended(session.key, session.path, given.at)
     return (*reports, *named(outcomes, given.at, event.key))
-
-
-def _as_deep(effect: Effect, depth: int) -> Effect:
-    """The same effect; an event that follows from an order is as deep as the chain run that ordered it."""
-    if isinstance(effect, Emit) and isinstance(effect.event, EventOccurred):
-        return Emit(replace(effect.event, depth=depth))
-    return effect
 
 
 def _notices(session: Session, judged: Effects, at: float) -> Asking[Effects]:
@@ -496,8 +485,11 @@ def _delivered(contract: Contract, facts: RootFacts) -> dict[str, JsonValue]:
 FINISHED: Final = "session.finished"
 
 
-def finished(session: Session, judged: Effects, outcomes: Effects, cwd: str | None) -> Effects:
-    """`session.finished`, with the last outcome of a registered kind, for the verdict found among `judged`."""
+def finished(session: Session, judged: Effects, outcomes: Effects, cwd: str | None, depth: int) -> Effects:
+    """`session.finished`, with the last outcome of a registered kind, for the verdict found among `judged`.
+
+    `depth` is that of the chain run of another host that ordered it; 0 if none did.
+    """
     verdict = verdict_among(judged)
     if verdict is None:
         return ()
@@ -515,8 +507,8 @@ def finished(session: Session, judged: Effects, outcomes: Effects, cwd: str | No
     )._asdict()
     key = f"{verdict.key}/event"
     attempt = f"{session.key}#{verdict.attempt}"
-    occurred = EventOccurred(key, verdict.at, FINISHED, attempt, fields, by_run=chain_run_of(session.key))
-    return (Emit(occurred),)
+    by = chain_run_of(session.key)
+    return (Emit(EventOccurred(key, verdict.at, FINISHED, attempt, fields, by_run=by, depth=depth)),)
 
 
 PATIENCE: Final = 5
