@@ -55,6 +55,11 @@ def objects(value: JsonValue) -> list[dict[str, JsonValue]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
+def texts(value: JsonValue) -> list[str]:
+    """The texts of a list; none if it is something else."""
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
 def is_text(value: str) -> bool:
     """Whether it can be written as UTF-8. A lone surrogate can't, and escapes in YAML and JSON can make one."""
     try:

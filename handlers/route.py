@@ -41,6 +41,7 @@ from runward.handlers.model.exchange import (
     PrincipalCreateRequested,
 )
 from runward.handlers.model.fleet import (
+    RemoteStepBegun,
     RemoteStepCancelled,
     RemoteStepOrdered,
     RemoteStepOver,
@@ -187,10 +188,17 @@ def _mint(event: MintRequested, given: Given) -> Deciding:
 
 
 def _step_taken(event: RemoteStepTaken, given: Given) -> Deciding:
-    """Another host took the order: the step runs there."""
+    """Another host took the order: it may begin there from now on."""
     from runward.handlers.fleet.ordering import step_taken  # few daemons are in a fleet
 
     return step_taken(event, given)
+
+
+def _step_begun(event: RemoteStepBegun, given: Given) -> Deciding:
+    """The host that took the order says that the step begins there."""
+    from runward.handlers.fleet.ordering import step_begun
+
+    return step_begun(event, given)
 
 
 def _step_over(event: RemoteStepOver, given: Given) -> Deciding:
@@ -278,6 +286,7 @@ ROUTES: Final = (
     _route(StartedEarlier, "chains/advance", continuing.advance_after_step, _chain_run, number=1),
     _route(StartedEarlier, "fleet/ended", _end_taken, _taken, number=2),
     _route(RemoteStepTaken, "fleet/taken", _step_taken),
+    _route(RemoteStepBegun, "fleet/started", _step_begun),
     _route(RemoteStepOver, "fleet/over", _step_over),
     _route(RemoteStepOrdered, "fleet/begin", _begin_taken),
     _route(RemoteStepCancelled, "fleet/cancel", _cancel_taken),

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 _JOB = "job:"
 _CHAIN_RUN = "cr_"
 _APPROVAL = "ap_"
+_ORDER: Final = re.compile("(cr_[0-9a-f]{12})-[0-9]+-[0-9]+")
+_OF_ORDER: Final = "fl_"
+"""How the sessions of steps begin that another host ordered."""
 _CHAINS: Final = (CHAIN, "chain:")
 _EXCHANGE: Final = re.compile("artifact:|principal:|.*#intent/|[0-9a-f]{8}-[0-9a-f]{4}-")
 """An artifact, a principal, a line of a run, or the action of a person."""
@@ -69,9 +72,9 @@ def why(settings: Settings, identifier: str, verbose: bool, is_whole: bool, as_j
     On a terminal, the answer is the first line; --all and --verbose show the rest.
 
     ID names a session, a run that was asked for, a run directory that is not a session yet, a job (its number, or
-    job:NUMBER), a chain run, an approval, a chain (chain:NAME), and of the exchange artifact:ID, principal:ID or an
-    action. @last is the newest session, chain:@last the newest chain run, and job:@last the newest job. What did not
-    happen, and why, is at the end.
+    job:NUMBER), a chain run, a step that another host runs (its order, or its session there), an approval, a chain
+    (chain:NAME), and of the exchange artifact:ID, principal:ID or an action. @last is the newest session, chain:@last
+    the newest chain run, and job:@last the newest job. What did not happen, and why, is at the end.
 
     \b
     Example:
@@ -186,6 +189,9 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
     starts = runs_called(connection, text, 9)
     if len(starts) > 1:
         refuse_ambiguous(text, starts)
+    is_remote = not starts and text.startswith((_CHAIN_RUN, _OF_ORDER))
+    if is_remote and (story := _of_remote_step(connection, text, is_up)) is not None:
+        return story
     return _of_start(connection, starts[0], is_up) if starts else _of_directory(connection, text, is_up, now)
 
 
@@ -275,6 +281,16 @@ def _of_chain_run(connection: sqlite3.Connection, text: str, is_up: bool) -> Sto
     if len(runs) != 1:
         return None
     return chain_run_story(connection, runs[0], is_up)
+
+
+def _of_remote_step(connection: sqlite3.Connection, text: str, is_up: bool) -> Story | None:
+    """The chain run of a step that another host runs: it has no session here. `text` is the id of its order, or of its session there."""
+    from runward.daemon.store.tables.chain_runs import chain_runs_called, run_of_remote_session
+
+    ordered = _ORDER.fullmatch(text)
+    run = run_of_remote_session(connection, text) if ordered is None else ordered[1]
+    rows = [] if run is None else chain_runs_called(connection, run, 2)
+    return chain_run_story(connection, rows[0], is_up) if len(rows) == 1 else None
 
 
 def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:

@@ -37,6 +37,8 @@ class Order(NamedTuple):
     placed_s: float
     taken_s: float | None
     given_up: dict[str, JsonValue] | None
+    begun: bool
+    """Whether its taker says that the step begins."""
     receipt: str | None
     """The hash of the last receipt of its session, as its taker reported it; None if there is none yet."""
 
@@ -51,6 +53,7 @@ class Order(NamedTuple):
             "cancelled": self.cancelled,
             "takes": self.takes,
             "taken_by": self.taken_by,
+            "begun": self.begun,
             "status": self.status,
             "receipt": self.receipt,
             "declined": {**self.declined},
@@ -73,6 +76,7 @@ _ORDERS: Final = (
     " o.taken_at, o.begin_by, o.declined, left(o.result ->> 'status', 200), o.ended_at, o.settled_at,"
     " extract(epoch from clock_timestamp() - o.placed_at)::float8,"
     " extract(epoch from clock_timestamp() - o.taken_at)::float8, o.given_up,"
+    " o.begun_take is not null and o.begun_take = o.takes,"
     " (select r.hash from runward.receipts r where r.host = o.taken_by and r.session = left(o.result ->> 'session', 200)"
     "  order by r.segment desc, r.number desc limit 1)"
     " from runward.orders o where (not %(only_open)s or o.state in ('open', 'taken')) and (%(at)s::timestamptz is null"

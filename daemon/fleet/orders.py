@@ -29,6 +29,7 @@ from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.events import Request
 from runward.handlers.model.fleet import (
     OrderEnd,
+    RemoteStepBegun,
     RemoteStepCancelled,
     RemoteStepOrdered,
     RemoteStepOver,
@@ -38,11 +39,14 @@ from runward.handlers.model.fleet import (
 _MOST_READ_AT_ONCE: Final = 10
 """Orders whose values or results are read at once: each may have 1 MiB."""
 
+_TAKEN: Final = (
+    "o.taken_at::text, extract(epoch from o.taken_at)::float8, coalesce(o.begun_take = o.takes, false)"
+)
 _LOOK: Final = (
-    "with me as materialized (select runward.own_name(%s) as name)"
-    " select true, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by, false, o.taken_at::text from me join runward.orders o"
+    "with me as materialized (select runward.own_name(%s) as name)"  # noqa: S608 # our own words
+    f" select true, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by, false, {_TAKEN} from me join runward.orders o"
     " on o.origin = me.name where o.settled_at is null and o.state <> 'open'"
-    " union all select false, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by, o.doubted, o.taken_at::text from me join runward.orders o"
+    f" union all select false, o.origin, o.id, o.state, o.takes, o.cancelled, o.taken_by, o.doubted, {_TAKEN} from me join runward.orders o"
     " on o.taken_by = me.name where o.state = 'taken'"
 )
 """What this host ordered that somebody took or that is over, and what it took itself. `own_name` refuses an earlier program."""
@@ -52,7 +56,8 @@ _ENDS: Final = (
     " where origin = %s and id = any(%s) and state in ('ended', 'declined', 'withdrawn')"
 )
 _ORDERED: Final = (
-    "select o.origin, o.id, o.takes, o.body::text, o.cancelled, o.taken_at::text from unnest(%s::text[], %s::text[]) as one(origin, id)"
+    "select o.origin, o.id, o.takes, o.body::text, o.cancelled, o.taken_at::text,"
+    " extract(epoch from o.begin_by - clock_timestamp())::float8 from unnest(%s::text[], %s::text[]) as one(origin, id)"
     " join runward.orders o on o.origin = one.origin and o.id = one.id where o.state = 'taken'"
 )
 _LOST: Final = (
@@ -60,7 +65,8 @@ _LOST: Final = (
     " join runward.orders o on o.origin = one.origin and o.id = one.id where o.given_up ->> 'host' = %s"
 )
 _TAKE: Final = (
-    "select origin, id, takes, body::text, cancelled, taken_at::text from runward.take_orders(%s, %s)"
+    "select origin, id, takes, body::text, cancelled, taken_at::text,"
+    " extract(epoch from begin_by - clock_timestamp())::float8 from runward.take_orders(%s, %s)"
 )
 
 
@@ -78,6 +84,10 @@ class Seen(NamedTuple):
     """The store may be older than this take. If it doesn't know it, it never begins it, and never gives it back."""
     taken_at: str | None
     """As the database says it: in one that was restored, an order may be taken again under the number of an earlier take."""
+    taken_s: float | None
+    """The same in Unix seconds."""
+    is_begun: bool
+    """Its taker says that the step begins."""
 
     @property
     def take(self) -> tuple[str, str, int]:
@@ -143,10 +153,12 @@ class Orders:
     def _tell_origin(self, connection: Connection, rows: Sequence[Seen]) -> None:
         for each in rows:
             if each.state == "taken" and each.taken_by is not None:
+                facts: dict[str, Any] = {"id": each.id, "host": each.taken_by, "take": each.takes}
                 name = _name("taken", each.id, each.takes)
-                self._leave(
-                    RemoteStepTaken(name, time.time(), id=each.id, host=each.taken_by, take=each.takes)
-                )
+                self._leave(RemoteStepTaken(name, time.time(), taken_at=each.taken_s, **facts))
+                if each.is_begun:
+                    name = _name("begun", each.id, each.takes)
+                    self._leave(RemoteStepBegun(name, time.time(), **facts))
         over = [each for each in rows if each.state != "taken" and _name("over", each.id) not in self._put]
         for some in _slices(over):
             with in_time(connection):
@@ -225,11 +237,24 @@ class Orders:
             self._leave(RemoteStepCancelled(name, time.time(), origin=origin, id=order, take=take))
 
     def _order(
-        self, origin: str, order: str, take: int, body: str, is_cancelled: bool, taken_at: str
+        self,
+        origin: str,
+        order: str,
+        take: int,
+        body: str,
+        is_cancelled: bool,
+        taken_at: str,
+        begin_within: float | None,
     ) -> None:
         name = _name("order", origin, order, take, taken_at)
         read = foreign(body)
-        facts: dict[str, Any] = {"origin": origin, "id": order, "take": take, "cancelled": is_cancelled}
+        facts: dict[str, Any] = {
+            "origin": origin,
+            "id": order,
+            "take": take,
+            "cancelled": is_cancelled,
+            "begin_within": begin_within,
+        }
         try:
             self._leave(RemoteStepOrdered(name, time.time(), body=read, **facts))
         except RequestTooLong:

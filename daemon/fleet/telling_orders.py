@@ -125,6 +125,6 @@ def of_take(row: TakenOrder) -> list[Call]:
         why = str(storable(row.why or ""))[:_MOST_REASON]
         return [Call("select runward.give_back(%s, %s, %s, %s, %s)", (*take, why))]
     if row.result is None:
-        return []
+        return [Call("select runward.begin_order(%s, %s, %s, %s)", take)]
     result = json.dumps(storable(json.loads(row.result)))
     return [Call("select runward.end_order(%s, %s, %s, %s, %s::jsonb)", (*take, result))]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.document import read_json
-from runward.config.json_value import JsonValue, objects
+from runward.config.json_value import JsonValue, objects, texts
 from runward.daemon.store.tables import cancellations, journal_lines, sessions, starts
 from runward.daemon.store.tables.cancellations import CancellationRow
 from runward.daemon.store.tables.events import (
@@ -191,6 +191,11 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "StartFailed": "the run can never begin: {why}",
     "RecordMoved": "the record was restored at other paths",
     "StartedEarlier": "the run had begun before its request was recorded",
+    "RemoteStepTaken": "{host} took the order {id}",
+    "RemoteStepBegun": "{host} says that the order {id} begins",
+    "RemoteStepOver": "the order {id} is over: {end}",
+    "RemoteStepOrdered": "this host took the order {id} of {origin}",
+    "RemoteStepCancelled": "{origin} does not want the order {id} any more",
     "TimerSet": _timer_set,
     "TimerRang": "the time of {subject} came",
 }
@@ -357,6 +362,7 @@ def _decision(event: EventRow, decision: DecisionRow) -> Entry:
     if isinstance(known, dict):
         invalid = invalid_outcomes(known)
         notes += [f"invalid outcome {file}: {problem}" for file, problems in invalid for problem in problems]
+        notes += [f"accepted by {each}" for each in texts(known.get("accepted_by"))]
     return Entry(
         kind="decision",
         at=decision.at,

@@ -77,6 +77,8 @@ def _step_as_json(
         else standing.attempt,
         "session_id": None if standing is None else session_id_of(standing),
         "host": None if standing is None else standing.host,
+        "taken_at": None if standing is None else iso(standing.taken_at),
+        "began_there": None if standing is None else standing.began_there,
         "invocation_id": None if standing is None else invocations.get((number, standing.attempt)),
         "condition": defined.get("condition"),
         "value": None if standing is None else _loaded(standing.value),

@@ -24,6 +24,7 @@ from runward.daemon.store.tables.sessions import (
     rules_of,
     verification_of,
 )
+from runward.daemon.views.ordered import ordered_by
 from runward.daemon.views.text import ago, duration, fields, local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
 from runward.handlers.foreign_json import NotJson, read_json
@@ -155,6 +156,7 @@ def session_as_json(
         fields(each, "path line message fix") for each in problems(connection, row.path)
     ]
     details = details_of(row, history, kept, [each.as_json() for each in outcomes])
+    details["ordered_by"] = ordered_by(connection, row.key)
     session = {**details, "bundle": bundle_json(bundle, settings, report), "problems": complaints}
     _add_usage(connection, settings, [session])
     return without_secrets_in(session, settings.bundle.rules.redact)

@@ -20,10 +20,11 @@ from runward.daemon.views.causes import Entry
 from runward.daemon.views.sessions import fix_of_unknown, silence
 from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import NOT_JUDGED
+from runward.handlers.times import iso
 
 if TYPE_CHECKING:
     from runward.daemon.store.tables.approvals import ApprovalRow
-    from runward.daemon.store.tables.chain_runs import ChainRunRow
+    from runward.daemon.store.tables.chain_runs import ChainRunRow, ChainStepRow
     from runward.daemon.store.tables.starts import StartRow
     from runward.daemon.store.tables.triggers import ChainStatusRow
     from runward.daemon.views.chain_runs import AskedRun
@@ -104,7 +105,7 @@ def obstacles_of_chain_run(
     """What keeps a chain run from progressing; which steps did not complete or never ran, and why."""
     from runward.daemon.store.tables.approvals import approvals_of_run
     from runward.daemon.store.tables.chain_runs import chain_steps
-    from runward.daemon.views.chain_runs import defined_steps, session_id_of
+    from runward.daemon.views.chain_runs import defined_steps
 
     approvals = approvals_of_run(connection, row.id)
     is_open = row.status in ("running", "waiting_approval")
@@ -120,17 +121,33 @@ def obstacles_of_chain_run(
         if step.status == "skipped":
             yield Obstacle(f"{name} was skipped", why, None)
         elif step.status not in ("waiting", "waiting_approval", "running", "completed"):
-            session = session_id_of(step)
-            fix = None if session is None else f"`runward why {session}` says more"
-            yield Obstacle(f"{name} ended {step.status}", why, fix)
+            yield Obstacle(f"{name} ended {step.status}", why, _more_of(step))
         elif step.status == "waiting_approval":
             asked = approvals.get(step.step)
             fix = asked and f"`runward chain approve {asked}` or `runward chain deny {asked}`"
             yield Obstacle(what, "it waits for a person", fix)
         elif step.status == "waiting":
             yield Obstacle(what, step.reason_summary or "it waits", None)
+        elif step.status == "running" and step.host is not None:
+            yield Obstacle(f"{name} is not over", _on_other_host(step), _more_of(step))
     if not is_up and is_open:
         yield Obstacle(_NOT_OVER, "no daemon is running", _START)
+
+
+def _on_other_host(step: ChainStepRow) -> str:
+    """Where a step is that another host took, and whether it has begun there."""
+    at = "" if step.taken_at is None else f" at {iso(step.taken_at)}"
+    said = {"yes": "it began there", "unknown": "it has not said that it began"}.get(step.began_there or "")
+    return f"{step.host} took it{at} as {step.remote_session}" + (f"; {said}" if said else "")
+
+
+def _more_of(step: ChainStepRow) -> str | None:
+    """The command that says more of its session, and on which host."""
+    from runward.daemon.views.chain_runs import session_id_of
+
+    session = session_id_of(step)
+    where = "" if step.host is None else f" on {step.host}"
+    return None if session is None else f"`runward why {session}`{where} says more"
 
 
 def obstacles_of_chain(name: str, standing: ChainStatusRow | None) -> Iterator[Obstacle]:

@@ -10,6 +10,7 @@ from runward.config.counted_values import Budget
 from runward.config.json_value import JsonValue
 from runward.config.seen import SeenChain, SeenStep
 from runward.config.step import NOT_STARTED, Step
+from runward.handlers.chains.elsewhere import cancel_order, ends_in_doubt, is_elsewhere
 from runward.handlers.chains.stepping import (
     Judged,
     NotStarted,
@@ -27,7 +28,6 @@ from runward.handlers.layouts.native import session_key
 from runward.handlers.model.approvals import ApprovalWanted, ApprovedHosts
 from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.chains import (
-    RUNS_ELSEWHERE,
     WAITS_FOR_HOST,
     WAITS_FOR_SLOT,
     ChainRunFinished,
@@ -45,7 +45,7 @@ from runward.handlers.model.chains import (
     Waiter,
 )
 from runward.handlers.model.effects import Effect, Emit, Explain
-from runward.handlers.model.fleet import CancelOrder, Offer, OffersOf, OwnHost, PlaceOrder, Try
+from runward.handlers.model.fleet import Offer, OffersOf, OwnHost, PlaceOrder, Try
 from runward.handlers.model.invocations import ActionOf, OpenInvocation, Play, PlayOf, StartRun
 from runward.handlers.model.schedules import TimerSet
 from runward.handlers.times import in_utc
@@ -74,7 +74,6 @@ OPEN: Final[tuple[StepStatus, ...]] = ("waiting", "waiting_approval", "running")
 """The statuses of a step that is not over."""
 
 LATE: Final = Reason("chain.timed_out.deadline", "the time limit of the whole run has passed")
-MAY_RUN: Final = "its order is cancelled, but another host may have begun it"
 ORDER_FORMAT: Final = 1
 """The form of the body of an order to another host."""
 ORDER_NEEDS: Final = "0.1"
@@ -317,7 +316,14 @@ def begin_within(run: str, step: Step, word: str, attempt: int, at: float) -> tu
     """Set a timer for a waiting step: it must begin before then. `word` says what it waits for."""
     if step.start_within is None:
         return ()
+    if word == HOST:
+        return (host_timer(run, step.index, attempt, at, at + step.start_within),)
     return (Emit(TimerSet(run, f"{word}{step.index} {attempt}", at, at + step.start_within)),)
+
+
+def host_timer(run: str, step: int, attempt: int, at: float, due: float) -> Emit:
+    """A timer of the wait for another host. Its name has its time, as it may be set again."""
+    return Emit(TimerSet(run, f"{HOST}{step} {attempt} {due!r}", at, due))
 
 
 def _start(position: Position, step: Step, command: Startable, attempt: int) -> tuple[Effect, ...]:
@@ -445,20 +451,6 @@ def _order(
     )
 
 
-def is_elsewhere(standing: StepStanding) -> bool:
-    """Whether another host shall run this try of a step, and may run it."""
-    return standing.reason == WAITS_FOR_HOST or (
-        standing.status == "running" and standing.reason == RUNS_ELSEWHERE
-    )
-
-
-def cancel_order(run: str, standing: StepStanding, at: float) -> tuple[Effect, ...]:
-    """Have the order for this try cancelled, if there is one that is not over."""
-    if not is_elsewhere(standing):
-        return ()
-    return (CancelOrder(Try(run, standing.step, standing.attempt), at),)
-
-
 def ask_person(position: Position, step: Step, attempt: int = 1) -> tuple[Effect, ...]:
     """Have a person asked before a try of the step begins."""
     run, given = position.run.id, position.given
@@ -562,8 +554,11 @@ def end(run: ChainRunStanding, given: Given, freed: int | None = None) -> Asking
         return ()
     effects: list[Effect] = [Explain(run.id, "decided", LATE.summary)]
     for each in waits:
-        over = each._replace(status="timed_out", reason="run.timed_out.deadline")
-        why = f"{LATE.summary}; {MAY_RUN}" if is_elsewhere(each) else LATE.summary
+        over, why = each, LATE.summary
+        if is_elsewhere(each):
+            over, known = yield from ends_in_doubt(position.step(each.step), each)
+            why = f"{why}; {known}"
+        over = over._replace(status="timed_out", reason="run.timed_out.deadline")
         effects += [SetStep(run.id, given.at, over, why, value=True), *cancel_order(run.id, each, given.at)]
         position = position.with_step(over)
     return (*effects, *(yield from onward(position._replace(ending=LATE))))

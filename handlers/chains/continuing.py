@@ -6,28 +6,32 @@ A person may also end it.
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.config.step import NOT_STARTED
+from runward.config.step import NOT_STARTED, Step
 from runward.handlers.chains import advancing
 from runward.handlers.chains.advancing import (
     BEGIN,
     FAILED_BY,
     HOST,
-    MAY_RUN,
     TURN,
     WAITS,
     Position,
     Reason,
     begin,
-    cancel_order,
     command_at,
     ended,
-    is_elsewhere,
+    host_timer,
     let_go,
     onward,
     over,
     position_of,
     resume,
     waiting_for_person,
+)
+from runward.handlers.chains.elsewhere import (
+    cancel_order,
+    ends_in_doubt,
+    is_elsewhere,
+    may_still_be_withdrawn,
 )
 from runward.handlers.chains.stepping import NotStarted
 from runward.handlers.invocations import completed
@@ -177,11 +181,16 @@ def advance_after_timer(event: TimerRang, given: Given) -> Deciding:
     if event.what == DEADLINE:
         return (yield from advancing.end(run, given))
     # Nothing removes a timer. One whose step has gone on, or is in another try, finds nothing to do.
-    word, step, attempt = event.what.split()
+    word, step, attempt, *due = event.what.split()
     standing = run.steps.get(int(step))
-    if standing is None or (standing.status, standing.attempt) != ("waiting", int(attempt)):
+    if standing is None or standing.attempt != int(attempt):
         return ()
-    if f"{word} " in (BEGIN, TURN, HOST):
+    if f"{word} " == HOST:
+        # An older Runward named such a timer without its time.
+        return (yield from _waited_for_host(run, standing, float(due[0]) if due else given.at, given))
+    if standing.status != "waiting":
+        return ()
+    if f"{word} " in (BEGIN, TURN):
         return (yield from _waited(run, standing, f"{word} ", given))
     if advancing.is_late(run, given.at):
         return (yield from advancing.end(run, given))
@@ -191,22 +200,54 @@ def advance_after_timer(event: TimerRang, given: Given) -> Deciding:
 def _waited(
     run: ChainRunStanding, standing: StepStanding, word: str, given: Given
 ) -> Asking[tuple[Effect, ...]]:
-    """End a step that still waits for a slot, its host or its run's turn. It is not tried again: it would only wait again."""
-    waits_here = standing.reason == WAITS_FOR_SLOT or run.reason_code == WAITS
-    if not (is_elsewhere(standing) if word == HOST else waits_here):
+    """End a step that still waits for a slot or its run's turn. It is not tried again: it would only wait again."""
+    if standing.reason != WAITS_FOR_SLOT and run.reason_code != WAITS:
         return ()
     position = position_of(run, given)
     step = position.step(standing.step)
     if word == TURN and run.reason_code != WAITS and step.approval is not None:
         return ()  # a person was asked after the turn came, and the wait for a slot has its own timer
-    why = f"step {step.id} could not begin within {step.start_within or 0.0:g} s (start_within)"
-    if word == HOST:
-        # It may have been taken, and this host was not told yet.
-        why = f"{why}; {MAY_RUN}"
+    why = could_not_begin(step)
     if run.reason_code == WAITS:  # it is not the run's turn, so no other step may begin either
         position = position._replace(ending=Reason(FAILED_BY["timed_out"], why))
     followed = yield from ended(position, standing, "timed_out", Reason(WAITED, why))
-    return (Explain(run.id, "decided", why), *cancel_order(run.id, standing, given.at), *followed)
+    return (Explain(run.id, "decided", why), *followed)
+
+
+def could_not_begin(step: Step) -> str:
+    """Why a step ended that waited too long."""
+    return f"step {step.id} could not begin within {step.start_within or 0.0:g} s (start_within)"
+
+
+_LATE_S: Final = 10.0
+"""Seconds by which a timer rings too late if this host slept, or its daemon was down: meanwhile it heard nothing."""
+
+_HEARS_WITHIN_S: Final = 60.0
+"""Seconds after that in which the fleet's program has told what became of orders, if the database is there."""
+
+
+def _waited_for_host(
+    run: ChainRunStanding, standing: StepStanding, due: float, given: Given
+) -> Asking[tuple[Effect, ...]]:
+    """End a step that no host is known to have begun. If it is tried again, that is another order."""
+    if not is_elsewhere(standing) or not may_still_be_withdrawn(standing):
+        return ()
+    position = position_of(run, given)
+    step = position.step(standing.step)
+    why = could_not_begin(step)
+    if given.at - due > _LATE_S:
+        summary = f"{why}, but this host was not up then: it waits {_HEARS_WITHIN_S:g} s to hear of it"
+        again = host_timer(run.id, standing.step, standing.attempt, given.at, given.at + _HEARS_WITHIN_S)
+        return (Explain(run.id, "decided", summary), again)
+    over, known = yield from ends_in_doubt(step, standing)
+    over, why = over._replace(status="timed_out", reason=WAITED), f"{why}; {known}"
+    effects: tuple[Effect, ...] = (
+        Explain(run.id, "decided", why),
+        SetStep(run.id, given.at, over, why, value=True),
+        *cancel_order(run.id, standing, given.at),
+    )
+    again_later = again_after(position, over)
+    return (*effects, *(again_later or (yield from onward(position.with_step(over)))))
 
 
 DENIED = "chain.aborted.denied"
@@ -267,7 +308,7 @@ def take_slot(event: SlotOffered, given: Given) -> Deciding:
     return (yield from resume(position_of(run, given, freed=0), standing))
 
 
-WITHDRAWN = "its chain run was cancelled"
+WITHDRAWN: Final = "its chain run was cancelled"
 NOT_BEGUN: Final = "it had not begun"
 
 MOST_TRIES: Final = 6
@@ -288,8 +329,10 @@ def cancel_run(event: ChainRunCancelRequested, given: Given) -> Deciding:
     for step in run.steps.values():
         cancelled = step._replace(status="cancelled", reason="run.cancelled.user")
         if is_elsewhere(step):
+            defined = position_of(run, given).step(step.step)
+            in_doubt, known = yield from ends_in_doubt(defined, cancelled)
             effects += [
-                SetStep(run.id, given.at, cancelled, MAY_RUN),
+                SetStep(run.id, given.at, in_doubt, f"{WITHDRAWN}; {known}"),
                 *cancel_order(run.id, step, given.at),
             ]
         elif step.status in ("waiting", "waiting_approval"):
@@ -304,9 +347,7 @@ def cancel_run(event: ChainRunCancelRequested, given: Given) -> Deciding:
                 invocation = yield from ask(InvocationOf(step.session_key))
                 if invocation is not None:
                     key, code = step.session_key, "run.cancelled.user"
-                    effects += yield from completed(
-                        invocation, given.at, "cancelled", code, session_key=key
-                    )
+                    effects += yield from completed(invocation, given.at, "cancelled", code, session_key=key)
             if session is None or session.status == "running":
                 # Even if it is not a session yet: the job that opens it may be in progress, and then comes before this.
                 cancel = SessionCancelRequested(

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from runward.config.contract import contract_to_json, resolve_contract
 from runward.config.settings import ANY_HOST, Accept
@@ -27,7 +27,26 @@ def accepted(
         return None
     limits = [each.longest for each in fitting]
     longest = None if None in limits else max(each for each in limits if each is not None)
-    return Accepted(frozenset(word for each in fitting for word in each.allow), longest)
+    allow = frozenset(word for each in fitting for word in each.allow)
+    return Accepted(allow, longest, tuple(_in_words(each, kind) for each in fitting))
+
+
+def _in_words(entry: Accept, kind: Literal["skill", "action"]) -> str:
+    """An entry as the settings have it, as far as it is about orders of this kind."""
+    names = ("skills", entry.skills) if kind == "skill" else ("actions", entry.actions)
+    lists = [
+        (key, values) for key, values in (("from", entry.from_), names, ("allow", entry.allow)) if values
+    ]
+    words = [f"{key} = {json.dumps([*values], ensure_ascii=False)}" for key, values in lists]
+    if entry.longest is not None:
+        words.append(f'longest = "{entry.longest:g}s"')
+    if entry.key is not None:
+        words.append(f"key = {json.dumps(entry.key)}")
+    return f"[[fleet.accept]] {', '.join(words)}"[:_MOST_WORDS]
+
+
+_MOST_WORDS: Final = 1 << 10
+"""Characters that are kept of an entry."""
 
 
 def accepted_from(entries: Sequence[Accept], kind: Literal["skill", "action"], name: str) -> tuple[str, ...]:

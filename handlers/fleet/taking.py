@@ -26,6 +26,7 @@ from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.fleet import (
     MOST_OUTCOME,
     NOT_APPROVED,
+    TOO_LATE,
     Accepted,
     AcceptedNow,
     BeginTaken,
@@ -153,6 +154,8 @@ def begin_taken(event: RemoteStepOrdered, given: Given) -> Deciding:
     # No honest database gives it to this host again.
     if (yield from ask(BegunBefore(event.origin, event.id))):
         return _declined(event, name, given, "this host has begun it before")
+    if event.begin_within is not None and given.at - event.at >= event.begin_within:
+        return _declined(event, name, given, TOO_LATE)
     try:
         signer = signer_of(event.origin, event.id, event.body, (yield from ask(OwnHost())))
     except NoLibrary:
@@ -239,11 +242,12 @@ def _begun(
         invocation_id=of_request(key),
     )
     summary = f"{event.origin} ordered it: step {wanted.step} of {wanted.chain} ({wanted.run})"
+    by: dict[str, JsonValue] = {"accepted_by": [*accepted.entries]}
     return (
         BeginTaken(event.origin, event.id, event.take, session, given.at, wanted.depth),
         start,
-        OpenInvocation(of_request(key), wanted.name, given.at, session, metadata=dict(asked)),
-        Explain(of_start(name), "decided", summary, {"command": list(ready.argv)}),
+        OpenInvocation(of_request(key), wanted.name, given.at, session, metadata={**asked, **by}),
+        Explain(of_start(name), "decided", summary, {"command": list(ready.argv), **by}),
     )
 
 
@@ -258,12 +262,14 @@ def end_taken(event: SessionFinished | StartFailed | StartedEarlier, given: Give
     # What was to be started may have begun before it vanished. So this is an end, and never gives the order back.
     if isinstance(event, StartFailed):
         return (_over(taken, verdict, given),)
+    # From here on it is certain that it began.
     left = yield from all_left_by(event.session_key, verdict.attempt)
     outcome = None if left.outcome is None else dict(left.outcome)
     size = len(json.dumps(outcome))
     result = left.result
     verdict = verdict._replace(why=left.why)
     more: dict[str, JsonValue] = {
+        "began": True,
         "outcome": outcome if size <= MOST_OUTCOME else None,
         "outcome_is_too_long": size > MOST_OUTCOME,
         "delivery": result.delivery,
@@ -282,6 +288,7 @@ def _over(
         "reason": verdict.code,
         "summary": None if verdict.why is None else verdict.why[:_MOST_TEXT],
         "session": (taken.session_key or "").rpartition("/")[2],
+        "began": None,
         **(more or {}),
     }
     return EndTaken(taken.origin, taken.id, taken.take, result, given.at)

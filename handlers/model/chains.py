@@ -43,6 +43,9 @@ class SetChainStatus(Effect, frozen=True):
     said_by: str
 
 
+BeganThere: TypeAlias = Literal["yes", "no", "unknown"]
+
+
 class StepResult(NamedTuple):
     """What the session of a step left when it was judged, apart from its last outcome of a registered kind.
 
@@ -58,6 +61,12 @@ class StepResult(NamedTuple):
     earlier: Sequence[JsonValue] | None = ()
     host: str | None = None
     session: str | None = None
+    taken_at: float | None = None
+    """When the other host took it: Unix seconds, by the clock of the fleet's database."""
+    began_there: BeganThere | None = None
+    """Whether it began on another host, as far as is known here; None if it was never ordered from one, or by an older Runward."""
+    is_in_doubt: bool = False
+    """It ended here before its order was over: what becomes of that is said later."""
 
 
 class StepStanding(NamedTuple):
@@ -112,6 +121,15 @@ class SetStep(Effect, frozen=True):
     value: JsonValue = None
     fired_at: float = 0.0
     """When its run was fired, for a step that waits for a slot."""
+
+
+class SayMore(Effect, frozen=True):
+    """Say more exactly why a try of a step ended, once that is known: its status and its reason stay."""
+
+    run: str
+    at: float
+    standing: StepStanding
+    reason_summary: str
 
 
 class SetChainRun(Effect, frozen=True):
@@ -534,7 +552,7 @@ def statuses_before(
 
 
 def run_after(
-    run: ChainRunStanding | None, effect: OpenChainRun | SetStep | SetChainRun
+    run: ChainRunStanding | None, effect: OpenChainRun | SetStep | SayMore | SetChainRun
 ) -> ChainRunStanding | None:
     """The run after the effect. None if there is none and the effect opens none."""
     if isinstance(effect, OpenChainRun):
@@ -542,7 +560,7 @@ def run_after(
     if run is None:
         return None
     match effect:
-        case SetStep():
+        case SetStep() | SayMore():
             return run._replace(steps={**run.steps, effect.standing.step: effect.standing})
         case SetChainRun():
             return run._replace(

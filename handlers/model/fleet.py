@@ -22,6 +22,9 @@ MOST_OUTCOME: Final = 64 << 10
 NOT_APPROVED: Final = "what it would start is not what was approved"
 """Why a host declines an order whose approval was for another playbook. Its origin asks a person again."""
 
+TOO_LATE: Final = "the time to begin it (start_within) has passed"
+"""Why a host declines an order that it took in time and came to too late."""
+
 OrderEnd: TypeAlias = Literal["ended", "declined", "withdrawn", "given_up"]
 
 _ORDER: Final = re.compile(r"(cr_[0-9a-f]{12})-([0-9]{1,3})-([0-9]{1,6})")
@@ -90,6 +93,17 @@ class RemoteStepTaken(_OfOrder, Request, frozen=True):
     host: str
     take: int
     said_by: str = ""
+    taken_at: float | None = None
+    """Unix seconds, by the clock of the fleet's database."""
+
+
+class RemoteStepBegun(_OfOrder, Request, frozen=True):
+    """The host that took an order of this one says that the step begins: its own store has that."""
+
+    id: str
+    host: str
+    take: int
+    said_by: str = ""
 
 
 class RemoteStepOver(_OfOrder, Request, frozen=True):
@@ -110,7 +124,8 @@ class RemoteStepOver(_OfOrder, Request, frozen=True):
 class RemoteStepOrdered(_OfTake, Request, frozen=True):
     """This host took an order: `body` is what the origin wrote, which may be anything.
 
-    If it is `cancelled`, the origin did not want it any more when it was read.
+    If it is `cancelled`, the origin did not want it any more when it was read. `begin_within` are the seconds that were left to begin it
+    then, by the clock of the fleet's database; None: without limit.
     """
 
     origin: str
@@ -119,6 +134,7 @@ class RemoteStepOrdered(_OfTake, Request, frozen=True):
     body: JsonValue
     cancelled: bool = False
     said_by: str = ""
+    begin_within: float | None = None
 
 
 class RemoteStepCancelled(_OfTake, Request, frozen=True):
@@ -234,10 +250,14 @@ class BegunBefore(Question[bool], frozen=True):
 
 
 class Accepted(NamedTuple):
-    """What this host may do for another one. `longest` are seconds; None: as long as the origin wants."""
+    """What this host may do for another one. `longest` are seconds; None: as long as the origin wants.
+
+    `entries` are those of the settings that say so, in words.
+    """
 
     allow: frozenset[str]
     longest: float | None
+    entries: tuple[str, ...] = ()
 
 
 class AcceptedNow(Question["Accepted | None"], frozen=True):

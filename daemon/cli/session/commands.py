@@ -57,6 +57,7 @@ from runward.daemon.store.tables.sessions import (
     rules_of,
     verification_of,
 )
+from runward.daemon.views.ordered import ordered_by
 from runward.daemon.views.sessions import session_as_json, shown_cost, why_not_cancelled
 
 
@@ -150,6 +151,8 @@ class Described(NamedTuple):
     problems: Sequence[ProblemRow]
     cost: str | None
     calls: str | None
+    ordered: Mapping[str, JsonValue] | None
+    """Who ordered it from this host, as `ordered_by` has it."""
 
 
 def _whole(settings: Settings, session: Described) -> str:
@@ -178,6 +181,7 @@ def _described(connection: sqlite3.Connection, settings: Settings, row: SessionR
         problems=problems(connection, row.path),
         cost=shown_cost(connection, settings, row),
         calls=None if bundle is None else calls_text(bundle),
+        ordered=ordered_by(connection, row.key),
     )
 
 
@@ -200,6 +204,7 @@ def _screen(connection: sqlite3.Connection, settings: Settings, session: Describ
         bundle=session.bundle,
         cost=session.cost,
         calls=session.calls,
+        ordered=session.ordered,
         problems=session.problems,
     )
     return "\n".join(page(shown, terminal_here(), lambda text: text_without_secrets(text, redact)))

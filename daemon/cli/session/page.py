@@ -1,11 +1,12 @@
 """`session show` on a terminal: what a session was, what it left and how it went, on one screen."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import click
 
+from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
 from runward.daemon.cli.terminal.output import coloured, width
 from runward.daemon.cli.terminal.signs import Terminal
@@ -13,6 +14,7 @@ from runward.daemon.cli.terminal.tables import Column, flowed, flowed_part, tabl
 from runward.daemon.store.tables.problems import ProblemRow
 from runward.daemon.store.tables.sessions import SessionRow, StatusChange, about_of, verification_of
 from runward.daemon.views.answers import Answer
+from runward.daemon.views.ordered import order_in_words
 from runward.daemon.views.outcomes import ExpectedArtifact, disagreement
 from runward.daemon.views.sessions import launched_command
 from runward.daemon.views.text import age, clock, local, size, tokens
@@ -32,7 +34,7 @@ _STATES: Final = {
 
 
 class Shown(NamedTuple):
-    """What the screen is made of; `bundle`, `cost` and `calls` are in words."""
+    """What the screen is made of; `bundle`, `cost` and `calls` are in words, `ordered` is who ordered it from this host."""
 
     row: SessionRow
     answer: Answer
@@ -41,6 +43,7 @@ class Shown(NamedTuple):
     bundle: str | None
     cost: str | None
     calls: str | None
+    ordered: Mapping[str, JsonValue] | None
     problems: Sequence[ProblemRow]
 
 
@@ -83,6 +86,7 @@ def _facts(shown: Shown, terminal: Terminal) -> Iterator[tuple[str, str]]:
     cwd = about.cwd or launched.cwd
     took = max(0.0, (row.finished_at or terminal.now) - row.started_at)
     facts: list[tuple[str, str | None]] = [
+        ("Ordered", None if shown.ordered is None else f"by {order_in_words(shown.ordered)}"),
         ("Ran", launched.command),
         ("Prompt", about.prompt),
         ("In", cwd and terminal.path(cwd)),

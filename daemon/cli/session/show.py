@@ -21,6 +21,7 @@ from runward.daemon.store.tables.sessions import (
     files_of,
     verification_of,
 )
+from runward.daemon.views.ordered import acceptance_in_words, order_in_words
 from runward.daemon.views.outcomes import ExpectedArtifact, disagreement, expected_artifacts
 from runward.daemon.views.session_files import last_lines
 from runward.daemon.views.sessions import activity_in_full, fix_of_unknown, is_unknown, launched_command
@@ -83,10 +84,11 @@ def lines_of(
     problems: Sequence[ProblemRow] = (),
     cost: str | None = None,
     calls: str | None = None,
+    ordered: Mapping[str, JsonValue] | None = None,
 ) -> list[str]:
     """Everything about a session, as lines for a terminal; `journal` is the directory of its journal."""
     verification = verification_of(row)
-    lines = align(_facts(row, journal, now, bundle, cost, calls))
+    lines = align(_facts(row, journal, now, bundle, cost, calls, ordered))
     clash = disagreement(row.status, row.reason_code, verification)
     if clash is not None:
         lines += ["", f"{coloured('warning', 'Status and verification differ')}: {safe(clash)}."]
@@ -126,7 +128,13 @@ def _outcomes(outcomes: Sequence[ArtifactRow]) -> list[str]:
 
 
 def _facts(
-    row: SessionRow, journal: str, now: float, bundle: str | None, cost: str | None, calls: str | None
+    row: SessionRow,
+    journal: str,
+    now: float,
+    bundle: str | None,
+    cost: str | None,
+    calls: str | None,
+    ordered: Mapping[str, JsonValue] | None,
 ) -> list[tuple[str, str]]:
     took = duration(max(0.0, (row.finished_at or now) - row.started_at))
     about = about_of(row)
@@ -155,6 +163,7 @@ def _facts(
         ("Tokens", tokens(about.usage)),
         ("Cost", cost and safe(cost)),
         ("Calls", calls),
+        *_ordered(ordered),
         ("Invocation", row.invocation_id and safe(row.invocation_id)),
         ("Containment", row.containment and safe(row.containment)),
         ("Contract", _contract(row)),
@@ -166,6 +175,18 @@ def _facts(
         ("Bundle", safe(bundle) if bundle is not None else None),
     ]
     return [(f"{name}:", value) for name, value in facts if value]
+
+
+def _ordered(by: Mapping[str, JsonValue] | None) -> list[tuple[str, str | None]]:
+    """Who ordered it from this host, and by what it was let in."""
+    if by is None:
+        return []
+    accepted = acceptance_in_words(by)
+    return [
+        ("Ordered by", safe(order_in_words(by))),
+        ("Order", safe(str(by["order"]))),
+        ("Accepted by", accepted and safe(accepted)),
+    ]
 
 
 def _contract(row: SessionRow) -> str | None:

@@ -56,9 +56,20 @@ begin
             order by open.placed_at, open.origin, open.id limit most for update of open skip locked
         )
         update orders taken
-            set state = 'taken', taken_by = own, taken_at = clock_timestamp(), takes = taken.takes + 1
+            set state = 'taken', taken_by = own, taken_at = clock_timestamp(), takes = taken.takes + 1,
+                begun_take = case when (select me.says_begun from hosts me where me.name = own) then taken.begun_take else taken.takes + 1 end
             from fitting where taken.origin = fitting.origin and taken.id = fitting.id
             returning taken.*;
+end $$;
+
+-- The taker says that its own store has it that the step begins. That is for the origin, and decides nothing here: so it is never refused.
+create or replace function runward.begin_order(number bigint, of_origin text, of_id text, take integer) returns boolean
+language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
+declare own text := own_name(number);
+begin
+    update orders set begun_take = take
+        where origin = of_origin and id = of_id and state = 'taken' and taken_by = own and takes = take and begun_take is distinct from take;
+    return true;
 end $$;
 
 -- The taker says that it will never begin the order, which its own store must know by then. Another host that is wanted may
@@ -129,7 +140,7 @@ begin
     return found or exists (select from orders where origin = own and id = of_id and settled_at is not null);
 end $$;
 
--- Have the programs look that a change of an order concerns: the hosts that may take it; its origin, once it is taken or over; its taker,
+-- Have the programs look that a change of an order concerns: the hosts that may take it; its origin, once it is taken, begun or over; its taker,
 -- once it is cancelled or given up. Any login of the server may listen to any channel, so nothing of the order is said: each looks for itself.
 create or replace function runward.tell_of_order() returns trigger
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
@@ -144,6 +155,6 @@ begin
 end $$;
 create or replace trigger tell_of_placed after insert on runward.orders for each row execute function runward.tell_of_order();
 create or replace trigger tell_of_changed after update on runward.orders for each row
-    when ((old.state, old.cancelled) is distinct from (new.state, new.cancelled)) execute function runward.tell_of_order();
+    when ((old.state, old.cancelled, old.begun_take) is distinct from (new.state, new.cancelled, new.begun_take)) execute function runward.tell_of_order();
 
 revoke all on all functions in schema runward from public;

@@ -13,7 +13,8 @@ create or replace function runward.greet(of_epoch bigint, of_program text) retur
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
 declare number bigint;
 begin
-    update hosts set connections = connections + 1, epoch = of_epoch, program = of_program, last_seen = clock_timestamp()
+    update hosts set connections = connections + 1, epoch = of_epoch, program = of_program, last_seen = clock_timestamp(),
+            says_begun = false
         where login = session_user and joined_at is not null and epoch <= of_epoch returning connections into number;
     if not found then
         raise exception using errcode = 'RW002', message = 'the fleet knows a newer record of this host';

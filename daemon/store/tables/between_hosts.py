@@ -145,6 +145,26 @@ def orders_taken(connection: sqlite3.Connection, takes: Sequence[Take]) -> list[
     return rows_of(TakenOrder, connection.execute(query, (listed(takes),)))
 
 
+class OrderBehind(NamedTuple):
+    """The order that a session of this host was begun for. `asked` is the JSON of what was ordered, if that is still recorded."""
+
+    origin: str
+    id: str
+    taken_at: float
+    asked: str | None
+
+
+def order_behind(connection: sqlite3.Connection, session_key: str) -> OrderBehind | None:
+    """The order of another host behind a session; None if there is none."""
+    query = select(
+        OrderBehind,
+        "from orders_taken t left join invocations i on i.session_key = t.session_key where t.session_key = ?",
+        "t",
+        asked="i.node_metadata",
+    )
+    return next(iter(rows_of(OrderBehind, connection.execute(query, (session_key,)))), None)
+
+
 def all_remote_steps(connection: sqlite3.Connection) -> list[RemoteStep]:
     """All that are not settled in the fleet's database."""
     return rows_of(RemoteStep, connection.execute(select(RemoteStep, "from remote_steps order by id")))

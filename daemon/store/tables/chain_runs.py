@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         LeftBySession,
         OpenChainRun,
         OpenRun,
+        SayMore,
         SetChainRun,
         SetStep,
         SlotsNow,
@@ -66,7 +67,8 @@ class ChainRunRow(NamedTuple):
 class ChainStepRow(NamedTuple):
     """A try of a step of a chain run; `value` and `outcome` are JSON texts, `delivery` is its session's.
 
-    If another host took it: that `host`, and the id of the session there."""
+    If another host took it: that `host`, the id of the session there, when it took it (by the clock of the fleet's database), and whether
+    it began there, as far as is known here (`yes`, `no`, `unknown`)."""
 
     step: int
     attempt: int
@@ -81,6 +83,8 @@ class ChainStepRow(NamedTuple):
     delivery: str | None
     host: str | None
     remote_session: str | None
+    taken_at: float | None
+    began_there: str | None
 
 
 _BEING_SHOWN: Final = "what a person will be shown is being put together"
@@ -150,6 +154,12 @@ def chain_steps(connection: sqlite3.Connection, run: str) -> list[ChainStepRow]:
     return [*steps_of_runs(connection, [run]).get(run, ())]
 
 
+def run_of_remote_session(connection: sqlite3.Connection, session: str) -> str | None:
+    """The chain run with a step whose session has this id on another host."""
+    query = "select run from chain_steps where result ->> '$.session' = ? limit 1"
+    return value_of(str, connection.execute(query, (session,)).fetchone())
+
+
 def agents_of_runs(connection: sqlite3.Connection, runs: Sequence[str]) -> dict[str, str]:
     """The chain runs, by the keys of the agents' sessions that were started in their steps, and of their sub-agents'."""
     return dict(
@@ -177,6 +187,8 @@ def steps_of_runs(
         delivery="coalesce(s.delivery, c.result ->> '$.delivery')",
         host="c.result ->> '$.host'",
         remote_session="c.result ->> '$.session'",
+        taken_at="c.result ->> '$.taken_at'",
+        began_there="c.result ->> '$.began_there'",
     )
     return groups_of(ChainStepRow, connection.execute(query, (listed(runs),)))
 
@@ -420,6 +432,9 @@ STEP: Final = Write(
     " value = coalesce(excluded.value, value), session_key = coalesce(excluded.session_key, session_key)"
     " where chain_steps.status in (select value from json_each(?11))"
 )
+MORE: Final = Write(
+    "update chain_steps set reason_summary = ?, result = ? where run = ? and step = ? and attempt = ? and status = ?"
+)
 RUN: Final = Write(
     "update chain_runs set status = ?, reason_code = ?, reason_summary = ?, current_step = ?, updated_at = ? where id = ?"
     " and status in (select value from json_each(?))"
@@ -469,15 +484,27 @@ def _open(batch: Batch, job: Job, effect: OpenChainRun) -> None:
 
 
 def _step(batch: Batch, job: Job, effect: SetStep) -> None:
-    from runward.handlers.model.chains import StepResult
-
     value = None if effect.value is None else stored_json(effect.value).decode()
     step = effect.standing
     outcome = None if step.outcome is None else stored_json(step.outcome).decode()
     row = (effect.run, step.step, step.attempt, step.status, step.reason, effect.reason_summary)
-    result = None if step.result == StepResult() else stored_json(step.result._asdict()).decode()
-    facts = (value, step.session_key, outcome, effect.at, _before_step()[step.status], result)
+    facts = (value, step.session_key, outcome, effect.at, _before_step()[step.status], _stored(step.result))
     batch.row(STEP, (*row, *facts))
+
+
+def _stored(result: StepResult) -> str | None:
+    """Without what is as usual."""
+    from runward.handlers.model.chains import StepResult
+
+    usual = StepResult()._asdict()
+    told = {name: value for name, value in result._asdict().items() if value != usual[name]}
+    return stored_json(told).decode() if told else None
+
+
+def _more(batch: Batch, job: Job, effect: SayMore) -> None:
+    step = effect.standing
+    place = (effect.run, step.step, step.attempt, step.status)
+    batch.row(MORE, (effect.reason_summary, _stored(step.result), *place))
 
 
 def _run(batch: Batch, job: Job, effect: SetChainRun) -> None:
@@ -494,6 +521,7 @@ def table() -> Table:
         OpenChainRun,
         OpenRun,
         OpenRunsOf,
+        SayMore,
         SetChainRun,
         SetStep,
         SlotsNow,
@@ -505,8 +533,8 @@ def table() -> Table:
         return (*runs, OpenRun(effect.run.id, effect.run.turn, effect.waits))
 
     return Table(
-        writes=(OPEN, STEP, RUN),
-        appliers={OpenChainRun: _open, SetStep: _step, SetChainRun: _run},
+        writes=(OPEN, STEP, MORE, RUN),
+        appliers={OpenChainRun: _open, SetStep: _step, SayMore: _more, SetChainRun: _run},
         folds={
             OpenChainRun: (
                 Fold(lambda effect: ChainRunOf(effect.run.id), run_after),
@@ -516,6 +544,7 @@ def table() -> Table:
                 Fold(lambda effect: ChainRunOf(effect.run), run_after),
                 Fold(lambda effect: SlotsNow(), slots_after),
             ),
+            SayMore: (Fold(lambda effect: ChainRunOf(effect.run), run_after),),
             SetChainRun: (Fold(lambda effect: ChainRunOf(effect.run), run_after),),
         },
         answers={

@@ -68,7 +68,7 @@ TRIGGERS: Final = {
     ),
     "fleet_order_placed": ("after insert on main.remote_steps", ORDER, "new.id"),
     "fleet_order_changed": ("after update of wanted on main.remote_steps", ORDER, "new.id"),
-    "fleet_take_declined": ("after insert on main.orders_taken when new.state = 'declined'", TAKEN, _OF_TAKE),
+    "fleet_take_decided": ("after insert on main.orders_taken", TAKEN, _OF_TAKE),
     "fleet_event_told": ("after insert on main.fleet_events", EVENT, "new.key"),
     "fleet_take_over": ("after update of state on main.orders_taken", TAKEN, _OF_TAKE),
     "fleet_receipt": (
@@ -122,7 +122,7 @@ _ALL_THAT_IS_OPEN: Final = (
     _OWED_AGAIN.format(
         kind=TAKEN,
         subject="json_array(origin, id, take)",
-        rows="(select * from orders_taken where state <> 'begun')",
+        rows="orders_taken",
     ),
 )
 """What waited for a person, was told of events, or was decided on orders, while nobody noted it. Saying it twice changes nothing."""

@@ -81,7 +81,7 @@ def test_the_step_that_waits_is_told_however_many_there_are(before: int, after: 
     )
     states = ["skipped" if number % 2 else "completed" for number in range(before)] + ["waiting_approval"]
     tries = [
-        ChainStepRow(number, 1, state, None, None, None, None, None, 0.0, 1.0, None, None, None)
+        ChainStepRow(number, 1, state, None, None, None, None, None, 0.0, 1.0, None, None, None, None, None)
         for number, state in enumerate(states)
     ]
     lines = step_lines(run, tries, _HARM, MOST - 1)

@@ -37,6 +37,7 @@ class Row:
     state: str = "open"
     cancelled: bool = False
     takes: int = 0
+    begun_take: int | None = None
     taken_by: str | None = None
     declined: dict[str, str] = field(default_factory=dict)
     result: Any = None
@@ -76,6 +77,8 @@ class Content:
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
     """In the order in which they were placed."""
     numbers: dict[str, int] = field(default_factory=dict)
+    say_begun: set[str] = field(default_factory=set)
+    """The hosts whose programs say when a step begins."""
     kept: dict[str, Kept] = field(default_factory=dict)
     claims: dict[tuple[str, str], older_double.Claim] = field(default_factory=dict)
     unheard: dict[str, older_double.Unheard] = field(default_factory=dict)
@@ -114,6 +117,7 @@ class Database:
             self.identity = f"restored {self.restores} times"
 
     def greet(self, host: str, *_: object) -> int:
+        self.content.say_begun.discard(host)
         numbers = self.content.numbers
         numbers[host] = numbers.get(host, 0) + 1
         return numbers[host]
@@ -166,8 +170,17 @@ class Database:
         ][:most]
         for row in fitting:
             row.state, row.taken_by, row.takes, row.taken_at = "taken", own, row.takes + 1, self.moment()
+            row.begun_take = row.begun_take if own in self.content.say_begun else row.takes
         self.changed(own, *fitting)
         return fitting
+
+    def begin_order(self, own: str, origin: str, name: str, take: int) -> bool:
+        row = self.rows.get((origin, name))
+        is_its = row is not None and (row.state, row.taken_by, row.takes) == ("taken", own, take)
+        if row is not None and is_its and row.begun_take != take:
+            row.begun_take = take
+            self.changed(own, row)
+        return True
 
     def give_back(self, own: str, origin: str, name: str, take: int, reason: str) -> bool:
         row = self.rows.get((origin, name))
@@ -227,6 +240,7 @@ class Database:
         return row.state if row.given_up is None else "given_up"
 
     def pulse(self, own: str, *_: object) -> list[Pulse]:
+        self.content.say_begun.add(own)
         is_something = any(
             row.state == "open"
             or (row.origin == own and not row.settled)
@@ -336,12 +350,16 @@ class DoubleConnection:
         if call is None:
             columns = re.fullmatch(r"select (.+) from runward\.orders", text)
             assert columns is not None, f"the double does not know {text}"
-            return [_columns(columns[1], row) for row in self._database.seen_by(self._host)]
+            return [
+                _columns(columns[1], row, self._database.now) for row in self._database.seen_by(self._host)
+            ]
         if call["function"] == "greet":
             return [(self._database.greet(self._host, *given),)]
         own = self._database.own_name(self._host, given[0])
         found = getattr(self._database, call["function"])(own, *given[1:])
-        return [_columns(call["columns"], row) for row in found] if call["columns"] else [(found,)]
+        if call["columns"] is None:
+            return [(found,)]
+        return [_columns(call["columns"], row, self._database.now) for row in found]
 
 
 def _value(given: Any) -> Any:
@@ -351,17 +369,22 @@ def _value(given: Any) -> Any:
     return getattr(given, "obj", given)
 
 
-def _columns(names: str, row: "tuple[Any, ...] | Row") -> tuple[Any, ...]:
+_LEFT: Final = "extract(epoch from begin_by - clock_timestamp())::float8"
+
+
+def _columns(names: str, row: "tuple[Any, ...] | Row", now: Callable[[], float]) -> tuple[Any, ...]:
     if names == "*":
         assert isinstance(row, tuple), "a row of an answer"
         return tuple(row)
-    found = (re.sub(r"^\w+\.", "", name.strip()) for name in names.split(","))
-    return tuple(
-        json.dumps(getattr(row, name.removesuffix("::text")))
-        if name.endswith("::text") and getattr(row, name.removesuffix("::text")) is not None
-        else getattr(row, name.removesuffix("::text"))
-        for name in found
-    )
+    return tuple(_column(re.sub(r"^\w+\.", "", name.strip()), row, now) for name in names.split(","))
+
+
+def _column(name: str, row: "tuple[Any, ...] | Row", now: Callable[[], float]) -> Any:
+    if name == _LEFT:
+        assert isinstance(row, Row)
+        return None if row.begin_by is None else row.begin_by - now()
+    value = getattr(row, name.removesuffix("::text"))
+    return json.dumps(value) if name.endswith("::text") and value is not None else value
 
 
 def _look(database: Database, host: str, number: int) -> list[tuple[Any, ...]]:
@@ -372,13 +395,23 @@ def _look(database: Database, host: str, number: int) -> list[tuple[Any, ...]]:
     ]
     taken = [row for row in database.rows.values() if row.taken_by == own and row.state == "taken"]
     seen = [(True, row) for row in ordered] + [(False, row) for row in taken]
-    return [(is_own, *_columns(facts, row), not is_own and row.doubted, row.taken_at) for is_own, row in seen]
+    return [
+        (
+            is_own,
+            *_columns(facts, row, database.now),
+            not is_own and row.doubted,
+            row.taken_at,
+            None if row.taken_at is None else database.now(),
+            row.begun_take == row.takes,
+        )
+        for is_own, row in seen
+    ]
 
 
 def _ends(database: Database, host: str, origin: str, names: Sequence[str]) -> list[tuple[Any, ...]]:
     facts = "id, takes, taken_by, state, declined::text, result::text, given_up::text"
     return [
-        _columns(facts, row)
+        _columns(facts, row, database.now)
         for row in database.seen_by(host)
         if row.origin == origin and row.id in names and row.state in _OVER
     ]
@@ -388,9 +421,9 @@ def _ordered(
     database: Database, host: str, origins: Sequence[str], names: Sequence[str]
 ) -> list[tuple[Any, ...]]:
     wanted = {*zip(origins, names, strict=True)}
-    facts = "origin, id, takes, body::text, cancelled, taken_at::text"
+    facts = f"origin, id, takes, body::text, cancelled, taken_at::text, {_LEFT}"
     return [
-        _columns(facts, row)
+        _columns(facts, row, database.now)
         for row in database.seen_by(host)
         if (row.origin, row.id) in wanted and row.state == "taken"
     ]

@@ -34,7 +34,7 @@ class Admin:
                 [
                     (
                         *(row.origin, row.id, row.wanted_host, row.wanted_labels, row.state, row.takes),
-                        *(row.taken_by, sorted(row.declined), row.cancelled),
+                        *(row.begun_take, row.taken_by, sorted(row.declined), row.cancelled),
                         *(None if row.result is None else row.result["status"], row.settled),
                     )
                     for row in rows.values()

@@ -60,6 +60,7 @@ class Guard(NamedTuple):
 
 _TAKEN = {"state": "taken", "taken_by": "victim", "takes": 1}
 _MINE = {"wanted_host": "mallory", "state": "taken", "taken_by": "mallory", "takes": 2}
+_ENDED = {**_MINE, "takes": 1, "state": "ended", "result": {"status": "done"}}
 _TAKE = _call("take_orders", 9)
 _GIVE_BACK = _call("give_back", "victim", "1", 1, "no")
 _END = _call("end_order", "victim", "1", 1, Jsonb({"status": "forged"}))
@@ -92,7 +93,7 @@ GUARDS = {
     "it gives back what another host took": Guard(_TAKEN, _GIVE_BACK, "give_back", "or its.taken_by <> own"),
     "it gives back by an earlier take": Guard(_MINE, _GIVE_BACK, "give_back", "or its.takes <> take"),
     "it gives back what has ended": Guard(
-        {**_MINE, "takes": 1, "state": "ended", "result": {"status": "done"}},
+        _ENDED,
         # The table, too, refuses a result of what was declined.
         lambda login, number: _refused_by_table(login, _GIVE_BACK, number),
         "give_back",
@@ -101,7 +102,7 @@ GUARDS = {
     "it ends what another host took": Guard(_TAKEN, _END, "end_order", "and taken_by = own"),
     "it ends by an earlier take": Guard(_MINE, _END, "end_order", "and takes = take"),
     "it ends again what has ended": Guard(
-        {**_MINE, "takes": 1, "state": "ended", "result": {"status": "done"}},
+        _ENDED,
         _END,
         "end_order",
         "and state = 'taken'",
@@ -140,6 +141,25 @@ def test_an_order_can_be_changed_only_by_whom_and_when_it_may(fleet: Fleet) -> N
             whole = without(fleet, guard.guard, guard.function, guard.instead)
             assert guard.attempt(login, number), f"without its guard, {what}"
             admin.execute(whole.encode())
+
+
+@pytest.mark.parametrize(
+    ("order", "guard"),
+    [(_TAKEN, "and taken_by = own"), (_MINE, "and takes = take"), (_ENDED, "and state = 'taken'")],
+)
+def test_only_the_taker_says_that_a_step_began_and_only_of_its_take(
+    fleet: Fleet, order: dict[str, object], guard: str
+) -> None:
+    begin = _call("begin_order", "victim", "1", 1)
+    _has(fleet, **order)
+    before = _orders(fleet)
+    with fleet.login() as login:
+        number = _greet(login)
+        assert begin(login, number), "it decides nothing, so it is not refused"
+        assert _orders(fleet) == before
+        without(fleet, guard, "begin_order", "")
+        assert begin(login, number)
+        assert _orders(fleet) != before
 
 
 def test_an_order_is_stamped_with_the_name_of_its_login(fleet: Fleet) -> None:
@@ -217,7 +237,7 @@ def test_the_table_of_orders_can_not_be_written(fleet: Fleet) -> None:
 
 
 _SHADOW = (
-    "create temp table hosts (name text, labels text[]); insert into hosts values ('mallory', '{gpu}');"
+    "create temp table hosts (name text, labels text[], says_begun boolean); insert into hosts values ('mallory', '{gpu}');"
     " set search_path = pg_temp, runward"
 )
 

@@ -80,6 +80,7 @@ def test_json_has_all_that_is_known_but_the_values(fleet: Fleet, office: Place) 
         "cancelled": False,
         "takes": 1,
         "taken_by": "victim",
+        "begun": False,
         "status": None,
         "receipt": None,
         "declined": {},
@@ -90,6 +91,12 @@ def test_json_has_all_that_is_known_but_the_values(fleet: Fleet, office: Place) 
         "settled_at": None,
     }
     assert "hidden" not in told.out
+
+
+def test_json_says_of_which_orders_their_takers_say_that_they_begin(fleet: Fleet, office: Place) -> None:
+    _has(fleet, {"id": "1", **_TAKEN, "begun_take": 1}, {"id": "2", **_TAKEN, "takes": 2, "begun_take": 1})
+    told = office.call("fleet", "orders", "--json")
+    assert {order["id"]: order["begun"] for order in told.objects()} == {"1": True, "2": False}
 
 
 def test_an_order_that_ended_has_the_last_receipt_of_its_session_as_its_taker_reported_it(

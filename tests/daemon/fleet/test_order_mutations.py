@@ -47,6 +47,11 @@ MUTATIONS = {
         "take_orders", "order by open.placed_at, open.origin, open.id", "order by open.placed_at desc"
     ),
     "takes are not counted": Mutation("take_orders", "takes = taken.takes + 1", "takes = 1"),
+    "another than its taker says that it began": Mutation("begin_order", "and taken_by = own"),
+    "an earlier take began": Mutation("begin_order", "and takes = take"),
+    "what a program takes that doesn't say it counts as begun": Mutation(
+        "take_orders", "(select me.says_begun from hosts me where me.name = own)", "true"
+    ),
     "another than its taker gives it back": Mutation("give_back", "or its.taken_by <> own"),
     "an earlier take is given back": Mutation("give_back", "or its.takes <> take"),
     "what was given back stays with its taker alone": Mutation(

@@ -47,8 +47,13 @@ class Host:
         )
         self.number = self.greet()
 
+    says_begun = False
+    """Whether the database knows that its program says when a step begins."""
+
     def greet(self) -> int:
-        return int(self._value("select runward.greet(1, '1.0')"))
+        number = int(self._value("select runward.greet(1, '1.0')"))
+        self.says_begun = False
+        return number
 
     def _value(self, statement: str, *given: object) -> Any:
         ((value,),) = self.connection.execute(statement.encode(), given).fetchall()
@@ -63,6 +68,11 @@ class Host:
             "select origin, id, takes from runward.take_orders(%s, %s)", (self.number, most)
         )
         return [(str(origin), str(name), int(takes)) for origin, name, takes in rows]
+
+    def begin(self, origin: str, name: str, take: int) -> bool:
+        return bool(
+            self._value("select runward.begin_order(%s, %s, %s, %s)", self.number, origin, name, take)
+        )
 
     def give_back(self, origin: str, name: str, take: int, reason: str = "not accepted") -> bool:
         given = (self.number, origin, name, take, reason)
@@ -81,7 +91,9 @@ class Host:
 
     def pulse(self) -> list[str]:
         """Where it has something to look for."""
-        return list(self._value("select words from runward.pulse(%s, 0, '{}')", self.number))
+        words = list(self._value("select words from runward.pulse(%s, 0, '{}')", self.number))
+        self.says_begun = True
+        return words
 
     def seen(self) -> set[tuple[str, str]]:
         return {(str(a), str(b)) for a, b in self.connection.execute("select origin, id from runward.orders")}
@@ -95,6 +107,8 @@ class Order:
     labels: list[str]
     state: str = "open"
     takes: int = 0
+    begun: int | None = None
+    """The last take that began, as its taker said or as it has to be supposed."""
     taken_by: str | None = None
     declined: list[str] = field(default_factory=list)
     is_cancelled: bool = False
@@ -179,8 +193,16 @@ class Orders(RuleBasedStateMachine):
         ][:most]
         for _, order in fitting:
             order.state, order.taken_by, order.takes = "taken", name, order.takes + 1
+            order.begun = order.begun if self.fleet.hosts[name].says_begun else order.takes
         expected = {(*key, order.takes) for key, order in fitting}
         assert {*self.fleet.hosts[name].take(most)} == expected
+
+    @rule(name=NAMES, origin=NAMES, identifier=IDS, take=TAKES)
+    def begin(self, name: str, origin: str, identifier: str, take: int) -> None:
+        order = self.model.get((origin, identifier))
+        if order is not None and (order.state, order.taken_by, order.takes) == ("taken", name, take):
+            order.begun = take
+        assert self.fleet.hosts[name].begin(origin, identifier, take), "it decides nothing"
 
     @rule(name=NAMES, origin=NAMES, identifier=IDS, take=TAKES)
     def give_back(self, name: str, origin: str, identifier: str, take: int) -> None:
@@ -208,7 +230,7 @@ class Orders(RuleBasedStateMachine):
     @precondition(lambda self: self._taken())
     @rule(
         which=st.integers(0, 9),
-        what=st.sampled_from(["give back", "end", "cancel"]),
+        what=st.sampled_from(["begin", "give back", "end", "cancel"]),
         result=st.sampled_from("xy"),
     )
     def go_on_with_one_that_was_taken(self, which: int, what: str, result: str) -> None:
@@ -216,7 +238,9 @@ class Orders(RuleBasedStateMachine):
         taken = self._taken()
         (origin, identifier), order = taken[which % len(taken)]
         assert order.taken_by is not None
-        if what == "give back":
+        if what == "begin":
+            self.begin(order.taken_by, origin, identifier, order.takes)
+        elif what == "give back":
             taker = order.taken_by
             self.give_back(taker, origin, identifier, order.takes)
             self.take(taker, 3)
@@ -230,7 +254,7 @@ class Orders(RuleBasedStateMachine):
         which=st.integers(0, 9),
         name=NAMES,
         earlier=st.integers(0, 1),
-        what=st.sampled_from(["give back", "end"]),
+        what=st.sampled_from(["begin", "give back", "end"]),
         result=st.sampled_from("xy"),
     )
     def speak_of_one_that_was_taken(
@@ -239,7 +263,9 @@ class Orders(RuleBasedStateMachine):
         """The host that took it."""
         taken = self._taken()
         (origin, identifier), order = taken[which % len(taken)]
-        if what == "give back":
+        if what == "begin":
+            self.begin(name, origin, identifier, order.takes - earlier)
+        elif what == "give back":
             self.give_back(name, origin, identifier, order.takes - earlier)
         else:
             self.end(name, origin, identifier, order.takes - earlier, result)
@@ -289,6 +315,7 @@ class Orders(RuleBasedStateMachine):
         for attempt in (
             lambda: host.place("1", name, []),
             lambda: host.take(9),
+            lambda: host.begin(name, "1", 1),
             lambda: host.give_back(name, "1", 1),
             lambda: host.end(name, "1", 1, "x"),
             lambda: host.cancel("1"),
@@ -302,7 +329,7 @@ class Orders(RuleBasedStateMachine):
     @invariant()
     def the_table_is_as_the_model_says(self) -> None:
         rows = self.admin.execute(
-            "select origin, id, wanted_host, wanted_labels, state, takes, taken_by,"
+            "select origin, id, wanted_host, wanted_labels, state, takes, begun_take, taken_by,"
             " array(select jsonb_object_keys(declined) order by 1), cancelled, result ->> 'status',"
             " settled_at is not null from runward.orders"
         ).fetchall()
@@ -312,6 +339,7 @@ class Orders(RuleBasedStateMachine):
                 each.labels,
                 each.state,
                 each.takes,
+                each.begun,
                 each.taken_by,
                 sorted(each.declined),
                 each.is_cancelled,

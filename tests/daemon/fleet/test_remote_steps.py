@@ -275,6 +275,85 @@ def test_a_chain_run_that_is_cancelled_ends_its_step_on_the_other_host(pair: Pai
         assert pair.runs()[0][0] == "cancelled"
 
 
+def test_both_hosts_say_where_a_running_step_is_and_who_ordered_it(pair: Pair) -> None:
+    with pair.daemons():
+        pair.fire()
+        wait_for(lambda: pair.did(pair.gpu) == ["one"], "a step that runs there")
+        began = "select result ->> '$.began_there' from chain_steps where step = 0"
+        wait_for(lambda: pair.laptop.rows(began) == [("yes",)], "its origin knows that it began")
+        run = json.loads(pair.laptop.call("chain", "run", "show", "@last", "--json").out)
+        step, name = run["steps"][0], run["chain_run_id"]
+        session = step["session_id"]
+        assert (step["status"], step["host"], step["began_there"]) == ("running", "gpu-box", "yes")
+        assert step["taken_at"] is not None
+        for asked in (name, f"{name}-0-1", session):
+            told = pair.laptop.call("why", asked).out
+            assert f"step train runs on gpu-box ({session})" in told
+            assert f"`runward why {session}` on gpu-box says more" in told
+        entry = '[[fleet.accept]] from = ["laptop"], skills = ["train*"]'
+        ordered = json.loads(pair.gpu.call("session", "show", session, "--json").out)["ordered_by"]
+        assert ordered.pop("taken_at") is not None
+        assert ordered == {
+            "host": "laptop",
+            "order": f"{name}-0-1",
+            "chain": "show",
+            "chain_run_id": name,
+            "step": "train",
+            "try": 1,
+            "accepted_by": [entry],
+        }
+        shown = pair.gpu.call("session", "show", session).out
+        assert f"laptop, for step train of show ({name})" in shown
+        assert entry in shown
+        told = pair.gpu.call("why", session).out
+        assert f"laptop ordered it: step train of show ({name})" in told
+        assert f"accepted by {entry}" in told
+        assert json.loads(pair.laptop.call("why", name, "--json").out)["not_done"][0]["why"].startswith(
+            "gpu-box took it at "
+        )
+        pair.let_go()
+        wait_for(pair.is_over, "the end of the chain run")
+
+
+def test_a_step_whose_taker_is_silent_ends_in_time_and_never_begins_once_that_is_back(pair: Pair) -> None:
+    chain = pair.laptop.directory / "chains/show.yaml"
+    chain.write_text(chain.read_text().replace('data }}"}}', 'data }}"}, start_within: 4s}'))
+    summary = "select reason_summary from chain_steps where step = 0"
+    pair.let_go()
+    with pair.laptop.daemon():
+        pair.fire()
+        wait_for(lambda: pair.orders() == [("open", 0, False)], "an open order")
+        with pair.server.admin(pair.database) as admin:
+            # As a host does that dies right after it.
+            admin.execute(
+                "update runward.orders set state = 'taken', taken_by = 'gpu-box', taken_at = now(), takes = 1"
+            )
+        wait_for(lambda: pair.step() == ("running", "step.running.remote"), "its origin knows of the take")
+        wait_for(lambda: pair.runs() == [("timed_out", "chain.timed_out.step_timed_out")], "the end in time")
+        assert pair.step() == ("timed_out", "step.timed_out.start_within")
+        ((why,),) = pair.laptop.rows(summary)
+        assert "gpu-box took it at " in str(why)
+        assert "it may have begun there" in str(why)
+        with pair.gpu.daemon():
+            wait_for(lambda: pair.orders() == [("withdrawn", 1, True)], "a settled order")
+            wait_for(lambda: "it never began" in str(pair.laptop.rows(summary)), "what became of it")
+    assert pair.did(pair.gpu) == []
+    assert pair.gpu.rows("select 1 from sessions") == []
+
+
+def test_a_step_that_nobody_took_in_time_never_began(pair: Pair) -> None:
+    chain = pair.laptop.directory / "chains/show.yaml"
+    chain.write_text(chain.read_text().replace('data }}"}}', 'data }}"}, start_within: 1s}'))
+    with pair.laptop.daemon():
+        pair.fire()
+        wait_for(lambda: pair.orders() == [("withdrawn", 0, True)], "a withdrawn order")
+        known = "select reason_summary, result ->> '$.began_there' from chain_steps where step = 0"
+        never = "step train could not begin within 1 s (start_within); it never began: nobody had taken it"
+        wait_for(lambda: pair.laptop.rows(known) == [(never, "no")], "what is known by now")
+        shown = json.loads(pair.laptop.call("chain", "run", "show", "@last", "--json").out)["steps"][0]
+        assert (shown["reason"]["summary"], shown["began_there"]) == (never, "no")
+
+
 def test_an_order_is_taken_as_soon_as_it_is_placed(pair: Pair) -> None:
     """By a notice: without one it would take up to half a minute."""
     pair.let_go()

@@ -16,12 +16,17 @@ from tests.daemon.fleet.two_hosts import Broken, play
 from runward.daemon.fleet.orders import Orders, Seen
 from runward.daemon.fleet.telling_orders import Call, OrdersTold
 from runward.daemon.store.tables import fleet_outbox
+from runward.daemon.store.tables.fleet_outbox import TAKEN
+from runward.handlers.fleet import ordering
+from runward.handlers.model.chains import BeganThere, StepStanding
+from runward.handlers.model.fleet import RemoteStepOver
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(600)]
 
 HAPPENS = (
     *("ended", "declined", "withdrawn", "cancelled", "failed", "fenced", "killed", "daemon killed"),
     *("store restored", "database restored", "database replaced", "given up"),
+    *("timed out", "began: yes", "began: no"),
 )
 TAKEN_AGAIN = 34
 """In this history, a host declines an order, the database forgets that, and the host takes the order again."""
@@ -86,8 +91,10 @@ def without_waiting_for_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 def without_owing_results(patch: pytest.MonkeyPatch) -> None:
     """The end of a step of another host is not owed."""
+    # What is owed at its begin would bring the end along.
+    declined = ("after insert on main.orders_taken when new.state = 'declined'", TAKEN, fleet_outbox._OF_TAKE)
     left = {name: owed for name, owed in fleet_outbox.TRIGGERS.items() if name != "fleet_take_over"}
-    patch.setattr(fleet_outbox, "TRIGGERS", left)
+    patch.setattr(fleet_outbox, "TRIGGERS", {**left, "fleet_take_decided": declined})
 
 
 def without_the_record_before_a_return(patch: pytest.MonkeyPatch) -> None:
@@ -109,6 +116,17 @@ def without_saying_again_what_it_took(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Database, "took_order", lambda *given: "claimed")
 
 
+def without_doubt(patch: pytest.MonkeyPatch) -> None:
+    """What is told to end counts as never begun."""
+    whole = ordering._became_known
+
+    def known(event: RemoteStepOver, standing: StepStanding) -> tuple[BeganThere, str]:
+        began, why = whole(event, standing)
+        return "no" if began == "yes" else began, why
+
+    patch.setattr(ordering, "_became_known", known)
+
+
 def without_telling_the_origin(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks what became of the orders of this host."""
     patch.setattr(Orders, "_tell_origin", lambda *given: None)
@@ -122,6 +140,7 @@ def without_telling_the_origin(patch: pytest.MonkeyPatch) -> None:
         pytest.param(without_waiting_for_the_commit, marks=pytest.mark.sweep),
         without_owing_results,
         without_telling_the_origin,
+        without_doubt,
         without_the_record_before_a_return,
         without_saying_again_what_it_took,
     ],
@@ -131,4 +150,4 @@ def test_without_a_guard_a_history_breaks_a_law(
 ) -> None:
     mutation(monkeypatch)
     with pytest.raises(Broken):
-        play(tmp_path, range(40))
+        play(tmp_path, range(60))

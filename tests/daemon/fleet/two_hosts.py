@@ -36,8 +36,9 @@ from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.parts.answering import NoChains
 from runward.daemon.store.reading import STORE
 from runward.daemon.store.tables import fleet_outbox
+from runward.handlers.chains.continuing import WAITED
 from runward.handlers.model.chains import ChainRunCancelRequested, EventOccurred
-from runward.handlers.model.fleet import run_of_order
+from runward.handlers.model.fleet import run_of_order, try_of
 from runward.handlers.model.invocations import Play
 
 HOSTS: Final = {"north": {"any", "cold"}, "south": {"any"}}
@@ -529,11 +530,12 @@ class History:
         assert host.daemon is not None
         run = name.rpartition("-")[0].rpartition("-")[0]
         steps = await host.daemon.rows(
-            f"select s.status, s.reason_code, r.chain from chain_steps s join chain_runs r on r.id = s.run where s.run = '{run}' and s.step = 0"
+            "select s.status, s.reason_code, r.chain, s.reason_summary, s.result ->> '$.began_there', s.result ->> '$.is_in_doubt'"
+            f" from chain_steps s join chain_runs r on r.id = s.run where s.run = '{run}' and s.step = 0"
         )
         if host.was_restored:
             return  # it may have forgotten all of this
-        ((status, reason, chain),) = steps
+        ((status, reason, chain, summary, began, in_doubt),) = steps
         prefix = run_of_order(origin, name, 1).rpartition("-")[0]
         codes = [
             each.codes[begun]
@@ -541,6 +543,11 @@ class History:
             for begun in each.began
             if begun.startswith(prefix)
         ]
+        self._hold_what_is_said(
+            row, str(began), str(summary), has_begun=bool(codes), is_in_doubt=bool(in_doubt)
+        )
+        if (status, reason) == ("timed_out", WAITED):
+            await self._hold_start_within(host, row)
         if status == "completed" and codes != [0]:
             raise Broken(f"{name} is said to be completed, and its runs ended with {codes}")
         if reason == "step.failed.declined" and codes:
@@ -563,6 +570,30 @@ class History:
         expected = row.result["status"] if row.state == "ended" else "failed"
         if status != expected or row.state == "withdrawn":
             raise Broken(f"{name} is {row.state} ({row.declined}), and its step {status!s}, {reason!s}")
+
+    def _hold_what_is_said(
+        self, row: Row, began: str, summary: str, *, has_begun: bool, is_in_doubt: bool
+    ) -> None:
+        """What the step says of whether it began is so, and nothing is left to be said."""
+        if is_in_doubt or {"yes": True, "no": False}.get(began, has_begun) is not has_begun:
+            raise Broken(f"of {row} it is said that it began: {began} ({summary}), and it did: {has_begun}")
+        if ("it never began" in summary) > (began == "no"):
+            raise Broken(f"{row} is {began}, and it is said: {summary}")
+        self.seen[f"began: {began}"] += 1
+
+    async def _hold_start_within(self, host: Host, row: Row) -> None:
+        """It ended nothing of which its origin knew that it had begun."""
+        assert host.daemon is not None
+        self.seen["timed out"] += 1
+        of = try_of(row.id)
+        assert of is not None
+        events = await host.daemon.rows(
+            f"select type from events where type = 'RemoteStepBegun' and payload ->> 'id' = '{row.id}' or type = 'TimerRang'"
+            f" and payload ->> 'subject' = '{of.run}' and payload ->> 'what' glob 'host *' order by seq"
+        )
+        kinds = [str(kind) for (kind,) in events]
+        if "RemoteStepBegun" in kinds and "TimerRang" in kinds[kinds.index("RemoteStepBegun") :]:
+            raise Broken(f"{row} had begun, as its origin knew, and start_within ended it: {kinds}")
 
     async def _came_to(self) -> list[tuple[object, ...]]:
         """What became of each order, and of each step."""

@@ -33,6 +33,7 @@ from runward.handlers.model.chains import (
 from runward.handlers.model.events import Request
 from runward.handlers.model.exchange import ActionRequested, MintRequested, PrincipalCreateRequested
 from runward.handlers.model.fleet import (
+    RemoteStepBegun,
     RemoteStepCancelled,
     RemoteStepOrdered,
     RemoteStepOver,
@@ -75,9 +76,10 @@ EXAMPLES: list[Request] = [
     ActionRequested(NAME, 5.0, "ä", '{"action_type":"noop"}', "me"),
     PrincipalCreateRequested(NAME, 5.0, "ä", "b", 3, 10, 0.5, False, ("ann",), True, True, "be\nkind", "me"),
     MintRequested(NAME, 5.0, "ä", -3, "gold", "not\nnow", "me"),
-    RemoteStepTaken(NAME, 5.0, "cr_0-0-1", "gpu-box", 1, "me"),
+    RemoteStepTaken(NAME, 5.0, "cr_0-0-1", "gpu-box", 1, "me", 4.5),
+    RemoteStepBegun(NAME, 5.0, "cr_0-0-1", "gpu-box", 1, "me"),
     RemoteStepOver(NAME, 5.0, "cr_0-0-1", "ended", "gpu-box", {"status": "an\nend ä"}, {"x": "no ä"}, "me"),
-    RemoteStepOrdered(NAME, 5.0, "laptop", "cr_0-0-1", 1, {"with": {"x": [None, "ä"]}}, True, "me"),
+    RemoteStepOrdered(NAME, 5.0, "laptop", "cr_0-0-1", 1, {"with": {"x": [None, "ä"]}}, True, "me", 7.5),
     RemoteStepCancelled(NAME, 5.0, "laptop", "cr_0-0-1", 1, "me"),
     ArtifactAddRequested(NAME, 5.0, "native:runs/a", "note", "one\nä", {"x": [None, "ä"]}, "a.md", "me"),
 ]

@@ -1,5 +1,7 @@
 """What this host accepts from others, and what it tells them: two readings of the same entries."""
 
+from typing import Any
+
 import pytest
 
 from runward.config.contract import ExpectedArtifact
@@ -16,12 +18,38 @@ ENTRIES = (
 )
 
 
-def test_entries_that_accept_the_same_add_up_and_the_longest_time_counts() -> None:
-    assert accepted(ENTRIES, "laptop", "skill", "train") == Accepted(frozenset({"env", "cwd"}), 60.0)
-    assert accepted(ENTRIES, "build", "skill", "train") == Accepted(frozenset({"cwd"}), 30.0)
-    assert accepted(ENTRIES, "build", "skill", "render") == Accepted(frozenset({"cwd"}), None)
+ADDED_UP = (
+    ("laptop", "skill", "train", {"env", "cwd"}, 60.0, [0, 1]),
+    ("build", "skill", "train", {"cwd"}, 30.0, [1]),
+    ("build", "skill", "render", {"cwd"}, None, [1, 2]),
+    ("other", "action", "notify", set[str](), None, [3]),
+)
+IN_WORDS = (
+    '[[fleet.accept]] from = ["laptop"], skills = ["train*"], allow = ["env"], longest = "60s"',
+    '[[fleet.accept]] from = ["laptop", "build"], skills = ["*"], allow = ["cwd"], longest = "30s"',
+    '[[fleet.accept]] from = ["*"], skills = ["render"]',
+    '[[fleet.accept]] from = ["*"], actions = ["notify"]',
+)
+
+
+@pytest.mark.parametrize(("origin", "kind", "name", "allow", "longest", "entries"), ADDED_UP)
+def test_entries_that_accept_the_same_add_up_the_longest_time_counts_and_each_is_named(
+    origin: str, kind: Any, name: str, allow: set[str], longest: float | None, entries: list[int]
+) -> None:
+    found = accepted(ENTRIES, origin, kind, name)
+    assert found == Accepted(frozenset(allow), longest, tuple(IN_WORDS[each] for each in entries))
+
+
+def test_nothing_is_accepted_without_an_entry_and_an_entry_in_words_has_its_key() -> None:
     assert accepted(ENTRIES, "other", "skill", "train") is None
-    assert accepted(ENTRIES, "other", "action", "notify") == Accepted(frozenset(), None)
+    signed = (Accept(("*",), ("*",), key="ed25519:00"),)
+    found = accepted(signed, "other", "skill", "train", "ed25519:00")
+    assert found is not None
+    assert found.entries == ('[[fleet.accept]] from = ["*"], skills = ["*"], key = "ed25519:00"',)
+    many = (Accept(("*",), (*tuple("x" * 60 for _ in range(99)), "*")),)
+    found = accepted(many, "other", "skill", "train")
+    assert found is not None
+    assert [len(each) for each in found.entries] == [1024]
 
 
 @pytest.mark.parametrize("kind", ["skill", "action"])
@@ -72,5 +100,7 @@ def test_an_entry_with_a_key_counts_only_for_what_that_key_signed() -> None:
         (key, frozenset({"env"})),
     ):
         found = accepted(entries, "laptop", "skill", "train", signer)
-        assert found == Accepted(allow, None if signer == key else 60.0)
+        assert found is not None
+        assert (found.allow, found.longest) == (allow, None if signer == key else 60.0)
+        assert len(found.entries) == (2 if signer == key else 1)
         assert (accepted(entries, "laptop", "skill", "erase", signer) is not None) is (signer == key)

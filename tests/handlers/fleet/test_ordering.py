@@ -9,7 +9,7 @@ from tests.handlers.chains.test_machine import decided, of
 from runward.config.chain import read_chain
 from runward.config.json_value import JsonValue
 from runward.config.step import Callables
-from runward.handlers.chains import continuing, firing
+from runward.handlers.chains import continuing, elsewhere, firing
 from runward.handlers.chains.advancing import run_id
 from runward.handlers.fleet import ordering
 from runward.handlers.model.asking import Given
@@ -23,6 +23,7 @@ from runward.handlers.model.chains import (
     ChainRunStanding,
     FiringsOf,
     OpenRunsOf,
+    SayMore,
     SetChainRun,
     SetStep,
     SlotsNow,
@@ -34,11 +35,13 @@ from runward.handlers.model.chains import (
 from runward.handlers.model.effects import Effect, Emit
 from runward.handlers.model.fleet import (
     MOST_OUTCOME,
+    TOO_LATE,
     CancelOrder,
     Offer,
     OffersOf,
     OwnHost,
     PlaceOrder,
+    RemoteStepBegun,
     RemoteStepOver,
     RemoteStepTaken,
     SettleOrder,
@@ -126,7 +129,7 @@ def test_a_step_with_a_host_is_ordered_by_its_name_and_values_and_starts_nothing
     assert of(StartRun, effects) == []
     assert [each.event.what for each in of(Emit, effects) if isinstance(each.event, TimerSet)][
         -1
-    ] == "host 0 1"
+    ] == "host 0 1 7205.0"
 
 
 def test_a_step_with_labels_is_ordered_from_any_host_that_has_them_all() -> None:
@@ -170,20 +173,41 @@ def test_a_step_that_another_host_runs_has_no_slot_here() -> None:
     assert slots_after(SlotsStanding(), SetStep(RUN, 1.0, here, None)).running == {(RUN, 0)}
 
 
-def test_a_taken_order_runs_there_and_a_second_report_says_nothing() -> None:
-    event = RemoteStepTaken("r", 4.0, ORDER, "gpu-box", 1)
-    effects = decided(
-        ordering.step_taken(event, GIVEN), {ChainRunOf(RUN): stands(WAITS), OwnHost(): "laptop"}
+TAKEN = RemoteStepTaken("r", 4.0, ORDER, "gpu-box", 1, taken_at=1_800_000_000.4)
+BEGUN = RemoteStepBegun("b", 4.0, ORDER, "gpu-box", 1)
+SESSION = run_of_order("laptop", ORDER, 1)
+WAS_TAKEN = StepResult(host="gpu-box", session=SESSION, taken_at=1_800_000_000.4, began_there="unknown")
+TOOK = RUNS._replace(result=WAS_TAKEN)
+BEGAN = RUNS._replace(result=WAS_TAKEN._replace(began_there="yes"))
+
+
+def told(event: RemoteStepTaken | RemoteStepBegun, step: StepStanding) -> tuple[Effect, ...]:
+    deciding = (
+        ordering.step_taken(event, GIVEN)
+        if isinstance(event, RemoteStepTaken)
+        else ordering.step_begun(event, GIVEN)
     )
+    return decided(deciding, {ChainRunOf(RUN): stands(step), OwnHost(): "laptop"})
+
+
+def test_a_taken_order_is_told_with_host_session_and_time_and_a_second_report_says_nothing() -> None:
+    effects = told(TAKEN, WAITS)
     (step,) = of(SetStep, effects)
     assert of_step(effects) == [("running", RUNS_ELSEWHERE)]
-    assert step.reason_summary == "step train runs on gpu-box"
-    assert step.standing.result == StepResult(host="gpu-box", session=run_of_order("laptop", ORDER, 1))
-    for now in (RUNS, RUNS._replace(status="completed", reason="c"), WAITS._replace(attempt=2)):
-        assert (
-            decided(ordering.step_taken(event, GIVEN), {ChainRunOf(RUN): stands(now), OwnHost(): "laptop"})
-            == ()
-        )
+    assert step.reason_summary == f"gpu-box took step train at 2027-01-15T08:00:00Z ({SESSION})"
+    assert step.standing.result == WAS_TAKEN
+    for now in (TOOK, BEGAN, RUNS, RUNS._replace(status="completed", reason="c"), WAITS._replace(attempt=2)):
+        assert told(TAKEN, now) == ()
+
+
+@pytest.mark.parametrize("before", [TOOK, RUNS, WAITS], ids=["taken", "taken earlier", "not known yet"])
+def test_a_step_runs_there_once_its_taker_says_that_it_begins(before: StepStanding) -> None:
+    effects = told(BEGUN, before)
+    (step,) = of(SetStep, effects)
+    assert of_step(effects) == [("running", RUNS_ELSEWHERE)]
+    assert step.reason_summary == f"step train runs on gpu-box ({SESSION})"
+    assert (step.standing.result.began_there, step.standing.result.session) == ("yes", SESSION)
+    assert told(BEGUN, step.standing) == told(BEGUN, before._replace(attempt=2)) == ()
 
 
 def test_the_chain_run_continues_with_the_result_also_if_nobody_said_that_it_was_taken() -> None:
@@ -276,34 +300,217 @@ def test_the_end_of_an_order_whose_step_is_over_is_settled_and_changes_nothing()
     assert decided(ordering.step_over(stray, GIVEN), {}) == (SettleOrder("nonsense", 5.0),)
 
 
-def test_a_step_whose_host_has_not_begun_in_time_ends_and_its_order_is_cancelled() -> None:
-    rang = TimerRang(RUN, "host 0 1", 4.0)
-    effects = decided(continuing.advance_after_timer(rang, GIVEN), {ChainRunOf(RUN): stands(WAITS)})
+RANG = TimerRang(RUN, "host 0 1 5.0", 5.0)
+SEEN = (Offer("gpu-box", (), 1_800_000_300.0, "h"), Offer("farm", (), 1.0, "h"))
+SILENT = "gpu-box took it at 2027-01-15T08:00:00Z and has not said that it began it"
+IT_MAY = "it may have begun there; that host is told never to begin it, or to end it"
+WITHIN = "step train could not begin within 7200 s (start_within); "
+
+
+def rang(step: StepStanding, what: str = "host 0 1 5.0", at: float = 5.0) -> tuple[Effect, ...]:
+    event = TimerRang(RUN, what, at)
+    answers = {ChainRunOf(RUN): stands(step), OffersOf("skill", "train"): SEEN}
+    return decided(continuing.advance_after_timer(event, Given("hash", at)), answers)
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        (
+            WAITS,
+            elsewhere._NOT_KNOWN,
+        ),
+        (
+            TOOK,
+            f"{SILENT} (gpu-box was last seen at 2027-01-15T08:05:00Z): {IT_MAY}",
+        ),
+    ],
+    ids=["not taken", "taken by a silent host"],
+)
+@pytest.mark.parametrize("timer", ["host 0 1 5.0", "host 0 1"], ids=["now", "as an older Runward set it"])
+def test_a_step_that_is_not_known_to_have_begun_in_time_ends_and_its_order_is_cancelled(
+    step: StepStanding, why: str, timer: str
+) -> None:
+    effects = rang(step, timer)
     assert of_step(effects) == [("timed_out", continuing.WAITED)]
     assert of(CancelOrder, effects) == [CancelOrder(Try(RUN, 0, 1), 5.0)]
-    assert "another host may have begun it" in str(of(SetStep, effects)[0].reason_summary)
-    assert decided(continuing.advance_after_timer(rang, GIVEN), {ChainRunOf(RUN): stands(RUNS)}) == ()
-    other = TimerRang(RUN, "begin 0 1", 4.0)
-    assert decided(continuing.advance_after_timer(other, GIVEN), {ChainRunOf(RUN): stands(WAITS)}) == ()
+    (over,) = (each for each in of(SetStep, effects) if each.standing.step == 0)
+    assert over.reason_summary == WITHIN + why
+    assert (over.standing.result.began_there, over.standing.result.is_in_doubt) == ("unknown", True)
+    assert [each.status for each in of(SetChainRun, effects)] == ["timed_out"]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [BEGAN, RUNS, TOOK._replace(attempt=2), RUNS._replace(status="completed", reason="run.completed.ok")],
+    ids=["it begins", "an older Runward recorded that it was taken", "another try", "it is over"],
+)
+def test_start_within_ends_nothing_that_has_begun_there(step: StepStanding) -> None:
+    assert rang(step) == ()
+
+
+def test_other_timers_end_nothing_that_another_host_shall_run() -> None:
+    for timer in ("begin 0 1", "turn 0 1"):
+        assert rang(WAITS, timer) == rang(TOOK, timer) == ()
+
+
+def test_a_host_that_slept_over_the_time_hears_first_what_became_of_the_step() -> None:
+    effects = rang(TOOK, at=3600.0)
+    assert of(SetStep, effects) == of(CancelOrder, effects) == []
+    (timer,) = (each.event for each in of(Emit, effects))
+    assert (timer.what, timer.due) == ("host 0 1 3660.0", 3660.0)
+    assert of_step(rang(TOOK, timer.what, 3661.0)) == [("timed_out", continuing.WAITED)]
+    assert rang(BEGAN, timer.what, 3661.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("on", "then"),
+    [("", []), (', on: ["step.timed_out.*"]', [("waiting", None)])],
+    ids=["by default", "if retry names the reason"],
+)
+def test_a_step_that_could_not_begin_is_tried_again_only_if_its_retry_says_so(
+    on: str, then: list[tuple[str, None]]
+) -> None:
+    text = TEXT.replace("start_within: 2h}", f"start_within: 2h, retry: {{attempts: 2{on}}}}}")
+    chain = read_chain(text, "nightly.yaml", Callables(("tell",))).value
+    assert chain is not None
+    run = stands(TOOK)._replace(definition=chain.definition)
+    answers: Mapping[Any, object] = {ChainRunOf(RUN): run, OffersOf("skill", "train"): ()}
+    effects = decided(continuing.advance_after_timer(RANG, GIVEN), answers)
+    assert of_step(effects) == [("timed_out", continuing.WAITED), *then]
+
+
+DOUBT = StepResult(began_there="unknown", is_in_doubt=True)
+WAITED = StepStanding(0, "timed_out", continuing.WAITED, result=DOUBT)
+
+
+def over_with(end: Any, result: JsonValue = None, **declined: JsonValue) -> RemoteStepOver:
+    return RemoteStepOver("r", 4.0, ORDER, end, "gpu-box", result, declined)
+
+
+LATER: list[tuple[Any, str, str]] = [
+    (over_with("withdrawn"), "no", "it never began: nobody had taken it"),
+    (
+        over_with("withdrawn", farm="it is cancelled"),
+        "no",
+        "it never began: no host began it: farm: it is cancelled",
+    ),
+    (over_with("declined", farm="no"), "no", "it never began: no host began it: farm: no"),
+    (
+        TAKEN,
+        "unknown",
+        f"{SILENT}: {IT_MAY}",
+    ),
+    (
+        BEGUN,
+        "yes",
+        f"it began on gpu-box ({SESSION}); that host is told to end it",
+    ),
+    (
+        over_with(
+            "ended", {"status": "cancelled", "reason": "run.cancelled.user", "session": "fl_1", "began": True}
+        ),
+        "yes",
+        "it began on gpu-box and ended cancelled there (run.cancelled.user, fl_1)",
+    ),
+    (
+        over_with(
+            "ended", {"status": "cancelled", "reason": "run.cancelled.user", "session": "fl_1", "began": None}
+        ),
+        "unknown",
+        "gpu-box ended it as cancelled (run.cancelled.user): had it begun, it was stopped (fl_1)",
+    ),
+    (
+        over_with("ended", {"status": "completed", "reason": "run.completed.ok", "session": "fl_1"}),
+        "yes",
+        "it began on gpu-box and ended completed there (run.completed.ok, fl_1)",
+    ),
+    (
+        over_with("ended", "nonsense"),
+        "unknown",
+        "gpu-box reported a result that this Runward can't read: it may have begun there",
+    ),
+    (
+        over_with("given_up", laptop="stolen"),
+        "unknown",
+        "gpu-box will not come back, says laptop: stolen; it may have begun there",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "began", "known"), LATER)
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        (continuing.WAITED, "step train could not begin within 7200 s (start_within)"),
+        ("run.timed_out.deadline", "the time limit of the whole run has passed"),
+        ("run.cancelled.user", "its chain run was cancelled"),
+    ],
+)
+def test_what_became_of_a_step_that_ended_in_doubt_is_said_once_it_is_known(
+    event: Any, began: str, known: str, reason: str, why: str
+) -> None:
+    step = WAITED._replace(reason=reason)
+    if isinstance(event, RemoteStepOver):
+        effects = decided(ordering.step_over(event, GIVEN), {ChainRunOf(RUN): stands(step)})
+        assert len(of(SettleOrder, effects)) == 1
+    else:
+        effects = told(event, step)
+    (more,) = of(SayMore, effects)
+    assert more.reason_summary == f"{why}; {known}"
+    assert (more.standing.status, more.standing.reason) == (step.status, step.reason)
+    assert more.standing.result.began_there == began
+    assert more.standing.result.is_in_doubt is not isinstance(event, RemoteStepOver)
+    assert of(SetStep, effects) == of(SetChainRun, effects) == []
+    # What is over is said once.
+    if isinstance(event, RemoteStepOver):
+        again = {ChainRunOf(RUN): stands(more.standing)}
+        assert decided(ordering.step_over(event, GIVEN), again) == (SettleOrder(ORDER, 5.0),)
+
+
+def test_a_step_whose_taker_came_back_too_late_never_began() -> None:
+    effects = over(TOOK, None, "declined", **{"gpu-box": TOO_LATE})
+    assert of_step(effects) == [("timed_out", continuing.WAITED)]
+    (step,) = (each for each in of(SetStep, effects) if each.standing.step == 0)
+    assert step.reason_summary == f"{WITHIN}it never began: gpu-box: {TOO_LATE}"
+    assert step.standing.result.began_there == "no"
 
 
 def test_the_deadline_of_the_run_ends_a_step_on_another_host_and_says_that_it_may_have_begun() -> None:
     rang = TimerRang(RUN, "deadline", 4.0)
-    for step in (WAITS, RUNS):
+    for step, why in (
+        (WAITS, elsewhere._NOT_KNOWN),
+        (
+            TOOK,
+            f"{SILENT} (gpu-box was last seen at 2027-01-15T08:05:00Z): {IT_MAY}",
+        ),
+        (
+            BEGAN,
+            f"it began on gpu-box ({SESSION}); that host is told to end it",
+        ),
+    ):
         effects = decided(
-            continuing.advance_after_timer(rang, GIVEN), {ChainRunOf(RUN): stands(step, deadline=4.0)}
+            continuing.advance_after_timer(rang, GIVEN),
+            {ChainRunOf(RUN): stands(step, deadline=4.0), OffersOf("skill", "train"): SEEN},
         )
         assert of_step(effects) == [("timed_out", "run.timed_out.deadline")]
         assert of(CancelOrder, effects)
-        assert "another host may have begun it" in str(of(SetStep, effects)[0].reason_summary)
+        over = of(SetStep, effects)[0]
+        assert over.reason_summary == f"the time limit of the whole run has passed; {why}"
+        assert over.standing.result.is_in_doubt
 
 
 def test_cancelling_the_chain_run_cancels_the_order() -> None:
     event = ChainRunCancelRequested("c", 1.0, RUN)
-    for step in (WAITS, RUNS):
+    for step in (WAITS, TOOK, BEGAN):
         effects = decided(
             continuing.cancel_run(event, GIVEN),
-            {ChainRunOf(RUN): stands(step), SlotsNow(): SlotsStanding()},
+            {
+                ChainRunOf(RUN): stands(step),
+                OffersOf("skill", "train"): SEEN,
+                SlotsNow(): SlotsStanding(),
+            },
         )
+        assert str(of(SetStep, effects)[0].reason_summary).startswith("its chain run was cancelled; ")
         assert of_step(effects) == [("cancelled", "run.cancelled.user")]
         assert of(CancelOrder, effects) == [CancelOrder(Try(RUN, 0, 1), 5.0)]

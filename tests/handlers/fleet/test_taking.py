@@ -16,9 +16,10 @@ from runward.handlers.fleet import taking
 from runward.handlers.fleet.signing import Wanted, signed
 from runward.handlers.model.asking import Given
 from runward.handlers.model.chains import IsHeard, LaneWaits, LeftBy, LeftBySession, StepResult
-from runward.handlers.model.effects import Deciding, Effect, Emit
+from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.model.fleet import (
     MOST_OUTCOME,
+    TOO_LATE,
     Accepted,
     AcceptedNow,
     BeginTaken,
@@ -39,6 +40,7 @@ from runward.handlers.model.invocations import (
     EndInvocation,
     Invocation,
     InvocationOf,
+    OpenInvocation,
     Play,
     PlayOf,
     StartFailed,
@@ -104,6 +106,16 @@ def test_an_accepted_order_is_started_by_this_hosts_own_playbook_and_recorded_wi
     assert "5ec7e7" not in str(start.metadata), "a command could read it"
     assert dict(start.metadata)["chain_run_id"] == "cr_000000000000"
     assert of(DeclineTaken, effects) == []
+
+
+def test_the_entries_of_the_settings_that_let_an_order_in_are_recorded_with_it() -> None:
+    entry = '[[fleet.accept]] from = ["laptop"], skills = ["train*"]'
+    answers = {AcceptedNow("laptop", "skill", "train"): Accepted(frozenset(), None, (entry,))}
+    effects = ordered(answers)
+    (invocation,), (explained,) = of(OpenInvocation, effects), of(Explain, effects)
+    assert isinstance(invocation.metadata, dict)
+    assert isinstance(explained.known, dict)
+    assert invocation.metadata["accepted_by"] == explained.known["accepted_by"] == [entry]
 
 
 def test_an_order_is_as_deep_as_the_chain_run_that_ordered_it() -> None:
@@ -206,6 +218,20 @@ def test_an_order_that_was_cancelled_before_it_began_never_begins() -> None:
     assert of(StartRun, effects) == []
 
 
+@pytest.mark.parametrize(
+    ("left", "read_at", "is_begun"),
+    [(None, 5.0, True), (0.5, 5.0, True), (0.0, 5.0, False), (-1.0, 5.0, False), (60.0, -55.0, False)],
+    ids=["no limit", "in time", "just too late", "too late", "too late for the inbox"],
+)
+def test_an_order_whose_time_to_begin_has_passed_never_begins(
+    left: float | None, read_at: float, is_begun: bool
+) -> None:
+    event = RemoteStepOrdered("r", read_at, "laptop", ORDER, 1, BODY, begin_within=left)
+    effects = decided(taking.begin_taken(event, GIVEN), {})
+    assert [each.why for each in of(DeclineTaken, effects)] == ([] if is_begun else [TOO_LATE])
+    assert len(of(StartRun, effects)) == len(of(BeginTaken, effects)) == is_begun
+
+
 def test_a_take_is_decided_once_whatever_became_of_it() -> None:
     for state in ("begun", "declined", "ended"):
         effects = ordered({TakenOf("laptop", ORDER, 1): BEGUN._replace(state=state)})
@@ -225,8 +251,9 @@ def test_the_end_of_its_run_is_the_end_of_the_order() -> None:
     (end,) = of(EndTaken, decided(taking.end_taken(finished(), GIVEN), answers))
     assert (end.origin, end.id, end.take) == ("laptop", ORDER, 1)
     assert isinstance(end.result, dict)
-    assert (end.result["status"], end.result["outcome"], end.result["artifacts"]) == (
+    assert (end.result["status"], end.result["began"], end.result["outcome"], end.result["artifacts"]) == (
         "completed",
+        True,
         {"kind": "ci"},
         [{"id": "report", "path": "report.md", "size": 4}],
     )
@@ -247,6 +274,7 @@ def test_a_start_that_fails_ends_the_order_and_never_gives_it_back() -> None:
     (end,) = of(EndTaken, effects)
     assert isinstance(end.result, dict)
     assert (end.result["status"], end.result["reason"]) == ("failed", "run.failed.not_started")
+    assert end.result["began"] is None, "what vanished may have begun"
     assert of(DeclineTaken, effects) == []
 
 
