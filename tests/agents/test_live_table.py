@@ -496,3 +496,27 @@ def test_whatever_happens_to_an_agent_with_its_hook_is_told_and_when_it_is_gone(
 ) -> None:
     with watched([agent], SITUATIONS, tmp_path, hooked=True) as stages:
         judged(stages)
+
+
+def hub_of(stage: Stage) -> int:
+    """The process that Cline's session names, which is none of those that were started here."""
+    (document,) = (stage.home.home / stage.program.sessions).glob("*/[0-9]*_?????.json")
+    (number,) = re.findall(r'"pid": ?(\d+)', document.read_text())
+    assert int(number) not in {run.pid for run in stage.home.runs}
+    return int(number)
+
+
+def test_a_session_under_clines_hub_lives_as_long_as_the_hub_does(tmp_path: Path) -> None:
+    """The hub serves several sessions, and outlives its clients: that it lives shows nothing."""
+    with watched(["cline"], ["answers"], tmp_path) as (stage,):
+        stage.home.variables["CLINE_SESSION_BACKEND_MODE"] = "hub"
+        stage.run("answer")
+        hub, over = hub_of(stage), ends(OK, calls=0, replies=1)
+        try:
+            in_request(signal.SIGKILL)(stage)
+            since = time.monotonic()
+            wait_for(lambda: time.monotonic() - since > GRACE + 1, "more than the grace")
+            wait_for(lambda: told(stage.place) == {stage.root: (stays_open(0, 0), over)}, "an open session")
+        finally:
+            os.kill(hub, signal.SIGKILL)
+        wait_for(lambda: told(stage.place) == {stage.root: (killed(0, 0), over)}, "its end")
