@@ -158,6 +158,8 @@ class Bubblewrapped:
         while not content.rstrip().endswith(b"}"):
             piece = os.read(self._told, 4096) if readable(self._told, deadline) else b""
             if not piece:
+                # It may have forked before it was killed: what is inside would wait for it for ever, and hold its stderr open.
+                leftovers.end_marked(self._mark, END_S)
                 return None
             content += piece
         pid = json.loads(content)["child-pid"]
@@ -197,7 +199,6 @@ class Bubblewrapped:
             kill(self.outer)
         seconds = cpu_and_end(self.process)
         if self.inner is None:
-            # It may have forked before it was killed, and it told nobody: what is inside would wait for it for ever.
             leftovers.end_marked(self._mark, END_S)
         for descriptor in (self._told, self.inner, self._tmp, self.outer):
             if descriptor is not None:

@@ -289,10 +289,9 @@ class Rounds:
                 await self.check_processes()
             elif any(root.doubted for root in self.roots.values()):
                 await self.check_processes(doubted=True)
-            await self.check_roots()
+            await self.check()
             await self._look_blindly()
             await self.scan_doubtful()
-            await self.check_running()
             self._look_at_flat()
             self.check_due()
             due = self.next_due()
@@ -418,10 +417,28 @@ class Rounds:
             root.stands = stands
             await self._accepted(root)
 
+    async def check(self) -> int:
+        """Notice roots that changed; hint at running sessions whose directories changed without a notification.
+
+        Both in one thread: handing over to it costs more than these stats. Returns how many sessions changed.
+        """
+        roots, asked, now = list(self.roots.values()), self._next_running(), self.clock.now()
+        standing, (changed, beside) = await in_thread(lambda: (self._stands(roots), self._changed(asked)))
+        # What was compared may have been in another directory than the root.
+        without = set(await self._settle_standing(standing))
+        changed = [each for each in changed if each[0] not in without]
+        self._note_beside([each for each in beside if each.root.name not in without], now)
+        self.hints.add(changed, Why.SCAN)
+        return len(changed)
+
     async def check_roots(self) -> None:
         """Notice a root that appeared, vanished, or was replaced by another directory."""
+        await self._settle_standing(await self._standing())
+
+    async def _settle_standing(self, standing: Sequence[tuple[WatchedRoot, Standing | None]]) -> list[str]:
+        """React to where the roots stand now; returns the names of those that changed."""
         changed = []
-        for root, stands in await self._standing():
+        for root, stands in standing:
             if root.stands != stands:
                 root.stands = stands
                 changed.append(root)
@@ -431,10 +448,13 @@ class Rounds:
             self.watch_again()
         for root in changed:
             self._settle(await self._scan(root, True), Why.SCAN)
+        return [root.name for root in changed]
 
     async def _standing(self) -> list[tuple[WatchedRoot, Standing | None]]:
-        roots = list(self.roots.values())
-        return await in_thread(lambda: [(root, self.files.standing(root.path)) for root in roots])
+        return await in_thread(self._stands, list(self.roots.values()))
+
+    def _stands(self, roots: Sequence[WatchedRoot]) -> list[tuple[WatchedRoot, Standing | None]]:
+        return [(root, self.files.standing(root.path)) for root in roots]
 
     async def _accepted(self, root: WatchedRoot) -> bool:
         """Whether the directory at the root's path is accepted as the root; while the store is in trouble, not yet."""
@@ -453,20 +473,14 @@ class Rounds:
         """The roots about which something can be said now."""
         return [root for root in self.roots.values() if not root.is_replaced]
 
-    async def check_running(self) -> int:
-        """Hint at running sessions whose directories changed without a notification since they were looked at."""
+    def _next_running(self) -> list[tuple[WatchedRoot, str]]:
+        """The running sessions whose turn it is."""
         everyone = ((root, name) for root in self._judged() for name in (*root.open, *root.unsettled))
         most = FLAT_ASKED if self.flat else ASKED
         asked = list(islice(everyone, self._asked, self._asked + most))
         # Some in each beat, in turn: so the cost of a beat is bounded, and each gets looked at.
         self._asked = self._asked + most if len(asked) == most else 0
-        if not asked:
-            return 0
-        now = self.clock.now()
-        changed, beside = await in_thread(self._changed, asked)
-        self._note_beside(beside, now)
-        self.hints.add(changed, Why.SCAN)
-        return len(changed)
+        return asked
 
     def _changed(self, asked: list[tuple[WatchedRoot, str]]) -> tuple[list[Target], list[Beside]]:
         changed: list[Target] = []

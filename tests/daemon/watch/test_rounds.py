@@ -1,7 +1,7 @@
 """The rounds: what the watch lost is found, and what is asked for while a scan goes on is not lost with it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import pytest
 from tests.daemon.in_process import SILENT, StillClock
 
 from runward.config.root import Root
+from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import UNTRUSTED, Listing, mark
 from runward.daemon.watch.hints import Coverage, Hints, Target, Why
@@ -88,10 +89,11 @@ async def test_a_scan_that_is_requested_during_a_scan_is_made_after_it(
 async def test_an_end_that_nobody_told_is_found_without_a_scan(tmp_path: Path, root: WatchedRoot) -> None:
     hints = Hints(lambda: None)
     rounds = rounds_over(Files(tmp_path), hints, tmp_path, root)
+    await rounds.learn_roots()
     running(root, "quiet", "ended")
-    assert await rounds.check_running() == 0
+    assert await rounds.check() == 0
     Path(root.path, "ended", "exit.json").write_text("{}")
-    assert await rounds.check_running() == 1
+    assert await rounds.check() == 1
     assert hinted(hints) == {"ended"}
 
 
@@ -100,6 +102,7 @@ async def test_a_run_in_which_only_other_files_appeared_is_not_looked_at_but_the
 ) -> None:
     hints, files = Hints(lambda: None), Files(tmp_path)
     rounds = rounds_over(files, hints, tmp_path, root)
+    await rounds.learn_roots()
     beside: list[Target] = []
     rounds.changed_beside = beside.append
     running(root, "grows", "ends", "unknown")
@@ -109,7 +112,7 @@ async def test_a_run_in_which_only_other_files_appeared_is_not_looked_at_but_the
         Path(root.path, name, "REPLAY.jsonl").write_text("{}\n")
         os.utime(Path(root.path, name), (1, 1))
     Path(root.path, "ends", "exit.json").write_text("{}")
-    assert await rounds.check_running() == 2
+    assert await rounds.check() == 2
     assert hinted(hints) == {"ends", "unknown"}
     assert beside == [("runs", "grows")]
 
@@ -133,32 +136,65 @@ async def test_a_directory_that_changed_while_it_was_looked_at_is_looked_at_agai
 ) -> None:
     hints = Hints(lambda: None)
     rounds = rounds_over(Files(tmp_path), hints, tmp_path, root)
+    await rounds.learn_roots()
     Path(root.path, "empty-yet").mkdir()
     root.seen["empty-yet"] = UNTRUSTED
     root.unsettled.add("empty-yet")
-    await rounds.check_running()
+    await rounds.check()
     assert hinted(hints) == {"empty-yet"}
 
 
 async def test_each_of_many_running_sessions_gets_its_turn(tmp_path: Path, root: WatchedRoot) -> None:
     hints = Hints(lambda: None)
     rounds = rounds_over(Files(tmp_path), hints, tmp_path, root)
+    await rounds.learn_roots()
     names = [f"run-{number}" for number in range(2 * ASKED + 20)]
     running(root, *names)
     for name in names:
         Path(root.path, name, "exit.json").write_text("{}")
-    found = [await rounds.check_running() for _ in range(3)]
+    found = [await rounds.check() for _ in range(3)]
     assert found == [ASKED, ASKED, 20]
     assert hinted(hints) == set(names)
-    assert await rounds.check_running() == ASKED, "and from the first one on again"
+    assert await rounds.check() == ASKED, "and from the first one on again"
 
 
 async def test_a_directory_that_can_not_be_reached_is_nobodys_hint(tmp_path: Path, root: WatchedRoot) -> None:
     hints = Hints(lambda: None)
     rounds = rounds_over(Files(tmp_path), hints, tmp_path, root)
+    await rounds.learn_roots()
     running(root, "gone")
     Path(root.path).rename(tmp_path / "away")
-    assert await rounds.check_running() == 0
+    assert await rounds.check() == 0
+
+
+async def test_sessions_of_a_root_that_was_replaced_are_left_to_the_scan_of_the_new_one(
+    tmp_path: Path, root: WatchedRoot
+) -> None:
+    hints = Hints(lambda: None)
+    rounds = rounds_over(Files(tmp_path), hints, tmp_path, root)
+    await rounds.learn_roots()
+    running(root, "old")
+    Path(root.path).rename(tmp_path / "away")
+    Path(root.path, "old").mkdir(parents=True)
+    assert await rounds.check() == 0
+    assert root.stands is not None
+
+
+async def test_roots_and_running_sessions_are_checked_in_one_thread(
+    tmp_path: Path, root: WatchedRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = rounds_over(Files(tmp_path), Hints(lambda: None), tmp_path, root)
+    await rounds.learn_roots()
+    running(root, "quiet")
+    handed_over: list[object] = []
+
+    async def counted(read: Callable[..., object], *arguments: object) -> object:
+        handed_over.append(read)
+        return await in_thread(read, *arguments)
+
+    monkeypatch.setattr("runward.daemon.watch.rounds.in_thread", counted)
+    assert await rounds.check() == 0
+    assert len(handed_over) == 1
 
 
 async def test_a_root_that_leaves_the_settings_while_processes_are_checked_is_passed_over(
