@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.fleet.connecting import Connection, in_time
+from runward.handlers.fleet.delivered import with_hashes
 from runward.handlers.times import iso
 
 _AT_ONCE: Final = 100
@@ -41,6 +42,8 @@ class Order(NamedTuple):
     """Whether its taker says that the step begins."""
     receipt: str | None
     """The hash of the last receipt of its session, as its taker reported it; None if there is none yet."""
+    artifacts: JsonValue
+    """What its session left, as its taker reported it: with the hashes, once they are computed there."""
 
     def as_json(self) -> JsonValue:
         return {
@@ -56,6 +59,7 @@ class Order(NamedTuple):
             "begun": self.begun,
             "status": self.status,
             "receipt": self.receipt,
+            "artifacts": [*with_hashes(self.artifacts)],
             "declined": {**self.declined},
             "given_up": None if self.given_up is None else {**self.given_up},
             "placed_at": iso(self.placed_at.timestamp()),
@@ -78,7 +82,10 @@ _ORDERS: Final = (
     " extract(epoch from clock_timestamp() - o.taken_at)::float8, o.given_up,"
     " o.begun_take is not null and o.begun_take = o.takes,"
     " (select r.hash from runward.receipts r where r.host = o.taken_by and r.session = left(o.result ->> 'session', 200)"
-    "  order by r.segment desc, r.number desc limit 1)"
+    "  order by r.segment desc, r.number desc limit 1),"
+    " (select left_there.of_it from (select coalesce(nullif((select jsonb_path_query_array(s.body, '$.files[0 to 99]')"
+    "   from runward.sessions s where s.host = o.taken_by and s.key = left(o.result ->> 'key', 1000)), '[]'),"
+    "   o.result -> 'artifacts') as of_it) left_there where octet_length(left_there.of_it::text) <= 65536)"
     " from runward.orders o where (not %(only_open)s or o.state in ('open', 'taken')) and (%(at)s::timestamptz is null"
     " or o.placed_at <= %(at)s and (o.placed_at < %(at)s or (o.origin, o.id) > (%(origin)s, %(id)s)))"
     " order by o.placed_at desc, o.origin, o.id limit %(limit)s"

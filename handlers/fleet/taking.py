@@ -288,6 +288,8 @@ def _over(
         "reason": verdict.code,
         "summary": None if verdict.why is None else verdict.why[:_MOST_TEXT],
         "session": (taken.session_key or "").rpartition("/")[2],
+        # Under which its host reports it, with the hashes of its artifacts once they are computed.
+        "key": taken.session_key,
         "began": None,
         **(more or {}),
     }

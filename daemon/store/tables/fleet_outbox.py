@@ -58,6 +58,7 @@ _BEGINS_OR_STOPS_WAITING: Final = "(old.status = 'waiting_approval') <> (new.sta
 TRIGGERS: Final = {
     "fleet_session_opened": ("after insert on main.sessions", SESSION, "new.key"),
     "fleet_session_changed": (f"after update of {_OF_SESSION} on main.sessions", SESSION, "new.key"),
+    "fleet_files_hashed": ("after insert on main.files", SESSION, "new.session_key"),
     "fleet_session_gone": ("after delete on main.sessions", SESSION, "old.key"),
     # What a session does is in its cursor. What is read of an agent's log changes with each reply: that waits for the next
     # change of what it does.

@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from psycopg.types.json import Jsonb
 from tests.daemon.cli.calling import Place, Result
 from tests.daemon.fleet.attacked import Fleet
 from tests.daemon.fleet.database import Server
 from tests.daemon.fleet.places import joined
+
+from runward.config.json_value import JsonValue
 
 
 def _has(fleet: Fleet, *orders: dict[str, Any]) -> None:
@@ -83,6 +86,7 @@ def test_json_has_all_that_is_known_but_the_values(fleet: Fleet, office: Place) 
         "begun": False,
         "status": None,
         "receipt": None,
+        "artifacts": [],
         "declined": {},
         "given_up": None,
         "taken_at": "2026-01-02T03:04:05.000Z",
@@ -97,6 +101,44 @@ def test_json_says_of_which_orders_their_takers_say_that_they_begin(fleet: Fleet
     _has(fleet, {"id": "1", **_TAKEN, "begun_take": 1}, {"id": "2", **_TAKEN, "takes": 2, "begun_take": 1})
     told = office.call("fleet", "orders", "--json")
     assert {order["id"]: order["begun"] for order in told.objects()} == {"1": True, "2": False}
+
+
+HASH = "ab" * 32
+MODEL: dict[str, JsonValue] = {"id": "model", "path": "out/model", "size": 7, "sha256": HASH, "problem": None}
+NOT_HASHED: dict[str, JsonValue] = {"id": "model", "path": "out/model", "size": 7, "sha256": None}
+
+
+@pytest.mark.parametrize(
+    ("reported", "result", "shown"),
+    [
+        ([MODEL], {"key": "k"}, [{**NOT_HASHED, "sha256": HASH}]),
+        ([{**MODEL, "sha256": None}], {"key": "k"}, [NOT_HASHED]),
+        ([{**MODEL, "sha256": "\x1b[31m"}], {"key": "k"}, [NOT_HASHED]),
+        ([MODEL], {}, [NOT_HASHED]),
+        ([], {"key": "k"}, [NOT_HASHED]),
+        ("nonsense", {"key": "k"}, []),
+        ([MODEL] * 150, {"key": "k"}, [{**NOT_HASHED, "sha256": HASH}] * 100),
+        ([{**MODEL, "path": "x" * 1100}], {"key": "k"}, []),
+        ([{**MODEL, "id": "x" * 1000}] * 99, {"key": "k"}, []),
+    ],
+    ids=[
+        *("hashed", "not hashed yet", "no hash", "an older taker", "a report without files", "nonsense"),
+        *("many", "a long path", "more than is read"),
+    ],
+)
+def test_an_order_that_ended_has_what_its_session_left_and_the_hashes_once_they_are_reported(
+    fleet: Fleet, office: Place, reported: JsonValue, result: dict[str, JsonValue], shown: JsonValue
+) -> None:
+    told: JsonValue = [{"id": "model", "path": "out/model", "size": 7}]
+    result = {"status": "completed", "session": "s", "artifacts": told, **result}
+    _has(fleet, {"id": "1", **_TAKEN, "state": "ended", "result": result})
+    with fleet.admin() as admin:
+        admin.execute(
+            "insert into runward.sessions (host, key, version, started_at, body) values ('victim', 'k', 1, 1.0, %s)",
+            (Jsonb({"files": reported}),),
+        )
+    (order,) = office.call("fleet", "orders", "--json").objects()
+    assert order["artifacts"] == shown
 
 
 def test_an_order_that_ended_has_the_last_receipt_of_its_session_as_its_taker_reported_it(

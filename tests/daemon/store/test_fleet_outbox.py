@@ -80,6 +80,23 @@ async def test_each_change_of_a_session_is_owed_once_and_anew(store: Store) -> N
     ]
 
 
+async def test_a_session_is_owed_again_once_its_files_are_hashed(store: Store) -> None:
+    await _do(store, INSERT, ("a",))
+    attempt = (
+        "insert into attempts (session_key, attempt, started_at, status) values ('a', 1, 1.0, 'running')"
+    )
+    await _do(store, attempt)
+    await switch_on(store, "here")
+    await _do(
+        store,
+        "insert into files (session_key, attempt, id, path, size, modified_ns, sha256, problem, hashed_at)"
+        " values ('a', 1, ?, 'p', 1, 1, ?, null, 1.0)",
+        ("one", "ab" * 32),
+        ("two", "cd" * 32),
+    )
+    assert await _owed(store) == [("session", "a")]
+
+
 async def test_a_session_that_is_deleted_is_owed(store: Store) -> None:
     await _do(store, INSERT, ("a",))
     await switch_on(store, "here")
@@ -268,9 +285,13 @@ async def test_an_order_is_forgotten_once_the_fleet_knows_that_it_is_settled_and
     assert await store.read("select id from remote_steps") == [("p",)]
 
 
-async def test_of_an_order_that_this_host_took_its_end_is_owed_and_that_it_declined_it(store: Store) -> None:
+async def test_of_an_order_that_this_host_took_is_owed_that_it_begins_its_end_and_that_it_declined_it(
+    store: Store,
+) -> None:
     await switch_on(store, "here")
     await _do(store, BEGIN, ("a",))
+    assert await _owed(store) == [("taken", '["laptop","a",1]')]
+    await _deliver_all(store)
     assert await _owed(store) == []
     await _do(store, END, ("a",))
     await _do(store, DECLINE, ("b",))
@@ -285,7 +306,11 @@ async def test_what_was_decided_on_orders_while_nobody_noted_it_is_owed_later(st
     await _do(store, BEGIN, ("a",), ("b",))
     await _do(store, END, ("a",))
     await switch_on(store, "here")
-    assert await _owed(store) == [("order", "o"), ("taken", '["laptop","a",1]')]
+    assert await _owed(store) == [
+        ("order", "o"),
+        ("taken", '["laptop","a",1]'),
+        ("taken", '["laptop","b",1]'),
+    ]
     await _deliver_all(store)
     await walk(store, 10)
     await switch_on(store, "here")
