@@ -28,6 +28,12 @@ def write_durably(directory: str | os.PathLike[str] | int, name: str, content: b
         sync_directory(descriptor)
 
 
+def write_whole_file(directory: str | os.PathLike[str], name: str, content: bytes) -> None:
+    """Like `write_durably`, but after a power cut, `name` may be what it was before. For what can be written again then."""
+    with _Opened(directory) as descriptor:
+        write_whole(descriptor, name, content, is_synced=True)
+
+
 def write_whole(
     directory: int,
     name: str,

@@ -1,10 +1,12 @@
 """Connections to a fleet's database: whom it talks to is checked, and nothing waits longer than five seconds for it."""
 
+import math
 import os
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import Any, Final, TypeAlias
 
 import psycopg
@@ -83,18 +85,50 @@ def in_one_line(error: Exception) -> str:
 def in_time(connection: Connection, seconds: float = PATIENCE_S) -> Iterator[None]:
     """Shut the connection if what is done with it here takes longer: then that fails, as if the server had gone."""
     with socket.socket(fileno=os.dup(connection.fileno())) as end:
-
-        def shut() -> None:
-            with suppress(OSError):  # closed meanwhile
-                end.shutdown(socket.SHUT_RDWR)
-
-        timer = threading.Timer(seconds, shut)
-        timer.daemon = True
-        timer.start()
+        _DEADLINES.set(end, monotonic() + seconds)
         try:
             yield
         finally:
-            timer.cancel()
+            _DEADLINES.lift(end)
+
+
+class _Deadlines:
+    """Connections that are shut at some moment, by one thread: one for each statement would take longer than most statements."""
+
+    def __init__(self) -> None:
+        self._at: dict[socket.socket, float] = {}
+        """In monotonic seconds."""
+        self._changed = threading.Condition()
+        self._looks_at = 0.0
+        """When the thread looks next, or before; infinite while it waits until there is a deadline, and 0 without a thread."""
+
+    def set(self, end: socket.socket, at: float) -> None:
+        with self._changed:
+            self._at[end] = at
+            if self._looks_at == 0.0:
+                self._looks_at = at
+                threading.Thread(target=self._run, name="deadlines", daemon=True).start()
+            elif at < self._looks_at:
+                self._changed.notify()
+
+    def lift(self, end: socket.socket) -> None:
+        with self._changed:
+            self._at.pop(end, None)
+
+    def _run(self) -> None:
+        with self._changed:
+            while True:
+                now = monotonic()
+                for end in [end for end, at in self._at.items() if at <= now]:
+                    del self._at[end]
+                    with suppress(OSError):  # its peer has shut it meanwhile
+                        end.shutdown(socket.SHUT_RDWR)
+                # Most deadlines are lifted long before: while it sleeps for one, the next ones need not wake it.
+                self._looks_at = min(self._at.values(), default=math.inf)
+                self._changed.wait(None if self._looks_at == math.inf else self._looks_at - now)
+
+
+_DEADLINES: Final = _Deadlines()
 
 
 def as_host(settings: FleetSettings) -> Connection:

@@ -77,8 +77,6 @@ _READ: Final = (
 class Events:
     """The events of this host and of others, over one connection."""
 
-    looks_for = None
-
     def __init__(
         self,
         state: Path,
@@ -148,8 +146,9 @@ class Events:
         """Put what this host accepts into the inbox; returns whether there may be more. Raises `psycopg.Error` and `OSError`."""
         if not self._has_begun:
             self._begin(connection)
-        elif self._patience == _MOST_PATIENCE and time.monotonic() - self._asked_at < _PERIOD_S:
-            self.due_s = _PERIOD_S
+        pause = _PERIOD_S if self._patience == _MOST_PATIENCE else _PATIENCE_S
+        self.due_s = self._asked_at + pause - time.monotonic()
+        if self.due_s > 0:
             return False
         self.due_s = None
         self._asked_at = time.monotonic()
@@ -163,14 +162,15 @@ class Events:
         self._say_heard(end.heard or [])
         if len(events) == _MOST_READ:
             self._place = events[-1].xid, events[-1].place
+            self._asked_at = -_PERIOD_S
             return True
         self._place = end.xid, end.place
         if not end.is_more or self._patience == 0:
             self._patience = _MOST_PATIENCE
             return False
         self._patience -= 1
-        time.sleep(_PATIENCE_S)
-        return True
+        self.due_s = _PATIENCE_S
+        return False
 
     def _begin(self, connection: Connection) -> None:
         """Say what this host accepts, and read on from where it was."""

@@ -46,8 +46,6 @@ _OTHERS: Final = (
 class Offers:
     """What hosts accept from each other, over one connection."""
 
-    looks_for = None
-
     def __init__(
         self,
         state: Path,

@@ -105,6 +105,10 @@ class Orders:
         self._number = number
         self._put: set[str] = set()
         """The requests that are in the inbox, or were."""
+        self.brought = 0
+        """How many requests were put into the inbox."""
+        self.is_full = False
+        """Whether more might be taken if a slot were free."""
         self._unknown: list[str] = []
         """Orders that this host took, and whose takes its store may have lost."""
 
@@ -118,10 +122,11 @@ class Orders:
             " it began: it never begins it, and gives it to nobody; `runward fleet order give-up ID --note TEXT` ends it"
         )
 
-    def look(self, connection: Connection) -> bool:
+    def look(self, connection: Connection, *, is_calm: bool = False) -> bool:
         """Put into the inbox what became of orders, and take further ones; returns whether there may be more to take.
 
-        Raises `psycopg.Error` and `OSError`.
+        That an order of this host was taken, or begins, is awaited by nobody: it is left for a look that `is_calm`. Raises `psycopg.Error` and
+        `OSError`.
         """
         with in_time(connection):
             rows = [Seen(*row) for row in connection.execute(_LOOK, (self._number,)).fetchall()]
@@ -139,7 +144,11 @@ class Orders:
             ran = takes_pruned(store, [each.take for each in taken])
             begun = takes_begun(store)
             free = self._fleet.slots - len(begun)
-        self._tell_origin(connection, [each for each in own if each.id not in settled])
+        if is_calm:
+            self._tell_of_takers(own)
+        self._tell_origin(
+            connection, [each for each in own if each.state != "taken" and each.id not in settled]
+        )
         strange = [each for each in taken if each.take not in known]
         new = [each for each in strange if not each.is_doubted and each.take not in ran]
         self._unknown = [f"{each.origin}/{each.id}" for each in strange if each not in new]
@@ -150,8 +159,8 @@ class Orders:
         self._tell_of_lost(connection, begun, taken)
         return self._take(connection, free - len(new))
 
-    def _tell_origin(self, connection: Connection, rows: Sequence[Seen]) -> None:
-        for each in rows:
+    def _tell_of_takers(self, own: Sequence[Seen]) -> None:
+        for each in own:
             if each.state == "taken" and each.taken_by is not None:
                 facts: dict[str, Any] = {"id": each.id, "host": each.taken_by, "take": each.takes}
                 name = _name("taken", each.id, each.takes)
@@ -159,8 +168,9 @@ class Orders:
                 if each.is_begun:
                     name = _name("begun", each.id, each.takes)
                     self._leave(RemoteStepBegun(name, time.time(), **facts))
-        over = [each for each in rows if each.state != "taken" and _name("over", each.id) not in self._put]
-        for some in _slices(over):
+
+    def _tell_origin(self, connection: Connection, over: Sequence[Seen]) -> None:
+        for some in _slices([each for each in over if _name("over", each.id) not in self._put]):
             with in_time(connection):
                 found = connection.execute(_ENDS, (some[0].origin, [each.id for each in some])).fetchall()
             for row in found:
@@ -263,6 +273,7 @@ class Orders:
 
     def _take(self, connection: Connection, most: int) -> bool:
         """Take orders, at most so many, and put them into the inbox; returns whether there may be more."""
+        self.is_full = bool(self._fleet.accept) and most <= 0
         if not self._fleet.accept or most <= 0:
             return False
         count = min(most, _MOST_READ_AT_ONCE)
@@ -278,10 +289,12 @@ class Orders:
         return len(rows) == count
 
     def _leave(self, request: Request) -> None:
-        """Put a request into the inbox, durably, once for each connection. Raises `RequestTooLong` and `OSError`."""
+        """Put a request into the inbox, once for each connection. Raises `RequestTooLong` and `OSError`."""
         if request.request not in self._put:
-            leave_request(self._state, request)
+            # The database keeps it until the store has it: every connection begins with a look at that.
+            leave_request(self._state, request, is_kept_elsewhere=True)
             self._put.add(request.request)
+            self.brought += 1
             point("fleet.orders.put")
 
 

@@ -54,6 +54,7 @@ from runward.daemon.world.processes import Processes
 from runward.handlers.model.chains import EventOccurred, SlotOffered
 from runward.handlers.model.events import Event
 from runward.handlers.model.exchange import CountIntent, RecordAction
+from runward.handlers.model.fleet import AWAITED
 from runward.handlers.model.invocations import StartEvent, StartRun
 from runward.handlers.model.journal import AppendLines, JournalDamaged, RepairJournal
 from runward.handlers.model.outcomes import OutcomesChanged
@@ -87,6 +88,8 @@ class World:
     for_status: ForStatus = field(default_factory=ForStatus)
     before_the_first_turn: Callable[[], Coroutine[Any, Any, None]] | None = None
     """What must be there before anything is recorded."""
+    tell_other_hosts: Callable[[], None] = lambda: None
+    """Called when something is durable for which another host waits."""
 
 
 class Assembly:
@@ -324,6 +327,8 @@ class Assembly:
         reactions.wake(lambda: self.parts)
         reactions.to(RecordAction, self._world.in_force.with_code.forget)
         reactions.to(CountIntent, lambda done: self.running_replays.acted(done))
+        for awaited in AWAITED:
+            reactions.to(awaited, lambda done: self._world.tell_other_hosts())
         reactions.to(NoteHook, hooks.look)
         reactions.then(NoteHook, hooks.look_again)
         return reactions

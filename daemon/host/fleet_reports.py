@@ -37,7 +37,7 @@ RETRY_S: Final = 5.0
 MOST_SAID: Final = 1 << 16
 """Bytes of a line that the program says."""
 
-_PAUSE_S: Final = 0.05
+_PAUSE_S: Final = 0.5
 """Seconds from one look at what became owed to the next: commits may come by the hundred. The first of them is told at once."""
 
 
@@ -76,6 +76,10 @@ class FleetReports:
         """What is wrong, for `status`."""
         own = [] if self._trouble is None else [f"{OF_FLEET}{self._trouble}"]
         return [*own, *self._program.degraded()]
+
+    def hint(self) -> None:
+        """Something is owed for which another host waits."""
+        self._program.hint()
 
     def use_settings(self) -> None:
         """Other settings are in force."""

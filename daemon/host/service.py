@@ -285,6 +285,7 @@ def _world(
             studio=studio.report,
         ),
         before_the_first_turn=fleet.begin,
+        tell_other_hosts=fleet.hint,
     )
 
 
@@ -383,6 +384,11 @@ class Fleet:
     def is_heard(self, event: str) -> bool:
         """Whether another host accepts events of this name from this one."""
         return self._reports is not None and self._reports.is_heard(event)
+
+    def hint(self) -> None:
+        """Another host waits for something that is durable now."""
+        if self._reports is not None:
+            self._reports.hint()
 
     def use_settings(self) -> None:
         """Other settings are in force."""

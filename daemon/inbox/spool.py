@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from runward.config.json_value import JsonValue, is_text
-from runward.daemon.disk.durable import write_durably
+from runward.daemon.disk.durable import write_durably, write_whole_file
 from runward.daemon.store.ownership import prepare
 from runward.daemon.users import name_of
 
@@ -46,12 +46,17 @@ BYTES_OF_A_BATCH: Final = 4 << 20
 """Bytes of the files of one batch, from which on the others wait for the next: reading them takes the interpreter."""
 
 
-def put(state: Path, name: str, content: bytes) -> None:
-    """Put a request into the inbox under `name` (a uuid); raises `OSError`."""
+def put(state: Path, name: str, content: bytes, *, is_kept_elsewhere: bool = False) -> None:
+    """Put a request into the inbox under `name` (a uuid); raises `OSError`.
+
+    If who puts it keeps it elsewhere, and puts it again if it is not there, it need not wait for the directory: after a power cut,
+    the file is whole or not there.
+    """
     inbox = state / INBOX
     inbox.mkdir(mode=0o700, exist_ok=True)
+    write = write_whole_file if is_kept_elsewhere else write_durably
     try:
-        write_durably(inbox, name + SUFFIX, content)
+        write(inbox, name + SUFFIX, content)
     except OSError as error:
         error.filename, error.filename2 = (
             str(inbox),
@@ -67,10 +72,12 @@ class RequestTooLong(Exception):
         super().__init__("this is too long: a request has at most 1 MiB")
 
 
-def leave_request(state: Path, request: "Request", *, before_any_daemon: bool = False) -> str:
+def leave_request(
+    state: Path, request: "Request", *, before_any_daemon: bool = False, is_kept_elsewhere: bool = False
+) -> str:
     """Put a request into the inbox; returns its name. Raises `RequestTooLong` and `OSError`.
 
-    With `before_any_daemon` the state directory is made if there is none.
+    With `before_any_daemon` the state directory is made if there is none; `put` says when something `is_kept_elsewhere`.
     """
     content = dump_request(request)
     # The daemon would reject the file, and the one who asked would wait for an answer in vain.
@@ -78,7 +85,7 @@ def leave_request(state: Path, request: "Request", *, before_any_daemon: bool = 
         raise RequestTooLong
     if before_any_daemon:
         prepare(state)
-    put(state, request.request, content)
+    put(state, request.request, content, is_kept_elsewhere=is_kept_elsewhere)
     return request.request
 
 

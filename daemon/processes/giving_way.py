@@ -29,7 +29,28 @@ def give_way() -> None:
         session_gives_way("self", lambda: True)
 
 
-def session_gives_way(process: int | str, is_that: Callable[[], bool]) -> bool:
+class GivingWay:
+    """Has this process, which leads a session, give way at some times and not at others. At first it does not.
+
+    Its own nice value stays higher all the time: it can't be lowered again. What the machine refuses is left as it is.
+    """
+
+    def __init__(self) -> None:
+        self._gives = False
+        with suppress(PermissionError):
+            os.nice(NICENESS)
+
+    def give_way(self, is_wanted: bool) -> None:
+        """From now on, or no longer."""
+        if is_wanted == self._gives or os.getsid(0) != os.getpid():
+            return
+        with suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_BATCH if is_wanted else os.SCHED_OTHER, os.sched_param(0))
+        if session_gives_way("self", lambda: True, OF_SESSION if is_wanted else 0):
+            self._gives = is_wanted
+
+
+def session_gives_way(process: int | str, is_that: Callable[[], bool], nice_value: int = OF_SESSION) -> bool:
     """Have the session of this process give way; returns False if the kernel refuses that for the moment.
 
     `is_that` says whether the number still belongs to the process. It is called when its file is open.
@@ -39,7 +60,7 @@ def session_gives_way(process: int | str, is_that: Callable[[], bool]) -> bool:
         file = os.open(f"/proc/{process}/autogroup", os.O_WRONLY | os.O_CLOEXEC)
         try:
             if is_that():
-                os.write(file, b"%d" % OF_SESSION)
+                os.write(file, b"%d" % nice_value)
         finally:
             os.close(file)
     except BlockingIOError:

@@ -39,17 +39,38 @@ def reading(state: str) -> Iterator[sqlite3.Connection]:
     Raises `StoreUnreadable`.
     """
     path = os.path.join(state, STORE)
-    connection = _connect(path) if exists(state) else _empty()
+    connection = _take_kept(path) or (_connect(path) if exists(state) else _empty())
     try:
         # One transaction: all queries of a command see the same moment, whatever the daemon commits meanwhile.
         connection.execute("begin")
         yield connection
+        if _kept is not None and path not in _kept:
+            connection.rollback()
+            _kept[path] = connection
     except sqlite3.OperationalError as error:
         raise StoreUnreadable(f"{path} can't be read: {error}; try again, or see `runward log`") from error
     except sqlite3.DatabaseError as error:
         raise StoreUnreadable(_no_store(path, error)) from error
     finally:
-        connection.close()
+        if _kept is None or _kept.get(path) is not connection:
+            connection.close()
+
+
+_kept: dict[str, sqlite3.Connection] | None = None
+
+
+def keep_open() -> None:
+    """From now on, this process keeps a store open that it has read.
+
+    It takes a hundred times as long to open one, which parses its whole schema, as to ask it for a few rows. For a program that ends
+    with the daemon: in a daemon's time, nobody replaces its store. It may read in one thread only.
+    """
+    global _kept
+    _kept = {}
+
+
+def _take_kept(path: str) -> sqlite3.Connection | None:
+    return None if _kept is None else _kept.pop(path, None)
 
 
 def exists(state: str) -> bool:

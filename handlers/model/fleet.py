@@ -312,6 +312,10 @@ class PublishEvent(Effect, frozen=True):
     depth: int
 
 
+AWAITED: Final[tuple[type[Effect], ...]] = (PlaceOrder, CancelOrder, DeclineTaken, EndTaken, PublishEvent)
+"""Of what the fleet is told, that for which another host waits."""
+
+
 class HeardElsewhere(Question[bool], frozen=True):
     """Question: whether another host accepts events of this name from this one. Answer: true or false."""
 

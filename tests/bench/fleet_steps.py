@@ -40,7 +40,7 @@ _STEP: Final = Figure(
     "remote step, from one's exit to the next one's command, p50",
     "x local advance + 3 bare",
     Goal("at most", 1.0),
-    "each direction goes through two stores, an inbox and a program that gives way to what judges",
+    "each direction also waits for an outbox, an inbox and the transaction of a second store, and the inbox and that store sync",
 )
 _BARE: Final = Figure(
     "fleet-steps-bare",

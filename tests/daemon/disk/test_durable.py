@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.disk.durable import ReservedFile, write_durably
+from runward.daemon.disk.durable import ReservedFile, write_durably, write_whole_file
 
 
 def names(directory: Path) -> list[str]:
@@ -20,6 +20,18 @@ def test_content_is_written_for_its_owner_alone(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == b"content"
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
     assert names(tmp_path) == ["file"]
+
+
+def test_what_can_be_written_again_waits_for_its_content_and_not_for_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[bool] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(stat.S_ISREG(os.fstat(file).st_mode)))
+    write_durably(tmp_path, "file", b"content")
+    assert synced == [True, False], "the file, then its directory"
+    write_whole_file(tmp_path, "file", b"another")
+    assert synced == [True, False, True]
+    assert (tmp_path / "file").read_bytes() == b"another"
 
 
 def test_a_directory_may_be_an_open_descriptor_which_stays_open(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Each guard of it is also taken away, and then the test sees what would happen.
 """
 
 import json
+import time
 import tomllib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,7 +26,8 @@ from runward.daemon.fleet import orders, program
 from runward.daemon.fleet.connecting import as_host
 from runward.daemon.fleet.notices import Notices
 from runward.daemon.fleet.orders import Orders
-from runward.daemon.fleet.program import PERIOD_S, Program
+from runward.daemon.fleet.program import Program
+from runward.daemon.fleet.serving import Serving
 from runward.daemon.fleet.telling_orders import OrdersTold
 from runward.handlers.bundle.signatures import named
 from runward.handlers.fleet.signing import signer_of
@@ -349,6 +351,15 @@ def test_an_order_that_is_cancelled_before_it_was_placed_is_withdrawn_and_its_or
     assert host.inbox("RemoteStepOver") == [], "it is known here"
 
 
+def test_that_an_order_was_taken_waits_for_a_calm_moment_because_it_is_only_shown(host: Host) -> None:
+    host.has("cr_1-0-1", origin="gpu-box", wanted_host="laptop", state="taken", taken_by="laptop", takes=1)
+    connection, program = host.connected()
+    program.look(connection)
+    assert host.inbox("RemoteStepTaken") == []
+    program.look(connection, is_calm=True)
+    assert [(each["id"], each["host"]) for each in host.inbox("RemoteStepTaken")] == [("cr_1-0-1", "laptop")]
+
+
 def test_a_notice_ends_the_wait(host: Host) -> None:
     connection, _ = host.connected()
     notices = Notices("gpu-box")
@@ -366,28 +377,45 @@ class Stopped(Exception):
 
 def rounds(
     host: Host, monkeypatch: pytest.MonkeyPatch, *between: Callable[[], None]
-) -> tuple[list[int], list[dict[str, object]]]:
-    """How many statements a program asks in each round, between which these are done, and what it tells its daemon."""
-    counts = [0]
+) -> tuple[list[tuple[float, int]], list[dict[str, object]]]:
+    """When a program waited whom nothing wakes, how often it had asked until then, and what it tells its daemon.
+
+    Between its rounds these are done, and the time passes for which it would wait.
+    """
+    counts: list[tuple[float, int]] = []
+    asked = 0
+    at = 1000.0
     told: list[dict[str, object]] = []
     execute = psycopg.Connection.execute
     left = [*between]
 
     def counted(self: Connection, *given: Any, **named: Any) -> object:
-        counts[-1] += 1
+        nonlocal asked
+        asked += 1
         return execute(self, *given, **named)
 
-    def wait(*given: object) -> None:
+    def wait(self: Serving, longest: float) -> None:
+        nonlocal at
+        if longest == 0.0:
+            return
+        counts.append((at, asked))
         if not left:
             raise Stopped
         left.pop(0)()
-        counts.append(0)
+        at += longest
 
     monkeypatch.setattr(psycopg.Connection, "execute", counted)
-    monkeypatch.setattr(program, "_wait", wait)
+    monkeypatch.setattr(time, "monotonic", lambda: at)
+    monkeypatch.setattr(Serving, "_wait", wait)
     monkeypatch.setattr(program, "_say", told.append)
     with pytest.raises(Stopped):
-        Program(host.place.state, Settings(state_dir=str(host.place.state)), host.settings, 1).run()
+        Program(
+            host.place.state,
+            Settings(state_dir=str(host.place.state)),
+            host.settings,
+            1,
+            lambda is_wanted: None,
+        ).run()
     return counts, told
 
 
@@ -398,14 +426,17 @@ def nothing() -> None:
 def test_an_idle_program_asks_at_most_four_statements_a_minute(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts, _ = rounds(host, monkeypatch, nothing, nothing)
-    assert max(counts[1:]) * 60 / PERIOD_S <= 4
+    counts, _ = rounds(host, monkeypatch, *[nothing] * 12)
+    # Right after it has connected, it may have something to do.
+    (began, before), (ended, after) = counts[2], counts[-1]
+    assert ended - began >= 120.0
+    assert (after - before) * 60 / (ended - began) <= 4
 
 
 def test_a_program_without_notices_takes_an_order_in_the_next_round(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rounds(host, monkeypatch, partial(host.has, "one"), nothing)
+    rounds(host, monkeypatch, nothing, partial(host.has, "one"), nothing)
     assert [each["id"] for each in host.inbox("RemoteStepOrdered")] == ["one"]
     assert host.states() == [("one", "taken")]
 

@@ -20,7 +20,7 @@ from tests.waiting import wait_for
 from runward.config.json_value import JsonValue
 from runward.daemon.fleet import lists
 from runward.daemon.fleet.connecting import in_time
-from runward.daemon.fleet.program import PERIOD_S
+from runward.daemon.fleet.serving import PERIOD_S
 from runward.daemon.store.tables.session_lists import Wanted
 from runward.handlers.times import iso
 

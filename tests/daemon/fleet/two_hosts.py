@@ -125,7 +125,11 @@ class Program:
         self._changes = changes
         if is_asked and record.since is not None:
             self._host.history.seen["noticed"] += 1
-        while record.since is None and self._orders.looks_for in words and self._orders.look(connection):
+        while (
+            record.since is None
+            and self._orders.looks_for in words
+            and self._orders.look(connection, is_calm=True)
+        ):
             pass
 
     def close(self) -> None:

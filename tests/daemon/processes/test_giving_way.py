@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from runward.daemon.processes.giving_way import NICENESS, OF_SESSION, session_gives_way
 
@@ -48,6 +49,31 @@ def test_the_session_that_it_leads_gives_way_too() -> None:
         [sys.executable, "-c", says], stdout=subprocess.PIPE, check=True, text=True, start_new_session=True
     )
     assert int(said.stdout.split()[-1]) == OF_SESSION
+
+
+_AT_TIMES = """
+import os
+from runward.daemon.processes.giving_way import OF_SESSION, GivingWay
+
+def niceness():
+    return int(open("/proc/self/autogroup").read().split()[-1])
+
+giving = GivingWay()
+print(niceness(), os.sched_getscheduler(0) == os.SCHED_BATCH)
+for is_wanted, expected in ((True, OF_SESSION), (False, 0)):
+    while niceness() != expected:  # the kernel lets a user change few of them in a second
+        giving.give_way(is_wanted)
+    print(niceness(), os.sched_getscheduler(0) == os.SCHED_BATCH)
+"""
+
+
+@needs_autogroups
+def test_one_that_gives_way_at_times_is_as_before_in_between() -> None:
+    command = [sys.executable, "-c", _AT_TIMES]
+    said = subprocess.run(
+        command, stdout=subprocess.PIPE, check=True, text=True, start_new_session=True, timeout=PATIENCE_S
+    )
+    assert said.stdout.split() == ["0", "False", str(OF_SESSION), "True", "0", "False"]
 
 
 @needs_autogroups

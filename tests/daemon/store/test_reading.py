@@ -83,6 +83,35 @@ def test_a_reading_sees_one_moment(state: Path) -> None:
         assert queue_figures(connection, 1e10) == (1, 0, 0, 2.0)
 
 
+def test_a_store_that_is_kept_open_is_opened_once_and_each_reading_sees_its_own_moment(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[sqlite3.Connection] = []
+
+    def connect(path: str) -> sqlite3.Connection:
+        opened.append(usual(path))
+        return opened[-1]
+
+    usual = reading._connect
+    monkeypatch.setattr(reading, "_connect", connect)
+    monkeypatch.setattr(reading, "_kept", None)
+    reading.keep_open()
+    for number in range(3):
+        with reading.reading(str(state)) as connection:
+            assert queue_figures(connection, 1e10).waiting == number
+            _write(state, _EVENT, [(number + 1, f"a#{number}/ended", f"a{number}", 1.0, 2.0, None)])
+            _write(state, _JOB, [((number + 1) * 32, number + 1, f"a{number}", "waiting", 0.0, 2.0)])
+            assert queue_figures(connection, 1e10).waiting == number
+    assert len(opened) == 1
+    # After a failure it is opened anew.
+    with pytest.raises(StoreUnreadable, match="readonly"), reading.reading(str(state)) as connection:
+        connection.execute("delete from roots")
+    with reading.reading(str(state)) as connection:
+        assert queue_figures(connection, 1e10).waiting == 3
+    assert len(opened) == 2
+    opened[1].close()
+
+
 def test_a_writer_that_holds_its_transaction_keeps_nobody_from_reading(state: Path) -> None:
     writer = sqlite3.connect(state / "runward.db", isolation_level=None)
     writer.execute("begin immediate")
