@@ -18,7 +18,7 @@ from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
 PATIENCE_S: Final = 5.0
 """Seconds that the database may take for what it is asked at once. It is measured here: a silent network reports nothing."""
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The version of the schema that this program knows."""
 
 OLDEST_SERVER: Final = 15
