@@ -32,6 +32,7 @@ from runward.handlers.model.exchange import (
     PrincipalCreateRequested,
 )
 from runward.handlers.model.fleet import (
+    RemoteStepBegun,
     RemoteStepCancelled,
     RemoteStepOrdered,
     RemoteStepOver,
@@ -77,7 +78,8 @@ EXAMPLES: list[Event] = [
     JournalDamaged("k", 5.0, 2, "/r/ä\n", "events.jsonl", (256, 257), 3, 10, 1, 2),
     JobRetryRequested("r", 1.0, 7, "ann"),
     EventOccurred("r", 1.0, "data.ready", "build/1", {}, "ann", None, "build", 3),
-    RemoteStepTaken("r", 1.0, "cr_0-0-1", "gpu-box", 1),
+    RemoteStepTaken("r", 1.0, "cr_0-0-1", "gpu-box", 1, taken_at=0.5),
+    RemoteStepBegun("r", 1.0, "cr_0-0-1", "gpu-box", 1),
     RemoteStepOver("r", 1.0, "cr_0-0-1", "declined", None, None, {"gpu-box": "no"}),
     RemoteStepOrdered("r", 1.0, "laptop", "cr_0-0-1", 1, {"format": 1}, True),
     RemoteStepCancelled("r", 1.0, "laptop", "cr_0-0-1", 1),
