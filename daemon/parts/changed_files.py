@@ -21,7 +21,6 @@ from runward.config.json_value import is_text
 from runward.config.own_events import FileChanged
 from runward.config.trigger import FILE_CHANGED
 from runward.daemon.engine.part import Part
-from runward.daemon.launch.worktree import place_of
 from runward.daemon.store.batch import Rows
 from runward.daemon.store.tables import chain_runs, triggers
 from runward.daemon.watch.notifications import WatchedDirectories
@@ -200,6 +199,8 @@ class _Change(NamedTuple):
 
 def _real(step: chain_runs.StepPlaces, state: str) -> list[str]:
     """The real paths of the directories in which a step works."""
+    from runward.daemon.launch.worktree import place_of  # nothing for those whose chains wait for no file
+
     return [os.path.realpath(each) for each in (step.directory, step.cwd, place_of(state, step.name))]
 
 

@@ -22,10 +22,9 @@ from runward.daemon.store.tables.sessions import (
     exit_code_of,
     verification_of,
 )
-from runward.daemon.views.ordered import acceptance_in_words, order_in_words, ordered_by
 from runward.daemon.views.outcomes import ExpectedArtifact, expected_artifacts, not_delivered
 from runward.daemon.views.rows import state_of
-from runward.daemon.views.sessions import launched_command
+from runward.daemon.views.sessions import launched_command, orderer_of
 from runward.daemon.views.text import duration, short_id
 from runward.daemon.views.why import Story
 from runward.handlers.times import iso
@@ -260,10 +259,14 @@ def _causes_of_session(
     connection: sqlite3.Connection, row: SessionRow, expected: Sequence[ExpectedArtifact]
 ) -> Iterator[Cause]:
     about, launched = about_of(row), launched_command(row)
-    step, ordered = steps_of_sessions(connection, [row.key]).get(row.key), ordered_by(connection, row.key)
+    step, ordered = steps_of_sessions(connection, [row.key]).get(row.key), orderer_of(connection, row.key)
+    accepted = None
     if step is not None:
         starter = f"{step.run} started it as step {step.step} of {step.chain}"
     elif ordered is not None:
+        from runward.daemon.views.ordered import acceptance_in_words, order_in_words
+
+        accepted = acceptance_in_words(ordered)
         starter = f"{order_in_words(ordered)}, had it started"
     elif row.layout == NATIVE:
         starter = (
@@ -277,7 +280,6 @@ def _causes_of_session(
         starter = f"{row.layout} began" + (f" in {about.cwd}" if about.cwd else "")
     given = about.prompt if row.layout != NATIVE else launched.command
     yield Cause(row.started_at, f"{starter}: {given}" if given else starter)
-    accepted = None if ordered is None else acceptance_in_words(ordered)
     if accepted is not None:
         yield Cause(None, f"accepted by {accepted}")
     contract = _asks_for(row)

@@ -24,7 +24,6 @@ from runward.daemon.store.tables.sessions import (
     rules_of,
     verification_of,
 )
-from runward.daemon.views.ordered import ordered_by
 from runward.daemon.views.text import ago, duration, fields, local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
 from runward.handlers.foreign_json import NotJson, read_json
@@ -138,6 +137,15 @@ def sessions_as_json(
     return listed
 
 
+def orderer_of(connection: sqlite3.Connection, key: str) -> dict[str, JsonValue] | None:
+    """Which host ordered a session from this one, and for what, as `ordered_by` has it; None if no other host did."""
+    if connection.execute("select 1 from orders_taken where session_key = ?", (key,)).fetchone() is None:
+        return None
+    from runward.daemon.views.ordered import ordered_by  # nothing for sessions of this host
+
+    return ordered_by(connection, key)
+
+
 def session_as_json(
     connection: sqlite3.Connection, settings: Settings, row: SessionRow, report: Callable[[str], None]
 ) -> dict[str, JsonValue]:
@@ -156,7 +164,7 @@ def session_as_json(
         fields(each, "path line message fix") for each in problems(connection, row.path)
     ]
     details = details_of(row, history, kept, [each.as_json() for each in outcomes])
-    details["ordered_by"] = ordered_by(connection, row.key)
+    details["ordered_by"] = orderer_of(connection, row.key)
     session = {**details, "bundle": bundle_json(bundle, settings, report), "problems": complaints}
     _add_usage(connection, settings, [session])
     return without_secrets_in(session, settings.bundle.rules.redact)

@@ -15,7 +15,6 @@ from runward.daemon.disk.epoch import check_epoch, read_epoch
 from runward.daemon.disk.file_systems import is_local
 from runward.daemon.inbox import spool
 from runward.daemon.inbox.spool import InboxFile
-from runward.daemon.launch.worktree import place_of
 from runward.daemon.rundir import bundle_parts, journals, run_directories, session_places
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.bundle_parts import KeptAside, PartMissing, PartsPlaced, ReplayStanding
@@ -171,6 +170,8 @@ class Files:
     ) -> tuple[LeftFiles | Unreadable, ...]:
         """All files that runs left in these places and elsewhere, with their hashes. Raises `Halted` if `go_on` says
         no."""
+        from runward.daemon.launch.worktree import place_of  # nothing for those without approvals
+
         worked = [
             each._replace(path=place_of(str(self._state), each.path)) if each.is_worktree else each
             for each in elsewhere

@@ -20,7 +20,7 @@ import anyio
 from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.faults import point
 from runward.daemon.inbox.launches import load_launch
-from runward.daemon.launch import channel, worktree
+from runward.daemon.launch import channel
 from runward.daemon.launch.channel import Heard, Message
 from runward.daemon.launch.ticket import throw_away
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered
@@ -137,6 +137,8 @@ class StartingProcesses(RealProcesses):
 
     def remove_worktree(self, name: str, repo: str) -> str | NotRemoved | None:
         """Remove the worktree that the launcher of this run made."""
+        from runward.daemon.launch import worktree  # nothing for those without
+
         try:
             return worktree.remove(repo, worktree.place_of(str(self._state), name))
         except worktree.GitFailed as failure:

@@ -57,8 +57,7 @@ from runward.daemon.store.tables.sessions import (
     rules_of,
     verification_of,
 )
-from runward.daemon.views.ordered import ordered_by
-from runward.daemon.views.sessions import session_as_json, shown_cost, why_not_cancelled
+from runward.daemon.views.sessions import orderer_of, session_as_json, shown_cost, why_not_cancelled
 
 
 @click.group(cls=Group)
@@ -181,7 +180,7 @@ def _described(connection: sqlite3.Connection, settings: Settings, row: SessionR
         problems=problems(connection, row.path),
         cost=shown_cost(connection, settings, row),
         calls=None if bundle is None else calls_text(bundle),
-        ordered=ordered_by(connection, row.key),
+        ordered=orderer_of(connection, row.key),
     )
 
 

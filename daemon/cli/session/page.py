@@ -14,7 +14,6 @@ from runward.daemon.cli.terminal.tables import Column, flowed, flowed_part, tabl
 from runward.daemon.store.tables.problems import ProblemRow
 from runward.daemon.store.tables.sessions import SessionRow, StatusChange, about_of, verification_of
 from runward.daemon.views.answers import Answer
-from runward.daemon.views.ordered import order_in_words
 from runward.daemon.views.outcomes import ExpectedArtifact, disagreement
 from runward.daemon.views.sessions import launched_command
 from runward.daemon.views.text import age, clock, local, size, tokens
@@ -80,13 +79,21 @@ def _fact_lines(shown: Shown, terminal: Terminal, text: Callable[[str], str], mo
     return lines
 
 
+def _ordered(by: Mapping[str, JsonValue] | None) -> str | None:
+    if by is None:
+        return None
+    from runward.daemon.views.ordered import order_in_words  # nothing for sessions of this host
+
+    return f"by {order_in_words(by)}"
+
+
 def _facts(shown: Shown, terminal: Terminal) -> Iterator[tuple[str, str]]:
     row, about = shown.row, about_of(shown.row)
     launched = launched_command(row)
     cwd = about.cwd or launched.cwd
     took = max(0.0, (row.finished_at or terminal.now) - row.started_at)
     facts: list[tuple[str, str | None]] = [
-        ("Ordered", None if shown.ordered is None else f"by {order_in_words(shown.ordered)}"),
+        ("Ordered", _ordered(shown.ordered)),
         ("Ran", launched.command),
         ("Prompt", about.prompt),
         ("In", cwd and terminal.path(cwd)),

@@ -21,7 +21,6 @@ from runward.daemon.store.tables.sessions import (
     files_of,
     verification_of,
 )
-from runward.daemon.views.ordered import acceptance_in_words, order_in_words
 from runward.daemon.views.outcomes import ExpectedArtifact, disagreement, expected_artifacts
 from runward.daemon.views.session_files import last_lines
 from runward.daemon.views.sessions import activity_in_full, fix_of_unknown, is_unknown, launched_command
@@ -181,6 +180,11 @@ def _ordered(by: Mapping[str, JsonValue] | None) -> list[tuple[str, str | None]]
     """Who ordered it from this host, and by what it was let in."""
     if by is None:
         return []
+    from runward.daemon.views.ordered import (
+        acceptance_in_words,
+        order_in_words,
+    )  # nothing for sessions of this host
+
     accepted = acceptance_in_words(by)
     return [
         ("Ordered by", safe(order_in_words(by))),

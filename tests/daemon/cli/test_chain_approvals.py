@@ -142,6 +142,8 @@ SHOWN_OF_STEP = {
         "try",
         "session_id",
         "host",
+        "taken_at",
+        "began_there",
         "invocation_id",
         "condition",
         "value",

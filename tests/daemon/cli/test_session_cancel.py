@@ -111,7 +111,7 @@ def test_of_a_session_that_is_pruned_while_one_waits_it_is_said(
 ) -> None:
     place = recorded.copy_to(tmp_path)
 
-    def prune(*_: object) -> None:
+    def prune(*_: object, **__: object) -> None:
         place.change_store(
             "insert into tombstones (session_key, session_id, status, attempt, started_at, finished_at, event, hash,"
             " pruned_at, kept) select key, session_id, 'completed', 1, 1.0, 2.0, 9, printf('%064d', 0), 3.0, '{}'"

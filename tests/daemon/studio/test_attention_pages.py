@@ -167,10 +167,10 @@ async def test_a_disk_that_fills_up_midway_leaves_a_page_that_says_that_a_part_w
     furnished.daemon_once()
     room = iter([1])
 
-    def put_while_there_is_room(state: Path, name: str, content: bytes) -> None:
+    def put_while_there_is_room(state: Path, name: str, content: bytes, **how: bool) -> None:
         if next(room, None) is None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(state / "inbox"))
-        put(state, name, content)
+        put(state, name, content, **how)
 
     monkeypatch.setattr(spool, "put", put_while_there_is_room)
     answer = await studio.send("/", action="seen-all", until="1000000")
