@@ -47,9 +47,6 @@ if TYPE_CHECKING:
 _JOB = "job:"
 _CHAIN_RUN = "cr_"
 _APPROVAL = "ap_"
-_ORDER: Final = re.compile("(cr_[0-9a-f]{12})-[0-9]+-[0-9]+")
-_OF_ORDER: Final = "fl_"
-"""How the sessions of steps begin that another host ordered."""
 _CHAINS: Final = (CHAIN, "chain:")
 _EXCHANGE: Final = re.compile("artifact:|principal:|.*#intent/|[0-9a-f]{8}-[0-9a-f]{4}-")
 """An artifact, a principal, a line of a run, or the action of a person."""
@@ -189,10 +186,9 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
     starts = runs_called(connection, text, 9)
     if len(starts) > 1:
         refuse_ambiguous(text, starts)
-    is_remote = not starts and text.startswith((_CHAIN_RUN, _OF_ORDER))
-    if is_remote and (story := _of_remote_step(connection, text, is_up)) is not None:
-        return story
-    return _of_start(connection, starts[0], is_up) if starts else _of_directory(connection, text, is_up, now)
+    if starts:
+        return _of_start(connection, starts[0], is_up)
+    return _of_remote_step(connection, text, is_up) or _of_directory(connection, text, is_up, now)
 
 
 def _is_session_id(connection: sqlite3.Connection, text: str) -> bool:
@@ -286,9 +282,13 @@ def _of_chain_run(connection: sqlite3.Connection, text: str, is_up: bool) -> Sto
 def _of_remote_step(connection: sqlite3.Connection, text: str, is_up: bool) -> Story | None:
     """The chain run of a step that another host runs: it has no session here. `text` is the id of its order, or of its session there."""
     from runward.daemon.store.tables.chain_runs import chain_runs_called, run_of_remote_session
+    from runward.handlers.model.fleet import lane_of_taken, try_of
 
-    ordered = _ORDER.fullmatch(text)
-    run = run_of_remote_session(connection, text) if ordered is None else ordered[1]
+    ordered = try_of(text)
+    if ordered is not None:
+        run: str | None = ordered.run
+    else:
+        run = None if lane_of_taken(text) is None else run_of_remote_session(connection, text)
     rows = [] if run is None else chain_runs_called(connection, run, 2)
     return chain_run_story(connection, rows[0], is_up) if len(rows) == 1 else None
 

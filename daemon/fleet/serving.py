@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from psycopg import sql
+
 from runward.config.json_value import JsonValue
 from runward.config.settings import FleetSettings, Settings
 from runward.daemon import __version__
 from runward.daemon.fleet.connecting import Connection, in_time
 from runward.daemon.fleet.events import Events
-from runward.daemon.fleet.notices import Notices
 from runward.daemon.fleet.offers import Offers
 from runward.daemon.fleet.orders import Orders
 from runward.daemon.fleet.outcomes_and_approvals import OutcomesAndApprovals
@@ -43,6 +44,49 @@ MOST_TROUBLE: Final = 2000
 
 _MOST_PROBLEMS: Final = 20
 _MOST_PROBLEM: Final = 1000
+
+_CHANNEL: Final = "runward_orders_"
+"""What the channel begins with that tells of a host's orders; its name follows."""
+
+_OFFERS_CHANNEL: Final = "runward_offers"
+"""What tells all hosts that one of them accepts something else."""
+
+
+class Notices:
+    """What the database tells over one connection at once: that an order has changed which concerns this host, or what hosts accept.
+
+    It is only a hint.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._is_told = False
+        self._offers_changed = False
+
+    def listen(self, connection: Connection) -> None:
+        """From now on. Raises `psycopg.Error`."""
+        connection.add_notify_handler(lambda notice: self._take(notice.channel))
+        with in_time(connection):
+            for channel in (_CHANNEL + self._host, _OFFERS_CHANNEL):
+                connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+
+    def are_there(self, connection: Connection) -> bool:
+        """Whether anything was told since the last call, as far as it has arrived. Raises `psycopg.Error`."""
+        connection.pgconn.consume_input()
+        while (notice := connection.pgconn.notifies()) is not None:
+            self._take(notice.relname.decode())
+        is_told, self._is_told = self._is_told, False
+        return is_told
+
+    def offers_changed(self) -> bool:
+        """Whether a host accepts something else since the last call, as far as that has arrived."""
+        changed, self._offers_changed = self._offers_changed, False
+        return changed
+
+    def _take(self, channel: str) -> None:
+        self._is_told = True
+        if channel == _OFFERS_CHANNEL:
+            self._offers_changed = True
 
 
 class Troubled(Protocol):

@@ -12,11 +12,9 @@ from runward.handlers.times import iso
 _SAID: Final = ("chain", "chain_run_id", "step", "try")
 
 
-def ordered_by(connection: sqlite3.Connection, session_key: str) -> dict[str, JsonValue] | None:
-    """The host, its order, what that is for, and the entries of the settings that accepted it; None if no other host ordered it."""
+def ordered_by(connection: sqlite3.Connection, session_key: str) -> dict[str, JsonValue]:
+    """Of a session that another host ordered: the host, its order, what that is for, and the entries of the settings that accepted it."""
     order = order_behind(connection, session_key)
-    if order is None:
-        return None
     asked = json.loads(order.asked or "{}")
     return {
         "host": order.origin,

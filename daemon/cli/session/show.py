@@ -180,10 +180,8 @@ def _ordered(by: Mapping[str, JsonValue] | None) -> list[tuple[str, str | None]]
     """Who ordered it from this host, and by what it was let in."""
     if by is None:
         return []
-    from runward.daemon.views.ordered import (
-        acceptance_in_words,
-        order_in_words,
-    )  # nothing for sessions of this host
+    # Nothing for sessions of this host.
+    from runward.daemon.views.ordered import acceptance_in_words, order_in_words
 
     accepted = acceptance_in_words(by)
     return [

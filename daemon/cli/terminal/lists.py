@@ -7,7 +7,7 @@ import click
 
 from runward.daemon.cli.terminal.output import at_home, print_lines, printing
 from runward.daemon.cli.terminal.signs import Terminal, terminal_here
-from runward.daemon.cli.terminal.tables import Column, chosen, table_lines
+from runward.daemon.cli.terminal.tables import Column, chosen, table_lines, those_that_fit
 from runward.daemon.views.text import short_id
 
 ROOMY: Final = 100
@@ -28,17 +28,22 @@ def print_columns(cells: Mapping[str, Sequence[str]]) -> None:
 
 
 def print_screen(columns: Sequence[Column]) -> list[str]:
-    """Print a table as the options of the command say. The heads that there was room for."""
+    """Print a table as the options of the command say; returns the heads that there was room for."""
     terminal = terminal_here()
-    lines = lines_asked_for(columns, terminal.columns, terminal.ellipsis)
-    print_lines(lines)
-    return click.unstyle(lines[0]).split() if lines else []
+    shown = _asked_for(columns, terminal.columns)
+    is_wide = bool(printing("is_wide"))
+    print_lines(table_lines(shown, terminal.columns, terminal.ellipsis, is_wide=is_wide))
+    return [each.head.strip() for each in shown]
 
 
 def lines_asked_for(columns: Sequence[Column], room: int, ellipsis: str) -> list[str]:
     """The lines of a table as the options of the command say."""
+    return table_lines(_asked_for(columns, room), room, ellipsis, is_wide=bool(printing("is_wide")))
+
+
+def _asked_for(columns: Sequence[Column], room: int) -> list[Column]:
     shown = chosen(columns, printing("heads") or ())
-    return table_lines(shown, room, ellipsis, is_wide=bool(printing("is_wide")))
+    return [*shown] if printing("is_wide") else those_that_fit(shown, room)
 
 
 def _order(head: str, number: int, last: int) -> int:

@@ -35,7 +35,7 @@ def chosen(columns: Sequence[Column], heads: Sequence[str]) -> list[Column]:
 
 def table_lines(columns: Sequence[Column], room: int, ellipsis: str, *, is_wide: bool = False) -> list[str]:
     """The table as lines, its heads first; none is wider than `room`, unless it is to be wide."""
-    shown = list(columns) if is_wide else _those_that_fit(columns, room)
+    shown = list(columns) if is_wide else those_that_fit(columns, room)
     widths = [max(map(width, (each.head, *each.cells))) for each in shown]
     if not is_wide:
         widths = _within(widths, room)
@@ -59,7 +59,7 @@ def table_rows(columns: Sequence[Column], room: int, ellipsis: str) -> list[str]
     return table_lines(columns, room, ellipsis)[1:]
 
 
-def _those_that_fit(columns: Sequence[Column], room: int) -> list[Column]:
+def those_that_fit(columns: Sequence[Column], room: int) -> list[Column]:
     """Without as many columns as must go, so that the last one keeps something of its text."""
     shown = list(columns)
     while any(each.order for each in shown):

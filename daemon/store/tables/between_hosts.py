@@ -154,15 +154,16 @@ class OrderBehind(NamedTuple):
     asked: str | None
 
 
-def order_behind(connection: sqlite3.Connection, session_key: str) -> OrderBehind | None:
-    """The order of another host behind a session; None if there is none."""
+def order_behind(connection: sqlite3.Connection, session_key: str) -> OrderBehind:
+    """The order of another host behind a session that has one."""
     query = select(
         OrderBehind,
         "from orders_taken t left join invocations i on i.session_key = t.session_key where t.session_key = ?",
         "t",
         asked="i.node_metadata",
     )
-    return next(iter(rows_of(OrderBehind, connection.execute(query, (session_key,)))), None)
+    (order,) = rows_of(OrderBehind, connection.execute(query, (session_key,)))
+    return order
 
 
 def all_remote_steps(connection: sqlite3.Connection) -> list[RemoteStep]:

@@ -133,7 +133,7 @@ class Database:
         return f"moment {self.moments}"
 
     def changed(self, own: str, *rows: Row) -> None:
-        """This host has changed these: that is counted, and whoever claims one that nobody has gets it."""
+        """This host has changed these: that is counted, and the host that claims one that nobody has gets it."""
         if rows and own in self.content.kept:
             self.content.kept[own].changes += 1
         for row in rows:

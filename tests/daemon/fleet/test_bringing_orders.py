@@ -24,10 +24,9 @@ from runward.daemon import faults
 from runward.daemon.disk.receipt_keys import own_key_on_first_use
 from runward.daemon.fleet import orders, program
 from runward.daemon.fleet.connecting import as_host
-from runward.daemon.fleet.notices import Notices
 from runward.daemon.fleet.orders import Orders
 from runward.daemon.fleet.program import Program
-from runward.daemon.fleet.serving import Serving
+from runward.daemon.fleet.serving import Notices, Serving
 from runward.daemon.fleet.telling_orders import OrdersTold
 from runward.handlers.bundle.signatures import named
 from runward.handlers.fleet.signing import signer_of
