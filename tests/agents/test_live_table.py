@@ -21,6 +21,7 @@ from tests.agents.replies import INPUT_TOKENS, OUTPUT_TOKENS, Calls, Refuses, St
 from tests.agents.scenarios import SCRIPTS
 from tests.agents.scripted_model import Model, prompt
 from tests.daemon.cli.calling import Place as Caller
+from tests.daemon.fleet.database import free_port
 from tests.proof.place import Place
 from tests.proof.processes import Forks
 from tests.waiting import PATIENCE_S, wait_for
@@ -351,10 +352,16 @@ def told(place: Place) -> dict[str, tuple[Told, ...]]:
     """What the commands print of all sessions, by their roots."""
     caller = Caller(place.directory)
     found: dict[str, list[Told]] = {}
-    listed = caller.call("session", "list", "--json", "--limit", "0").objects()
-    for each in listed:
-        key = str(each["key"])
-        shown = caller.call("session", "show", key, "--json").object()
+
+    def rows() -> tuple[Mapping[str, JsonValue], ...]:
+        return tuple(caller.call("session", "list", "--json", "--limit", "0").objects())
+
+    listed, before = rows(), None
+    # What is shown belongs to what is listed only where nothing happened in between.
+    while listed != before:
+        all_shown = [caller.call("session", "show", str(each["key"]), "--json").object() for each in listed]
+        before, listed = listed, rows()
+    for each, shown in zip(listed, all_shown, strict=True):
         assert each == {name: shown.get(name, each[name]) for name in each}
         (inspected,) = caller.call("inspect", str(each["path"]), "--json").objects()
         counts = inspected["counts"]
@@ -362,7 +369,7 @@ def told(place: Place) -> dict[str, tuple[Told, ...]]:
         assert isinstance(counts, dict)
         # One that is killed in its first request may leave no message.
         if shown["ended_by"] is not None and counts["events"]:
-            exported = caller.call("session", "export", key, "--format", "atif").object()
+            exported = caller.call("session", "export", str(each["key"]), "--format", "atif").object()
             assert calls_in(exported) == counts["tool_calls"], exported
         root = str(each["path"]).removeprefix(f"{place.directory}/cases/").partition("/")[0]
         assert inspected["parent_session_id"] in (None, *(every["session_id"] for every in listed))
@@ -499,8 +506,17 @@ def test_whatever_happens_to_an_agent_with_its_hook_is_told_and_when_it_is_gone(
 
 
 def hub_of(stage: Stage) -> int:
-    """The process that Cline's session names, which is none of those that were started here."""
-    (document,) = (stage.home.home / stage.program.sessions).glob("*/[0-9]*_?????.json")
+    """The process that Cline's first session names, which is none of those that were started here."""
+
+    def first_sessions() -> tuple[Path, ...]:
+        # A hub's start can take longer than the client waits that starts it. The next client finds the hub.
+        stage.run("answer")
+        return tuple((stage.home.home / stage.program.sessions).glob("*/[0-9]*_?????.json"))
+
+    try:
+        (document,) = wait_for(first_sessions, "a session under a hub")
+    except AssertionError as error:
+        raise AssertionError(f"{error}; Cline said:\n{stage.home.runs[-1].said()[-2000:]}") from None
     (number,) = re.findall(r'"pid": ?(\d+)', document.read_text())
     assert int(number) not in {run.pid for run in stage.home.runs}
     return int(number)
@@ -509,8 +525,8 @@ def hub_of(stage: Stage) -> int:
 def test_a_session_under_clines_hub_lives_as_long_as_the_hub_does(tmp_path: Path) -> None:
     """The hub serves several sessions, and outlives its clients: that it lives shows nothing."""
     with watched(["cline"], ["answers"], tmp_path) as (stage,):
-        stage.home.variables["CLINE_SESSION_BACKEND_MODE"] = "hub"
-        stage.run("answer")
+        # A port of its own: another hub may have the usual one.
+        stage.home.variables.update(CLINE_SESSION_BACKEND_MODE="hub", CLINE_HUB_PORT=str(free_port()))
         hub, over = hub_of(stage), ends(OK, calls=0, replies=1)
         try:
             in_request(signal.SIGKILL)(stage)

@@ -203,6 +203,8 @@ def test_no_descriptor_stays_open(run: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+# At low priority, as in the daemon: beside other work it takes several times its processor time.
+@pytest.mark.timeout(report_reading.PATIENCE_S)
 @pytest.mark.prove
 @pytest.mark.parametrize("name", ["large.xml", "large.sarif", "hostile.xml", "hostile.sarif"])
 def test_sixty_mebibytes_are_read_in_bounded_memory(tmp_path: Path, name: str) -> None:
