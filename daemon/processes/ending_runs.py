@@ -168,6 +168,8 @@ def _why_not_its_launcher(pid: int, place: RunPlace) -> str | None:
 
 _PATIENCE: Final = 5.0
 """Seconds for which to search for new processes. Of a tree that keeps forking, the known processes are killed."""
+_LOOKS: Final = 3
+"""How many searches in a row must find nobody new: a process that forks and leaves during a search may be missed by it."""
 
 
 def end_tree(
@@ -196,8 +198,9 @@ def end_tree(
         if not held:
             return EndNotOrdered("its launcher and its process have ended", too_late=True)
         # Stopped processes fork no more, so the search is repeated until it finds nobody new.
-        while _stop_more(held, directory) and time.monotonic() < give_up:
-            pass
+        looks = 0
+        while looks < _LOOKS and time.monotonic() < give_up:
+            looks = 0 if _stop_more(held, directory) else looks + 1
         # Killed only when all are stopped: none can start another while it sees the others die.
         for descriptor in held.values():
             _send(descriptor, signal.SIGKILL)

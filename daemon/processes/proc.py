@@ -225,9 +225,14 @@ def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
         # All are stopped before any is killed: a killed parent would leave children that can still fork.
         refused = _stop_and_kill(without, pids)
         exits.update(reap())
+        # Only this tells that the tree is dead. Each living process has a living ancestor among our children, and they stay
+        # listed until we reap them. A look at all descendants may miss one that was forked during the look, by a parent that
+        # was alive when it was listed and dead when it was asked.
+        if not children() - without:
+            return Killed(frozenset(pids), exits, frozenset())
         left = {pid for pid in descendants(without) if not _is_dead(pid)}
         # A process that waits for a dead disk can't be killed. The run's end must be recorded all the same.
-        if not left or left <= refused or time.monotonic() > give_up:
+        if (left and left <= refused) or time.monotonic() > give_up:
             exits.update(reap())  # those that died since the last time
             return Killed(frozenset(pids), exits, frozenset(left))
         signal.sigtimedwait({signal.SIGCHLD}, 0.01)

@@ -121,8 +121,18 @@ def is_alive(pid: int) -> bool:
 
 
 def members(marker: str) -> Sequence[int]:
-    """Every living process whose environment names a run directory below `marker`."""
+    """Every living process whose environment names a run directory below `marker`.
+
+    One look can miss a process that forks and leaves all the time, so it takes several to see nobody.
+    """
     wanted = b"RUNWARD_RUN_DIR=" + os.fsencode(marker)
+    for _ in range(3):
+        if found := _seen_with(wanted):
+            return found
+    return ()
+
+
+def _seen_with(wanted: bytes) -> Sequence[int]:
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
