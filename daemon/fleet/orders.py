@@ -103,8 +103,9 @@ class Orders:
         self._state = state
         self._fleet = fleet
         self._number = number
-        self._put: set[str] = set()
-        """The requests that are in the inbox, or were."""
+        self._put: dict[str, tuple[str, str]] = {}
+        """The requests that are in the inbox, or were, by their names: the origin and the id of the order that each is about. Those of orders
+        that are no longer looked at are forgotten."""
         self.brought = 0
         """How many requests were put into the inbox."""
         self.is_full = False
@@ -144,6 +145,8 @@ class Orders:
             ran = takes_pruned(store, [each.take for each in taken])
             begun = takes_begun(store)
             free = self._fleet.slots - len(begun)
+        present = {(each.origin, each.id) for each in rows} | {take[:2] for take in begun}
+        self._put = {name: order for name, order in self._put.items() if order in present}
         if is_calm:
             self._tell_of_takers(own)
         self._tell_origin(
@@ -164,20 +167,22 @@ class Orders:
             if each.state == "taken" and each.taken_by is not None:
                 facts: dict[str, Any] = {"id": each.id, "host": each.taken_by, "take": each.takes}
                 name = _name("taken", each.id, each.takes)
-                self._leave(RemoteStepTaken(name, time.time(), taken_at=each.taken_s, **facts))
+                order = (each.origin, each.id)
+                self._leave(order, RemoteStepTaken(name, time.time(), taken_at=each.taken_s, **facts))
                 if each.is_begun:
                     name = _name("begun", each.id, each.takes)
-                    self._leave(RemoteStepBegun(name, time.time(), **facts))
+                    self._leave(order, RemoteStepBegun(name, time.time(), **facts))
 
     def _tell_origin(self, connection: Connection, over: Sequence[Seen]) -> None:
         for some in _slices([each for each in over if _name("over", each.id) not in self._put]):
             with in_time(connection):
                 found = connection.execute(_ENDS, (some[0].origin, [each.id for each in some])).fetchall()
             for row in found:
-                self._tell_end(*row)
+                self._tell_end(some[0].origin, *row)
 
     def _tell_end(
         self,
+        origin: str,
         order: str,
         take: int,
         host: str | None,
@@ -199,14 +204,13 @@ class Orders:
             declined={**whys} if isinstance(whys, dict) else {},
         )
         try:
-            self._leave(request)
+            self._leave((origin, order), request)
         except RequestTooLong:
             # More than any host of ours says. The step ends as one whose result can't be read.
-            self._leave(
-                RemoteStepOver(
-                    request.request, request.at, id=order, end=end, host=host, result=None, declined={}
-                )
+            unreadable = RemoteStepOver(
+                request.request, request.at, id=order, end=end, host=host, result=None, declined={}
             )
+            self._leave((origin, order), unreadable)
 
     def _tell_taker(
         self,
@@ -229,7 +233,8 @@ class Orders:
             if row_here is None or row_here.state == "begun":
                 origin, order, take = each.take
                 name = _name("cancel", origin, order, take)
-                self._leave(RemoteStepCancelled(name, time.time(), origin=origin, id=order, take=take))
+                request = RemoteStepCancelled(name, time.time(), origin=origin, id=order, take=take)
+                self._leave((origin, order), request)
 
     def _tell_of_lost(
         self, connection: Connection, begun: Sequence[tuple[str, str, int]], taken: Sequence[Seen]
@@ -244,7 +249,8 @@ class Orders:
             lost = connection.execute(_LOST, given).fetchall()
         for origin, order, take in lost:
             name = _name("cancel", origin, order, take)
-            self._leave(RemoteStepCancelled(name, time.time(), origin=origin, id=order, take=take))
+            request = RemoteStepCancelled(name, time.time(), origin=origin, id=order, take=take)
+            self._leave((origin, order), request)
 
     def _order(
         self,
@@ -266,10 +272,10 @@ class Orders:
             "begin_within": begin_within,
         }
         try:
-            self._leave(RemoteStepOrdered(name, time.time(), body=read, **facts))
+            self._leave((origin, order), RemoteStepOrdered(name, time.time(), body=read, **facts))
         except RequestTooLong:
             # The daemon declines what has no body, so its origin learns of it.
-            self._leave(RemoteStepOrdered(name, time.time(), body=None, **facts))
+            self._leave((origin, order), RemoteStepOrdered(name, time.time(), body=None, **facts))
 
     def _take(self, connection: Connection, most: int) -> bool:
         """Take orders, at most so many, and put them into the inbox; returns whether there may be more."""
@@ -288,12 +294,12 @@ class Orders:
                 self._order(*row)
         return len(rows) == count
 
-    def _leave(self, request: Request) -> None:
-        """Put a request into the inbox, once for each connection. Raises `RequestTooLong` and `OSError`."""
+    def _leave(self, order: tuple[str, str], request: Request) -> None:
+        """Put a request about an order into the inbox, once for each connection. Raises `RequestTooLong` and `OSError`."""
         if request.request not in self._put:
             # The database keeps it until the store has it: every connection begins with a look at that.
             leave_request(self._state, request, is_kept_elsewhere=True)
-            self._put.add(request.request)
+            self._put[request.request] = order
             self.brought += 1
             point("fleet.orders.put")
 
