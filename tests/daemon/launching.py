@@ -126,10 +126,7 @@ def members(marker: str) -> Sequence[int]:
     One look can miss a process that forks and leaves all the time, so it takes several to see nobody.
     """
     wanted = b"RUNWARD_RUN_DIR=" + os.fsencode(marker)
-    for _ in range(3):
-        if found := _seen_with(wanted):
-            return found
-    return ()
+    return next((found for _ in range(3) if (found := _seen_with(wanted))), [])
 
 
 def _seen_with(wanted: bytes) -> Sequence[int]:
