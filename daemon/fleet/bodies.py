@@ -4,7 +4,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
@@ -33,12 +33,11 @@ _LONG: Final[tuple[tuple[str, JsonValue], ...]] = (
 _MOST_REASON: Final = 4096
 
 
-class Body:
-    """A session as it is reported."""
+class Body(NamedTuple):
+    """A session as it is reported; `text` is JSON that PostgreSQL can hold."""
 
-    def __init__(self, started_at: float, value: dict[str, JsonValue]) -> None:
-        self.started_at = started_at
-        self.value = value
+    started_at: float
+    text: str
 
 
 def bodies(
@@ -57,17 +56,16 @@ _HARDLY_STORABLE: Final = re.compile(r"\\u(?:0000|d[89a-f])")
 """How JSON writes the characters that PostgreSQL's can't hold, and some that it can."""
 
 
-def _body(
-    value: dict[str, JsonValue], root: str, verification: JsonValue, titles: bool
-) -> dict[str, JsonValue]:
+def _body(value: dict[str, JsonValue], root: str, verification: JsonValue, titles: bool) -> str:
     verified = verification["status"] if isinstance(verification, dict) else None
     hidden = {} if titles else dict.fromkeys(_TITLES, None)
     body: JsonValue = {**value, "root": root, "verified": verified, **hidden}
     text = json.dumps(body)
     if _HARDLY_STORABLE.search(text):
         body = storable(body)
+        text = json.dumps(body)
     assert isinstance(body, dict)
-    return body if len(text) <= MOST_BODY else _shortened(body)
+    return text if len(text) <= MOST_BODY else json.dumps(_shortened(body))
 
 
 def storable(value: JsonValue) -> JsonValue:

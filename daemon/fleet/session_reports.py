@@ -1,12 +1,10 @@
 """Reports of sessions: what the outbox owes of them, delivered as they are now."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from psycopg.types.json import Jsonb
-
-from runward.config.json_value import JsonValue
 from runward.config.settings import FleetSettings, Settings
 from runward.daemon.faults import point
 from runward.daemon.fleet.bodies import VERSION_BITS, bodies
@@ -39,25 +37,21 @@ class SessionReports:
             if versions:
                 point("fleet.told")
 
-    def _tell(self, connection: Connection, reports: list[JsonValue]) -> None:
+    def _tell(self, connection: Connection, reports: str) -> None:
         point("fleet.read")
         with in_time(connection), connection.pipeline(), connection.transaction():
             connection.execute("select runward.own_name(%s)", (self._number,))
-            connection.execute("select runward.report_sessions(%s)", (Jsonb(reports),))
+            connection.execute("select runward.report_sessions(%s::jsonb)", (reports,))
             point("fleet.sent")
         point("fleet.committed")
 
-    def _reports(self, store: sqlite3.Connection, rows: list[Owed]) -> list[JsonValue]:
+    def _reports(self, store: sqlite3.Connection, rows: list[Owed]) -> str:
+        """A list, in JSON."""
         made = bodies(store, self._settings, self._fleet.titles, [each.subject for each in rows])
-        reports: list[JsonValue] = []
+        reports = []
         for each in rows:
-            body = made.get(each.subject)
-            reports.append(
-                {
-                    "key": each.subject,
-                    "version": (self._epoch << VERSION_BITS) + each.version,
-                    "started_at": None if body is None else body.started_at,
-                    "body": None if body is None else body.value,
-                }
-            )
-        return reports
+            key, version = json.dumps(each.subject), (self._epoch << VERSION_BITS) + each.version
+            # One that is no longer recorded has no body.
+            at, body = made.get(each.subject, ("null", "null"))
+            reports.append(f'{{"key": {key}, "version": {version}, "started_at": {at}, "body": {body}}}')
+        return f"[{','.join(reports)}]"

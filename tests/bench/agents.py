@@ -161,19 +161,19 @@ def _to_read(place: Scratch, layout: str, turns: int) -> Callable[[], float]:
 def _idle(conditions: Conditions) -> list[Measured]:
     count, seconds = conditions.size(1_000, 30), conditions.size(40, 4)
     shares: dict[Sequence[str], list[float]] = {_TWO: [], _SEVEN: []}
-    for _ in range(conditions.size(2, 1)):
-        with ExitStack() as stack:
-            running = {}
-            for layouts in shares:
-                place = stack.enter_context(scratch(conditions.memory))
-                settings = "".join(_home(place, layout, count) for layout in layouts)
-                running[layouts] = stack.enter_context(daemon(place, settings))
-            for layouts, each in running.items():
-                each.wait_judged(count * len(layouts))
-                each.wait_scanned()
-            for each in running.values():
-                each.wait_packing()
-                each.settle()
+    with ExitStack() as stack:
+        running = {}
+        for layouts in shares:
+            place = stack.enter_context(scratch(conditions.memory))
+            settings = "".join(_home(place, layout, count) for layout in layouts)
+            running[layouts] = stack.enter_context(daemon(place, settings))
+        for layouts, each in running.items():
+            each.wait_judged(count * len(layouts))
+            each.wait_scanned()
+        for each in running.values():
+            each.wait_packing()
+            each.settle()
+        for _ in range(conditions.size(2, 1)):
             before = {layouts: each.cpu_s() for layouts, each in running.items()}
             time.sleep(seconds)
             for layouts, each in running.items():

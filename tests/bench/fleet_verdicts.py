@@ -156,7 +156,7 @@ def _no_fleet(conditions: Conditions) -> list[Measured]:
         }
         for command in commands.values():  # compiled
             _alone(conditions, command)
-        for _ in range(conditions.size(8, 1)):
+        for _ in range(conditions.size(7, 1)):
             for when, command in commands.items():
                 megabytes, seconds = _alone(conditions, command)
                 memory.setdefault(when, []).append(megabytes)

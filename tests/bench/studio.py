@@ -79,18 +79,21 @@ _NOBODY_MEMORY: Final = Figure(
 _NOBODY_READY: Final = Figure(
     "studio-nobody-ready", "Studio, READY while nobody is connected", "x without", Goal("at most", 1.05)
 )
+_BROWSERS: Final = "four browsers with sixteen pages, drawn without a graphics card, share the two cores with what serves them"
 _CHANGED: Final = {
     0.5: Figure(
         "studio-changed-p50",
         "changed page in Chromium at 50/s, p50",
         "ms after the verdict's",
         Goal("at most", 250.0),
+        _BROWSERS,
     ),
     0.99: Figure(
         "studio-changed-p99",
         "changed page in Chromium at 50/s, p99",
         "ms after the verdict's",
         Goal("at most", 500.0),
+        _BROWSERS,
     ),
 }
 _PAGES_OPEN: Final = 16

@@ -16,7 +16,7 @@ def _body(place: Place, *, titles: bool = False) -> dict[str, object]:
         ((key,),) = store.execute("select key from sessions").fetchall()
         found = bodies(store, settings, titles, [str(key), "native:runs/gone"])
     assert set(found) == {key}
-    value: dict[str, object] = {**found[str(key)].value}
+    value: dict[str, object] = json.loads(found[str(key)].text)
     return value
 
 
