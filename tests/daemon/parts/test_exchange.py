@@ -427,8 +427,18 @@ async def test_only_so_many_intents_of_a_run_wait_and_others_get_their_turn(tmp_
 
 @pytest.mark.prove
 @pytest.mark.timeout(400)
+async def test_ten_thousand_intents_have_their_results(tmp_path: Path) -> None:
+    await _have_their_results(tmp_path, 10_000)
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(900)
 async def test_a_hundred_thousand_intents_have_their_results(tmp_path: Path) -> None:
-    count = 100_000
+    await _have_their_results(tmp_path, 100_000)
+
+
+async def _have_their_results(tmp_path: Path, count: int) -> None:
+    """Many more than wait at a time, and in order, beside another run's."""
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         busy, other = begin(tmp_path, "busy", "busy"), begin(tmp_path, "other", "other")
         append(busy, *['{"action_type":"noop"}\n'] * count)
