@@ -26,6 +26,7 @@ LEAST: Final = 60
 """So many tests at least are in the sample: an empty one would pass."""
 
 
+@pytest.mark.prove
 @pytest.mark.longest
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(os.getuid() != 0, reason="all tests are an ordinary user's here")
