@@ -89,13 +89,14 @@ def _admit(connection: Connection, name: str, login: str, labels: tuple[str, ...
         )
         raise DatabaseRefuses(f"the name {name} {what}: choose another")
     if row is not None:
-        connection.execute(_of_login("alter role {} password {}", login, hashed))
+        # Its removal may have been interrupted.
+        connection.execute(_of_login("alter role {} login password {}", login, hashed))
         connection.execute(
             "update runward.hosts set labels = %s, invited_at = clock_timestamp() where name = %s",
             (list(labels), name),
         )
         return
-    if connection.execute("select 1 from pg_roles where rolname = %s", (login,)).fetchone() is not None:
+    if connection.execute(_HAS_LOGIN, (login,)).fetchone() is not None:
         raise DatabaseRefuses(
             f"the database's server has a login {login} that does not belong to this fleet: choose another name"
         )
@@ -106,10 +107,11 @@ def _admit(connection: Connection, name: str, login: str, labels: tuple[str, ...
     )
 
 
+_HAS_LOGIN: Final = "select 1 from pg_roles where rolname = %s"
+
 _REMOVE: Final = (
-    # With another number, what its program has begun, but not committed, is the last that it did.
     "update runward.hosts set removed_at = coalesce(removed_at, clock_timestamp()), connections = connections + 1"
-    " where name = %s returning login, joined_at is not null"
+    " where name = %s"
 )
 _WITHDRAW: Final = (
     "update runward.orders set state = 'withdrawn', cancelled = true where origin = %s and state = 'open'"
@@ -127,25 +129,20 @@ def remove(connection: Connection, known: Administration, name: str) -> bool:
     try:
         with in_time(connection):
             check_format(connection, known.database)
+            row = connection.execute("select login from runward.hosts where name = %s", (name,)).fetchone()
+            if row is None:
+                return False
+            login = str(row[0])
+            has_login = connection.execute(_HAS_LOGIN, (login,)).fetchone() is not None
+            if has_login:
+                _shut_out(connection, login)
             with connection.transaction():
-                row = connection.execute(_REMOVE, (name,)).fetchone()
-                if row is None:
-                    return False
+                connection.execute(_REMOVE, (name,))
                 connection.execute(_WITHDRAW, (name,))
-                login = sql.Identifier(str(row[0]))
-                if (
-                    connection.execute("select 1 from pg_roles where rolname = %s", (row[0],)).fetchone()
-                    is None
-                ):
-                    return True
-                connection.execute(sql.SQL("alter role {} nologin").format(login))
-                # Who may end the connections of a login: its members.
-                connection.execute(sql.SQL("grant {} to current_user").format(login))
-            # Only now: until the commit it could log in again.
-            connection.execute(_DISCONNECT, (row[0],))
-            # With its rights, and what it may have left here: a large object, for one.
-            connection.execute(sql.SQL("drop owned by {}").format(login))
-            connection.execute(sql.SQL("drop role {}").format(login))
+            if has_login:
+                # With its rights, and what it may have left here: a large object, for one.
+                connection.execute(sql.SQL("drop owned by {}").format(sql.Identifier(login)))
+                connection.execute(sql.SQL("drop role {}").format(sql.Identifier(login)))
     except psycopg.errors.DependentObjectsStillExist as error:
         raise DatabaseRefuses(
             f"nobody can log in as {name} any more, but its login can't be dropped: {in_one_line(error)}"
@@ -153,6 +150,17 @@ def remove(connection: Connection, known: Administration, name: str) -> bool:
     except psycopg.errors.InsufficientPrivilege as error:
         raise DatabaseRefuses(without_rights(known.database, "end the login of a host")) from error
     return True
+
+
+def _shut_out(connection: Connection, login: str) -> None:
+    """End the connections of a login, and let it make no other. Whatever it holds locked is free then: its own row here, for one."""
+    # Who may end the connections of a login: its members.
+    connection.execute(sql.SQL("grant {} to current_user").format(sql.Identifier(login)))
+    # It may hold itself locked, too, by changing its password.
+    connection.execute(_DISCONNECT, (login,))
+    connection.execute(sql.SQL("alter role {} nologin").format(sql.Identifier(login)))
+    # Once more: until then it could log in again.
+    connection.execute(_DISCONNECT, (login,))
 
 
 def _of_login(statement: str, login: str, hashed: str) -> sql.Composed:

@@ -5,12 +5,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+import psycopg
+
 from runward.daemon.fleet.connecting import REFUSED, Connection, in_one_line
 from runward.daemon.store import reading
 from runward.daemon.store.tables.fleet_outbox import Owed, owed
 
 MOST_AT_ONCE: Final = 100
 """Rows that are told in one transaction."""
+
+_FEWER: Final[dict[tuple[Path, str], int]] = {}
+"""By state and kind, how many rows are told in the next transaction, if fewer. It outlives a connection: over a slow network, as many as
+usual may take longer than one has, each time again."""
 
 Facts = TypeVar("Facts")
 
@@ -43,8 +49,10 @@ class Delivery(Generic[Facts]):
 
     def say(self, connection: Connection) -> Iterator[list[int]]:
         """Tell what is owed: each time the versions that the database has by now. Raises `psycopg.Error`."""
-        most = MOST_AT_ONCE
+        is_alone = False
         while True:
+            fewer = _FEWER.get((self._state, self._kind), MOST_AT_ONCE)
+            most = 1 if is_alone else fewer
             with reading.reading(str(self._state)) as store:
                 rows = owed(store, self._kind, self._reached, most)
                 if not rows:
@@ -56,7 +64,7 @@ class Delivery(Generic[Facts]):
                 self._tell(connection, facts)
             except (*REFUSED, Contradicted) as error:
                 # The others must not wait for it, so each goes by itself from here on.
-                most = 1
+                is_alone = True
                 if len(rows) > 1:
                     yield []
                     continue
@@ -66,5 +74,10 @@ class Delivery(Generic[Facts]):
                 else:
                     self.refused = f"the database refuses {what}, which stays owed: {in_one_line(error)}"
                     versions = []
+            except psycopg.OperationalError:
+                _FEWER[self._state, self._kind] = max(1, len(rows) // 2)
+                raise
+            if fewer < MOST_AT_ONCE:
+                _FEWER[self._state, self._kind] = fewer + 1
             self._reached = rows[-1].version
             yield versions

@@ -71,7 +71,9 @@ _HOSTS: Final = (
     "select name, labels, program, extract(epoch from invited_at)::float8, extract(epoch from joined_at)::float8,"
     " extract(epoch from removed_at)::float8,"
     " extract(epoch from last_seen)::float8,"
-    " extract(epoch from clock_timestamp() - last_seen)::float8, owes, problems, slots"
+    " extract(epoch from clock_timestamp() - last_seen)::float8, owes,"
+    # A host may have written lists of lists there, and nothing.
+    " array(select problem from unnest(problems) one(problem) where problem is not null), slots"
     " from runward.hosts where name > %(after)s and (%(names)s::text[] is null or name = any(%(names)s))"
     " order by name limit %(limit)s"
 )

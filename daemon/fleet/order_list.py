@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.fleet.connecting import Connection, in_time
+from runward.daemon.fleet.orders import foreign
 from runward.handlers.fleet.delivered import with_hashes
 from runward.handlers.times import iso
 
@@ -31,7 +32,7 @@ class Order(NamedTuple):
     taken_by: str | None
     taken_at: datetime | None
     begin_by: datetime | None
-    declined: dict[str, str]
+    declined: dict[str, str | None]
     status: str | None
     ended_at: datetime | None
     settled_at: datetime | None
@@ -75,15 +76,17 @@ def _moment(at: datetime | None) -> str | None:
 
 
 _ORDERS: Final = (
-    "select o.placed_at, o.origin, o.id, o.wanted_host, o.wanted_labels, o.skill,"
+    "select o.placed_at, o.origin, o.id, o.wanted_host,"
+    " array(select label from unnest(o.wanted_labels) one(label) where label is not null), o.skill,"
     " case when o.given_up is null then o.state else 'given up' end, o.cancelled, o.takes, o.taken_by,"
-    " o.taken_at, o.begin_by, o.declined, left(o.result ->> 'status', 200), o.ended_at, o.settled_at,"
+    " o.taken_at, case when o.begin_by between '1000-01-01 00:00+00' and '9999-01-01 00:00+00' then o.begin_by end, o.declined,"
+    " left(o.result ->> 'status', 200), o.ended_at, o.settled_at,"
     " extract(epoch from clock_timestamp() - o.placed_at)::float8,"
     " extract(epoch from clock_timestamp() - o.taken_at)::float8, o.given_up,"
     " o.begun_take is not null and o.begun_take = o.takes,"
     " (select r.hash from runward.receipts r where r.host = o.taken_by and r.session = left(o.result ->> 'session', 200)"
     "  order by r.segment desc, r.number desc limit 1),"
-    " (select left_there.of_it from (select coalesce(nullif((select jsonb_path_query_array(s.body, '$.files[0 to 99]')"
+    " (select left_there.of_it::text from (select coalesce(nullif((select jsonb_path_query_array(s.body, '$.files[0 to 99]')"
     "   from runward.sessions s where s.host = o.taken_by and s.key = left(o.result ->> 'key', 1000)), '[]'),"
     "   o.result -> 'artifacts') as of_it) left_there where octet_length(left_there.of_it::text) <= 65536)"
     " from runward.orders o where (not %(only_open)s or o.state in ('open', 'taken')) and (%(at)s::timestamptz is null"
@@ -106,7 +109,8 @@ def orders(connection: Connection, most: int | None, *, only_open: bool = False)
         }
         with in_time(connection):
             rows = connection.execute(_ORDERS, given, prepare=False).fetchall()
-        found += [Order(*row) for row in rows]
+        # What another host says is left is of any depth, with numbers of any length.
+        found += [Order(*row)._replace(artifacts=foreign(row[-1])) for row in rows]
         if len(rows) < count:
             break
     return found

@@ -35,7 +35,7 @@ def _outcome(order: "Order") -> str:
         return coloured(order.status)
     if order.declined:
         return safe(
-            "; ".join(f"{host}: {shortened(why, MOST_REASON)}" for host, why in order.declined.items())
+            "; ".join(f"{host}: {shortened(why or '-', MOST_REASON)}" for host, why in order.declined.items())
         )
     return "cancelled" if order.cancelled else "-"
 

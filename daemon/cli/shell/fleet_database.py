@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runward.config.settings import Settings
-from runward.daemon.cli.exits import NOT_SO, TRY_AGAIN
+from runward.daemon.cli.exits import NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.terminal.output import fail
 from runward.daemon.configuration.extras import NO_FLEET, has_fleet
 
@@ -31,6 +31,9 @@ def told_troubles(what_to_do: str = "") -> Iterator[None]:
         fail(f"the fleet's database does not answer: {in_one_line(error)}{what_to_do}", TRY_AGAIN)
     except (DatabaseRefuses, psycopg.Error) as error:
         fail(in_one_line(error), NOT_SO)
+    except UnicodeEncodeError as error:
+        # Python passes bytes that are not UTF-8 on as lone surrogates, which no statement takes.
+        fail(f"{error.object!r} is not valid UTF-8", WRONG_USAGE)
 
 
 @contextmanager

@@ -42,6 +42,10 @@ declare
 begin
     -- Numbers of transactions that are not given yet are those of another server, from which this database was restored.
     update events known set xid = '0' where known.xid >= pg_snapshot_xmax(pg_current_snapshot());
+    if found then
+        -- Also hosts that were away, and whose place is a lower number, may not have read these.
+        update hosts other set read_xid = '0', read_number = 0 where other.read_xid is not null;
+    end if;
     update hosts me set read_xid = '0', read_number = 0
         where me.name = own and me.read_xid > pg_snapshot_xmax(pg_current_snapshot());
     select coalesce(me.read_at < clock_timestamp() - interval '7 days', false) into is_late from hosts me where me.name = own;

@@ -15,6 +15,9 @@ begin
     if not found then
         raise exception using errcode = 'RW003', message = 'another program reports for this host';
     end if;
+    -- A host that vanishes in the middle of a transaction must not keep what that has locked: neither from its next program, nor from
+    -- others. Programs give up after 5 s.
+    perform set_config('idle_in_transaction_session_timeout', '10s', true);
     return own;
 end $$;
 
@@ -30,6 +33,10 @@ begin
     insert into orders (origin, id, wanted_host, wanted_labels, skill, body, begin_by)
         values (own, of_id, host, labels, of_skill, of_body, clock_timestamp() + make_interval(secs => begin_within_s))
         on conflict (origin, id) do nothing;
+    if not found then
+        -- Nobody orders again what is settled, except from a store that was restored: it no longer knows how that ended.
+        update orders set settled_at = null where origin = own and id = of_id and settled_at is not null;
+    end if;
     select state into found_state from orders where origin = own and id = of_id;
     return found_state;
 end $$;

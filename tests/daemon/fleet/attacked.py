@@ -18,15 +18,23 @@ class Fleet:
     server: Server
     database: str
     mallory: Invitation
+    victims: Invitation
 
     def admin(self) -> Connection:
         return self.server.admin(self.database)
 
+    def victim(self) -> Connection:
+        """A connection with the victim's login."""
+        return self._logged_in(self.victims)
+
     def login(self, **others: str) -> Connection:
         """A connection with mallory's login."""
+        return self._logged_in(self.mallory, **others)
+
+    def _logged_in(self, invitation: Invitation, **others: str) -> Connection:
         return psycopg.connect(
-            user="host_mallory",
-            password=self.mallory.secret,
+            user=invitation.database.user,
+            password=invitation.secret,
             host="127.0.0.1",
             port=self.server.port,
             dbname=self.database,

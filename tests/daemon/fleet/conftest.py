@@ -47,11 +47,11 @@ def laptop(tmp_path: Path) -> Place:
 @pytest.fixture
 def fleet(postgresql: Server, database: str, office: Place) -> Fleet:
     mallory = invitation_of(invited(office, "mallory"))
-    invited(office, "victim", "--label", "gpu")
+    victim = invitation_of(invited(office, "victim", "--label", "gpu"))
     with postgresql.admin(database) as admin:
         admin.execute("update runward.hosts set joined_at = now()")
         admin.execute(
             "insert into runward.sessions (host, key, version, started_at, body) values ('victim', %s, 5, 1.0, %s)",
             ("native:runs/1", json.dumps({"status": "failed"})),
         )
-    return Fleet(postgresql, database, mallory)
+    return Fleet(postgresql, database, mallory, victim)

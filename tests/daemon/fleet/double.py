@@ -154,6 +154,9 @@ class Database:
             new = Row(own, name, host, [*labels], skill, _value(body), begin_by)
             self.rows[own, name] = new
             self.changed(own, new)
+        elif self.rows[own, name].settled:
+            self.rows[own, name].settled = False
+            self.changed(own, self.rows[own, name])
         return self.rows[own, name].state
 
     def take_orders(self, own: str, most: int) -> list[Row]:

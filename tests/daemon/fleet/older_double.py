@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from tests.daemon.fleet.double import Database, Row
@@ -117,6 +117,9 @@ def compare_record(
     )
 
 
+_MOST_TAKES: Final = 1_000_000
+
+
 def took_order(database: Database, own: str, order: Order, take: int) -> str:
     content, row = database.content, database.rows.get(order)
     if row is not None and (row.taken_by, row.takes) == (own, take):
@@ -125,7 +128,8 @@ def took_order(database: Database, own: str, order: Order, take: int) -> str:
             database.changed(own, row)
         content.claims.pop(order, None)
         return row.state
-    if own not in content.unheard or (row is not None and _is_somebody_elses(database, row, take)):
+    is_lost = take > _MOST_TAKES or (row is not None and _is_somebody_elses(database, row, take))
+    if own not in content.unheard or is_lost:
         return "lost"
     if order not in content.claims or content.claims[order].take < take:
         content.claims[order] = Claim(own, take, None)

@@ -7,6 +7,7 @@ import json
 import time
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,12 @@ from runward.daemon import faults
 from runward.daemon.disk.receipt_keys import own_key_on_first_use
 from runward.daemon.fleet import orders, program
 from runward.daemon.fleet.connecting import as_host
+from runward.daemon.fleet.delivery import Delivery
 from runward.daemon.fleet.orders import Orders
 from runward.daemon.fleet.program import Program
 from runward.daemon.fleet.serving import Notices, Serving
 from runward.daemon.fleet.telling_orders import OrdersTold
+from runward.daemon.store.tables.fleet_outbox import ORDER, Owed
 from runward.handlers.bundle.signatures import named
 from runward.handlers.fleet.signing import signer_of
 from runward.handlers.model.fleet import run_of_order
@@ -274,6 +277,42 @@ def test_what_the_database_refuses_stays_owed_is_named_and_holds_up_no_other(hos
     assert len(said) == 2
     assert program.refused is not None
     assert "cr_1-1-1" in program.refused
+
+
+def test_an_origin_that_forgot_how_its_order_ended_is_told_again(host: Host) -> None:
+    """Its store was restored from a backup."""
+    ended = {"state": "ended", "taken_by": "laptop", "takes": 1, "result": Jsonb({"status": "completed"})}
+    host.has("cr_1-0-1", origin="gpu-box", wanted_host="laptop", settled_at="2026-01-01", **ended)
+    host.owes("cr_1-0-1")
+    connection, program = host.connected()
+    program.look(connection)
+    assert host.inbox("RemoteStepOver") == []
+    assert len([version for versions in program.say(connection) for version in versions]) == 1
+    program.look(connection)
+    assert [(each["id"], each["host"]) for each in host.inbox("RemoteStepOver")] == [("cr_1-0-1", "laptop")]
+
+
+def test_over_a_slow_network_fewer_rows_are_told_at_once_until_all_are_told(host: Host) -> None:
+    for number in range(10):
+        host.owes(f"cr_1-{number}-1")
+    sizes: list[int] = []
+
+    def tell(connection: Connection, rows: list[Owed]) -> None:
+        sizes.append(len(rows))
+        if len(rows) > 3:
+            raise psycopg.OperationalError("this took too long")
+
+    connection, _ = host.connected()
+    for _ in range(5):  # of the next program, after each failure
+        delivery = Delivery(host.place.state, ORDER, lambda store, rows: rows, tell)
+        with suppress(psycopg.OperationalError):
+            for versions in delivery.say(connection):
+                host.place.change_store(
+                    "delete from fleet_outbox where version in (select value from json_each(?))",
+                    json.dumps(versions),
+                )
+    assert host.place.rows("select subject from fleet_outbox") == []
+    assert sizes[0] == 10
 
 
 def _begun(host: Host, state: str = "begun") -> None:

@@ -107,6 +107,21 @@ def test_numbers_of_transactions_of_another_server_hold_up_nothing(fleet: Fleet)
         assert sorted(_read(login, number)[0]) == ["new", "of-the-dump"]
 
 
+def test_a_host_that_was_away_reads_what_was_told_then_whoever_comes_first_after_a_restore(
+    fleet: Fleet,
+) -> None:
+    """By the other server's numbers it had come less far than this server is by now."""
+    _hears(fleet, "mallory")
+    begin = "select runward.begin_reading_events(%s)"
+    with fleet.login() as login, fleet.admin() as admin, fleet.victim() as first:
+        number = _reader(login)
+        _of_victim(fleet, "of-the-dump", xid="99999999999")
+        first.execute(begin, (_greet(first),))
+        login.execute(begin, (number,))
+        admin.execute("select pg_current_xact_id()")
+        assert _read(login, number)[0] == ["of-the-dump"]
+
+
 def test_a_host_that_was_away_for_longer_than_events_are_kept_is_told(fleet: Fleet) -> None:
     begin = "select runward.begin_reading_events(%s)"
     with fleet.login() as login, fleet.admin() as admin:

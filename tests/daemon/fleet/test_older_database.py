@@ -413,6 +413,24 @@ def test_who_really_has_it_keeps_it_whatever_another_host_claims(
     assert carol.took("two", 9) == "lost"
 
 
+def test_no_claim_leaves_other_hosts_without_a_number_for_their_take(
+    fleet: Fleet, alice: Host, bob: Host, carol: Host
+) -> None:
+    alice.place("one")
+    fleet.restore(fleet.copy(), as_another=True)
+    highest = 2**31 - 1
+    bob.connect()
+    assert bob.took("one", highest) == "lost"
+    bob.said_again()
+    alice.connect()
+    alice.still_wants("one")
+    alice.said_again()
+    carol.connect()
+    carol.said_again()
+    assert not bob.give_back("one", highest)
+    assert carol.take() == [("one", 1)]
+
+
 def _give_up(fleet: Fleet, order: str) -> Any:
     with fleet.admin() as admin:
         ((state,),) = admin.execute("select runward.give_up_order('alice', %s, 'lost')", (order,)).fetchall()

@@ -213,6 +213,35 @@ def test_what_other_hosts_wrote_into_orders_is_escaped(fleet: Fleet, office: Pla
     assert max(map(len, told.out.splitlines())) < 1000
 
 
+def test_a_host_can_not_spoil_lists_by_values_of_another_form(fleet: Fleet, office: Place) -> None:
+    _has(fleet, {"id": "deep", "wanted_host": "mallory"}, {"id": "why", "wanted_host": "mallory"})
+    deep = '{"artifacts": %s}' % ("[" * 2000 + "]" * 2000)
+    place = "select runward.place_order(1, %s, null, %s::text[], 's', '{}', %s)"
+    with fleet.login() as login:
+        login.execute("select runward.greet(1, '1.0')")
+        login.execute("select runward.take_orders(1, 9)")
+        login.execute("select runward.end_order(1, 'mallory', 'deep', 1, %s::jsonb)", (deep,))
+        login.execute("select runward.give_back(1, 'mallory', 'why', 1, null)")
+        login.execute(place, ("far", "{gpu}", 9e12))
+        login.execute(place, ("past", "{gpu}", -9e10))
+        login.execute(place, ("nothing", "{null}", None))
+        login.execute(place, ("lists", "{{a,b},{c,d}}", None))
+        login.execute("select runward.pulse(1, 0, '{{one,null},{two,three}}')")
+    told = office.call("fleet", "orders", "--json")
+    assert sorted(map(str, _ids(told))) == ["deep", "far", "lists", "nothing", "past", "why"]
+    orders = {each["id"]: each for each in told.objects()}
+    assert orders["deep"]["artifacts"] == []
+    assert orders["far"]["begin_by"] is orders["past"]["begin_by"] is None
+    assert orders["lists"]["labels"] == ["a", "b", "c", "d"]
+    (line,) = (line for line in _lines(office.call("fleet", "orders")) if line.endswith(" why"))
+    assert "mallory: -" in line
+    (told_of, *_) = (
+        each for each in office.call("fleet", "hosts", "--json").objects() if each["host"] == "mallory"
+    )
+    assert told_of["problems"] == ["one", "two", "three"]
+    assert "one; two; three" in office.call("fleet", "hosts").out
+
+
 def test_without_a_fleet_or_its_database_there_is_no_list(
     postgresql: Server, office: Place, laptop: Place
 ) -> None:
@@ -227,3 +256,20 @@ def test_without_a_fleet_or_its_database_there_is_no_list(
         postgresql.start()
     assert told.code == 75
     assert "try again later: what was taken runs on" in told.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fleet", "verify", "\udcff"),
+        ("fleet", "remove", "\udcff"),
+        ("fleet", "order", "give-up", "\udcff", "--note", "lost"),
+        ("session", "list", "--fleet", "--search", "\udcff"),
+        ("artifact", "list", "--fleet", "--kind", "\udcff"),
+    ],
+    ids=" ".join,
+)
+def test_a_word_that_is_not_utf_8_is_refused(office: Place, words: tuple[str, ...]) -> None:
+    told = office.call(*words)
+    assert (told.code, told.out) == (2, "")
+    assert "is not valid UTF-8" in told.err

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 from psycopg.types.json import Jsonb
 from tests.daemon.cli.calling import Place
-from tests.daemon.fleet.attacked import Connection
+from tests.daemon.fleet.attacked import Connection, without
 from tests.daemon.fleet.database import Server
 from tests.daemon.fleet.places import invited
 
@@ -182,6 +182,7 @@ class Orders(RuleBasedStateMachine):
     @rule(name=NAMES, identifier=IDS, wanted=WANTED)
     def place(self, name: str, identifier: str, wanted: tuple[str | None, list[str]]) -> None:
         order = self.model.setdefault((name, identifier), Order(*wanted))
+        order.is_settled = False  # who orders it again knows nothing of its end
         assert self.fleet.hosts[name].place(identifier, *wanted) == order.state
 
     @rule(name=NAMES, most=st.integers(0, 3))
@@ -427,6 +428,39 @@ def test_no_program_connects_while_an_earlier_one_takes(fleet: Fleet) -> None:
         later.execute("select runward.greet(1, '1.0')")
         # What was taken is known by then.
         assert later.execute("select id, state from runward.orders").fetchall() == [("1", "taken")]
+
+
+def test_a_host_that_vanishes_in_a_transaction_holds_nothing_locked_for_long(fleet: Fleet) -> None:
+    """Nobody ends its connection: its machine has lost its power, or sleeps."""
+    alice, _, carol = fleet.hosts.values()
+    carol.place("1", "alice", [])
+    (order,) = alice.take(1)
+    without(fleet, "'10s'", "own_name", "'200ms'")
+    alice.connection.autocommit = False
+    assert alice.end(*order, "completed")
+    assert carol.cancel("1") == "taken", "the order is free, and nothing was committed"
+    with psycopg.connect(
+        alice.connection.info.dsn, password=alice.connection.info.password, autocommit=True
+    ) as later:
+        ((alice.number,),) = later.execute("select runward.greet(1, '1.0')").fetchall()
+        alice.connection, vanished = later, alice.connection
+        assert alice.end(*order, "completed")
+        with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+            vanished.commit()
+
+
+def test_what_is_settled_is_told_again_to_a_host_that_orders_it_again(fleet: Fleet) -> None:
+    """Its store was restored from a backup, so it no longer knows how that ended."""
+    alice, _, carol = fleet.hosts.values()
+    carol.place("1", "alice", [])
+    (order,) = alice.take(1)
+    assert alice.end(*order, "completed")
+    assert carol.settle("1")
+    assert carol.pulse() == []
+    assert carol.place("1", "alice", []) == "ended"
+    assert carol.pulse() == ["orders"]
+    assert carol.settle("1")
+    assert carol.pulse() == []
 
 
 def test_the_oldest_order_is_taken_first(fleet: Fleet) -> None:

@@ -125,15 +125,40 @@ def test_the_name_of_a_removed_host_never_comes_again(office: Place, laptop: Pla
 def test_a_removal_that_was_interrupted_is_completed_by_the_same_command(
     monkeypatch: pytest.MonkeyPatch, fleet: Fleet, office: Place
 ) -> None:
-    disconnect = administration._DISCONNECT
-    monkeypatch.setattr(administration, "_DISCONNECT", "select 1 / 0 -- %s")
+    remove = administration._REMOVE
+    monkeypatch.setattr(administration, "_REMOVE", "select 1 / 0 -- %s")
     assert office.call("fleet", "remove", "mallory").code == 1
     with pytest.raises(psycopg.OperationalError, match=r"not permitted to log in|authentication failed"):
         fleet.login()
-    monkeypatch.setattr(administration, "_DISCONNECT", disconnect)
+    monkeypatch.setattr(administration, "_REMOVE", remove)
     assert office.call("fleet", "remove", "mallory").code == 0
     with fleet.admin() as admin:
         assert admin.execute("select 1 from pg_roles where rolname = 'host_mallory'").fetchall() == []
+
+
+def test_a_host_that_holds_itself_locked_is_removed_all_the_same(fleet: Fleet, office: Place) -> None:
+    with fleet.login() as login:
+        login.execute("select runward.greet(1, '1.0')")
+        login.execute("begin")
+        login.execute("select runward.own_name(1)")
+        login.execute("alter role host_mallory password 'another'")
+        told = office.call("fleet", "remove", "mallory")
+        assert (told.code, told.err) == (0, "")
+        with pytest.raises(psycopg.OperationalError):
+            login.execute("select 1")
+    with pytest.raises(psycopg.OperationalError, match="authentication failed"):
+        fleet.login()
+
+
+def test_after_a_removal_that_was_interrupted_a_host_that_never_joined_can_be_invited_again(
+    monkeypatch: pytest.MonkeyPatch, office: Place, laptop: Place
+) -> None:
+    invited(office, "laptop")
+    with monkeypatch.context() as context:
+        context.setattr(administration, "_REMOVE", "select 1 / 0 -- %s")
+        assert office.call("fleet", "remove", "laptop").code == 1
+    told = laptop.call("fleet", "join", invited(office, "laptop"))
+    assert (told.code, told.err) == (0, "")
 
 
 def test_a_login_that_left_something_elsewhere_can_log_in_nowhere_and_is_named(

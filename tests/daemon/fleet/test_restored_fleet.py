@@ -183,6 +183,22 @@ def test_a_host_whose_store_was_restored_begins_nothing_again_and_says_so(three:
         go.touch()
 
 
+def test_an_origin_whose_store_was_restored_learns_again_how_its_step_ended(three: Three) -> None:
+    three.place_order()
+    assert three.laptop.call("backup", "copy.db").code == 0
+    three.let_gpu_take_and_run()
+    with three.laptop.daemon():
+        wait_for(lambda: three.runs() == [COMPLETED], "the end of the chain run")
+        wait_for(lambda: not three.owes(three.laptop), "that nothing is owed")
+    told = three.laptop.call("restore", "copy.db")
+    assert told.code == 0, told.err
+    assert three.runs() != [COMPLETED]
+    with three.laptop.daemon(), three.gpu.daemon():
+        wait_for(lambda: three.runs() == [COMPLETED], "the end of the chain run once more")
+        wait_for(lambda: not three.owes(three.laptop, three.gpu), "that nothing is owed")
+    three.ran_once()
+
+
 POINTS = ("fleet.record.compared", "fleet.record.said")
 
 
