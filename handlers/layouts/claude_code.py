@@ -210,8 +210,9 @@ def read_pid_file(content: bytes) -> PidFile | None:
     It is overwritten in place, so a reader may see it empty, cut, or with the end of what was there before. A later
     look finds it whole.
     """
-    value = read_json(content)
-    if isinstance(value, NotJson) or not isinstance(value, dict):
+    # A name that was cut in the middle of a character leaves it readable.
+    value = value_in(msgspec.Raw(content)).value
+    if not isinstance(value, dict):
         return None
     pid, session_id = value.get("pid"), _text(value.get("sessionId"))
     if isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 2**31 or session_id is None:

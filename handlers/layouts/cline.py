@@ -26,7 +26,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers import calls
 from runward.handlers.calls import Place, Unusable
 from runward.handlers.calls import Told as ToldCall
-from runward.handlers.foreign_json import NotJson, parse_time, read_json
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.call_readers import CallLayout, PlacedLine
 from runward.handlers.layouts.conversation import (
     COMPLETED,
@@ -60,9 +60,10 @@ from runward.handlers.layouts.foreign_values import (
     LONGEST_PATH,
     count_in,
     document_object,
+    milliseconds_in,
     object_in,
-    seconds_in,
     text_in,
+    value_in,
     whole_in,
     whole_text_in,
 )
@@ -209,8 +210,7 @@ def unwrapped(prompt: str) -> str:
 
 
 def _at(message: _Message) -> float | None:
-    ts = message.ts
-    return seconds_in(ts / 1000) if isinstance(ts, int | float) and not isinstance(ts, bool) else None
+    return milliseconds_in(message.ts)
 
 
 def _object(value: object) -> dict[str, object]:
@@ -301,8 +301,9 @@ def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
 
 def process_of(content: bytes) -> int | None:
     """The number of the process that runs the session, by the document that says how it stands; None once that says that it is over."""
-    value = read_json(content)
-    if isinstance(value, NotJson) or not isinstance(value, dict) or value.get("status") in _OVER:
+    # A prompt that was cut in the middle of a character leaves it readable.
+    value = value_in(msgspec.Raw(content)).value
+    if not isinstance(value, dict) or value.get("status") in _OVER:
         return None
     number = whole_in(value.get("pid"))
     return number if number is not None and 1 < number < 2**31 else None

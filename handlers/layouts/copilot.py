@@ -8,11 +8,10 @@ While the program lives, it holds the lock of `inuse.<pid>.hold` beside the log.
 
 import re
 from collections.abc import Iterator
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
-from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.conversation import (
     COMPLETED,
@@ -183,7 +182,7 @@ def _nanousd(usage: _Usage) -> int | None:
     if usage.ai_credits_status != "complete":
         return None
     counted = usage.copilot_usage.total_nano_aiu
-    nano_credits = number_in(cast("JsonValue", counted), 0, MOST_USD * _CREDITS_OF_DOLLAR * 1e9)
+    nano_credits = number_in(counted, 0, MOST_USD * _CREDITS_OF_DOLLAR * 1e9)
     return None if nano_credits is None else round(nano_credits / _CREDITS_OF_DOLLAR)
 
 

@@ -50,6 +50,13 @@ def seconds_in(value: JsonValue) -> float | None:
     return float(value) if 0 <= value <= LATEST else None
 
 
+def milliseconds_in(value: object) -> float | None:
+    """The Unix seconds that a number of milliseconds is, if it is a time from 1970 to 9999."""
+    # A whole number may be too large to be divided.
+    at = number_in(value, 0, LATEST * 1000)
+    return None if at is None else at / 1000
+
+
 def count_in(value: object) -> int:
     """A whole number that counts something; 0 for anything else."""
     if type(value) is not int or value < 0:
@@ -157,7 +164,7 @@ def _is_shallow(value: JsonValue) -> bool:
     return not level
 
 
-def number_in(value: JsonValue, low: float, high: float) -> float | None:
+def number_in(value: object, low: float, high: float) -> float | None:
     """A number within these bounds; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         return None

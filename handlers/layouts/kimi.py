@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from runward.config.json_value import LATEST, JsonValue
+from runward.config.json_value import JsonValue
 from runward.handlers.layouts.conversation import (
     COMPLETED,
     INTERRUPTED,
@@ -35,7 +35,13 @@ from runward.handlers.layouts.conversation import (
     parts_of,
     texts_of,
 )
-from runward.handlers.layouts.foreign_values import LONGEST_PATH, UUID, count_in, number_in, whole_text_in
+from runward.handlers.layouts.foreign_values import (
+    LONGEST_PATH,
+    UUID,
+    count_in,
+    milliseconds_in,
+    whole_text_in,
+)
 from runward.handlers.layouts.transcript import closed
 
 LAYOUT: Final = "kimi"
@@ -51,8 +57,6 @@ _DELEGATES_EACH: Final = "AgentSwarm"
 """The tool that starts a sub-agent for each of its items."""
 
 _MOST_ITEMS: Final = 128
-
-_LATEST_MS: Final = LATEST * 1000
 
 
 class _Disclosure(msgspec.Struct, frozen=True, gc=False):
@@ -196,15 +200,8 @@ def _at(record: _Record) -> float | None:
     """Unix seconds; a repeating record is older than what it repeats."""
     if record.kind == "event":
         return None
-    at = _seconds(record.time)
-    return _seconds(record.created_at) if at is None else at
-
-
-def _seconds(value: object) -> float | None:
-    if type(value) not in (int, float):
-        return None
-    at = number_in(value, 0, _LATEST_MS)  # type: ignore[arg-type]
-    return None if at is None else at / 1000
+    at = milliseconds_in(record.time)
+    return milliseconds_in(record.created_at) if at is None else at
 
 
 def _origin(state: dict[str, JsonValue]) -> Begun | None:
@@ -213,7 +210,7 @@ def _origin(state: dict[str, JsonValue]) -> Begun | None:
     if parent is None:
         return None
     cwd = whole_text_in(state.get("cwd"), LONGEST_PATH)
-    return Begun(None, cwd, parent=parent, copied_until=_seconds(state.get("createdAt")))
+    return Begun(None, cwd, parent=parent, copied_until=milliseconds_in(state.get("createdAt")))
 
 
 def _id_of(record: _Record) -> str | None:

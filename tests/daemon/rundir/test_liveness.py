@@ -433,6 +433,14 @@ def test_a_process_of_cline_that_is_missing_is_gone_whether_it_was_the_hub_or_no
     assert [each.pid for each in found.absence.named] == [pid]
 
 
+def test_half_a_character_in_a_prompt_hides_no_missing_process_of_cline(
+    cline: Callable[..., Writer], process: subprocess.Popen[bytes]
+) -> None:
+    kill(process)
+    content = json.dumps({"session_id": "s", "pid": process.pid, "status": "running", "prompt": "cut \ud83d"})
+    assert cline(content).liveness == "gone"
+
+
 def test_a_process_of_cline_says_nothing_once_the_session_is_over(
     cline: Callable[..., Writer], process: subprocess.Popen[bytes]
 ) -> None:

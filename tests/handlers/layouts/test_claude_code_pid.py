@@ -49,6 +49,11 @@ def test_a_headless_sessions_pid_file_has_no_status() -> None:
     assert (read.headless, read.status, read.waiting_for) == (True, None, None)
 
 
+def test_half_a_character_in_a_sessions_name_hides_no_process() -> None:
+    read = read_pid_file(CONTENT.replace(b"app-01", b"app \\ud83d"))
+    assert read == read_pid_file(CONTENT)
+
+
 def test_a_pid_file_that_is_half_written_says_nothing() -> None:
     assert read_pid_file(CONTENT) is not None
     assert [length for length in range(len(CONTENT)) if read_pid_file(CONTENT[:length]) is not None] == []

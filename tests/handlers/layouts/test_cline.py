@@ -306,6 +306,13 @@ def calls(*looks: Sequence[Document]) -> list[CallTold]:
     return [each for each in found if not isinstance(each, Paid)]
 
 
+@pytest.mark.parametrize("ts", [10**400, -(10**400), 1e308], ids=["large", "small", "float"])
+def test_a_message_with_a_time_that_is_no_time_counts_without_it(ts: JsonValue) -> None:
+    log = answered(Log()).put("user", {"type": "text", "text": "go on"}, ts=ts)
+    assert ends(told(log.documents("idle"))) == "open None"
+    assert [each.at for each in calls(log.call().documents()) if isinstance(each, Called)] == [BEGAN + 3]
+
+
 def test_calls_and_results_are_told_once() -> None:
     log = Log().prompt().call(command="ls")
     first = log.documents()
