@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from runward.daemon.rundir.databases import CannotAsk, asked, row_of, standing, state_of
-from runward.handlers.layouts.layout import Database, Entry
+from runward.handlers.layouts.layout import Database, Entry, Row
 from runward.handlers.layouts.places import is_session_id
 from runward.handlers.model.files import Signature
 
@@ -33,6 +33,9 @@ MOST_WRITTEN: Final = 256 << 20
 _PIECE: Final = 1 << 20
 _LARGEST_ENTRY: Final = 256 << 20
 """Bytes of a group of entries, which is held in memory as a whole."""
+
+_ROW: Final = 512
+"""Bytes that a row takes in memory beside its content, at most."""
 
 Place = tuple[int, str]
 """Where an entry is in its session: its time and its id."""
@@ -244,12 +247,11 @@ class RenderedBytes:
                 group, size = [], 0
             if not group:
                 start = (row.created, row.id)
+            size = _with(row, size)
             parts = []
             for part in connection.execute(database.parts, {"entry": row.id}):
                 parts.append(row_of(part))
-                size += len(parts[-1].data)
-                if size > _LARGEST_ENTRY:
-                    raise CannotAsk(f"has a message of more than {_LARGEST_ENTRY} bytes")
+                size = _with(parts[-1], size)
             group.append(Entry(row, tuple(parts)))
         if group:
             yield start, group
@@ -261,6 +263,14 @@ class RenderedBytes:
             _starts.move_to_end(self._key)
             while len(_starts) > MOST_STARTS:
                 _starts.popitem(last=False)
+
+
+def _with(row: Row, size: int) -> int:
+    """The size of a group with a further row. Raises `CannotAsk` if it is too large."""
+    size += _ROW + len(row.id) + len(row.data) + len(row.about or b"")
+    if size > _LARGEST_ENTRY:
+        raise CannotAsk(f"has a message, or prompts one after the other, of more than {_LARGEST_ENTRY} bytes")
+    return size
 
 
 def written_out(log: Found) -> int:

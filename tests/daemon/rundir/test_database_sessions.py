@@ -585,6 +585,18 @@ def test_a_log_that_nobody_may_read_without_writing_is_read_from_a_copy(
     )
 
 
+@pytest.mark.parametrize("text", ["x" * 2000, ""])
+def test_prompts_without_a_reply_are_held_in_bounded_memory(
+    tmp_path: Path, database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    log = Sessions(database).session()
+    for _ in range(20):
+        log.message({"role": "user", "text": text})
+    monkeypatch.setattr(database_sessions, "_LARGEST_ENTRY", 9_000)
+    (obstacle,) = read_session(LAYOUT, f"{tmp_path}/{PLACE}").obstacles
+    assert "of more than 9000 bytes" in str(obstacle)
+
+
 def test_values_that_are_too_large_and_questions_that_take_too_long_end(
     tmp_path: Path, database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
