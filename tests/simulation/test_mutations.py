@@ -370,6 +370,8 @@ LIKELY: Final[dict[Mutation, int]] = {
     without_the_stores_epoch: 5,
     without_syncing: 4,
     without_syncing_bundles: 4,
+    without_writing_again: 6,
+    without_looking_whether_a_run_began: 9,
     without_knowing_who_was_told: 5,
     without_comparing: 61,
     without_knowing_of_unclean_stops: 11,
