@@ -192,11 +192,12 @@ def test_an_origin_whose_store_was_restored_learns_again_how_its_step_ended(thre
         wait_for(lambda: not three.owes(three.laptop), "that nothing is owed")
     told = three.laptop.call("restore", "copy.db")
     assert told.code == 0, told.err
-    assert three.runs() != [COMPLETED]
+    step = "select status from chain_steps where step = 0"
+    assert three.laptop.rows(step) == [("waiting",)]
     with three.laptop.daemon(), three.gpu.daemon():
-        wait_for(lambda: three.runs() == [COMPLETED], "the end of the chain run once more")
-        wait_for(lambda: not three.owes(three.laptop, three.gpu), "that nothing is owed")
-    three.ran_once()
+        wait_for(lambda: three.laptop.rows(step) == [("completed",)], "the end of the step once more")
+        wait_for(lambda: three.orders() == [("ended", "gpu-box", True)], "a settled order")
+    assert three.did(three.gpu) == ["one"]
 
 
 POINTS = ("fleet.record.compared", "fleet.record.said")
