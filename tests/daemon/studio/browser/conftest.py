@@ -18,6 +18,7 @@ __all__ = ["place"]
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 WIDE: Final = 1280
 PHONE: Final = 390
+HEIGHT: Final = 900
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ class Person:
     def logged_in(self, width: int = WIDE, *, has_script: bool = True) -> "Page":
         """A browser that followed the login link."""
         context = self.chromium.new_context(
-            viewport={"width": width, "height": 900},
+            viewport={"width": width, "height": HEIGHT},
             java_script_enabled=has_script,
         )
         self.contexts.append(context)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from tests.daemon.cli.calling import Place
-from tests.daemon.studio.browser.conftest import PHONE, WIDE, Person
+from tests.daemon.studio.browser.conftest import HEIGHT, PHONE, WIDE, Person
 from tests.daemon.studio.crowded import LISTS, UNLINKED, WRONG, crowded, kind_of, unvisited
 
 if TYPE_CHECKING:
@@ -50,16 +50,19 @@ def faults(person: Person, page: "Page", path: str) -> Iterator[str]:
     assert answer is not None
     if (answer.status == 200) == (path in WRONG):
         yield f"{path}: {answer.status}"
-    beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    if beyond > 0:
-        yield f"{path}: {beyond} pixels too wide"
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
     page.evaluate(axe.axe_script)
-    page.emulate_media(color_scheme="light")
-    yield from violations(page, path, {})
-    # A theme changes nothing but colours.
-    page.emulate_media(color_scheme="dark")
-    yield from violations(page, f"{path} in dark", {"runOnly": {"type": "rule", "values": _OF_COLOURS}})
+    # A width changes nothing but the layout of what the daemon sent, and a theme nothing but colours.
+    for width in (PHONE, WIDE):
+        page.set_viewport_size({"width": width, "height": HEIGHT})
+        where = f"{path}, {width} pixels wide"
+        beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        if beyond > 0:
+            yield f"{where}: {beyond} pixels too wide"
+        page.emulate_media(color_scheme="light")
+        yield from violations(page, where, {})
+        page.emulate_media(color_scheme="dark")
+        yield from violations(page, f"{where}, in dark", {"runOnly": {"type": "rule", "values": _OF_COLOURS}})
 
 
 def violations(page: "Page", where: str, options: dict[str, object]) -> Iterator[str]:
@@ -71,25 +74,17 @@ def violations(page: "Page", where: str, options: dict[str, object]) -> Iterator
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(
-    360
-)  # ninety pages, each examined twice: half a minute alone, and minutes on a busy machine
-@pytest.mark.parametrize("half", [0, 1])
-@pytest.mark.parametrize("width", [PHONE, WIDE])
-def test_no_page_has_a_fault_that_axe_finds_or_scrolls_sideways(
-    visitor: Person, width: int, half: int
-) -> None:
-    page = visitor.logged_in(width)
+@pytest.mark.longest
+@pytest.mark.timeout(600)  # ninety pages, each examined four times: a busy machine takes minutes
+def test_no_page_has_a_fault_that_axe_finds_or_scrolls_sideways(visitor: Person) -> None:
+    page = visitor.logged_in()
     waiting = [*LISTS, *UNLINKED, *WRONG]
     known = {kind_of(each) for each in waiting}
     visited: list[str] = []
     found: list[str] = []
     while waiting:
         path = waiting.pop(0)
-        if len(visited) % 2 == half:
-            found += faults(visitor, page, path)
-        else:
-            page.goto(visitor.base + path)  # another test looks at this one
+        found += faults(visitor, page, path)
         visited.append(path)
         for link in links(page, visitor.base):
             if kind_of(link) not in known:
@@ -101,8 +96,5 @@ def test_no_page_has_a_fault_that_axe_finds_or_scrolls_sideways(
 
 @pytest.mark.prove
 def test_no_page_that_has_nothing_to_show_yet_has_a_fault_either(person: Person) -> None:
-    found = []
-    for width in (PHONE, WIDE):
-        page = person.logged_in(width)
-        found += [each for path in LISTS for each in faults(person, page, path)]
-    assert found == []
+    page = person.logged_in()
+    assert [each for path in LISTS for each in faults(person, page, path)] == []

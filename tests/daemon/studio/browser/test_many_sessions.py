@@ -1,16 +1,20 @@
 """The list of sessions over very many of them: the next page, a search and a filter, by keyboard and without a script."""
 
+from collections.abc import Iterator
+
 import pytest
 from tests.daemon.cli.calling import Place
-from tests.daemon.studio.browser.conftest import PHONE, WIDE, Person
+from tests.daemon.studio.browser.conftest import PHONE, WIDE, Person, serve_studio
 from tests.daemon.studio.browser.test_story import by_keyboard
 
 SESSIONS = 100_000
 
 
-@pytest.fixture
-def place(place: Place) -> Place:
-    """A place with a failed run, and copies of its row: each one second older than the one before."""
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A place with a failed run, and copies of its row, each one second older than the one before, and its daemon: for all who read."""
+    place = Place(tmp_path_factory.mktemp("many"))
+    place.furnish()
     place.add_run("seed", exit_code=3)
     place.daemon_once()
     names = [str(name) for (name,) in place.rows("select name from pragma_table_info('sessions')")]
@@ -27,7 +31,15 @@ def place(place: Place) -> Place:
         f"with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < {SESSIONS})"
         f" insert into sessions ({', '.join(names)}) select {values} from sessions, numbers"
     )
-    return place
+    serve_studio(place)
+    with place.daemon():
+        yield place
+
+
+@pytest.fixture
+def served(many: Place) -> Place:
+    """The place of the person."""
+    return many
 
 
 @pytest.mark.prove
