@@ -144,7 +144,12 @@ def is_held(state: Path, name: str) -> bool | None:
 
 def has_ticket(state: Path, key: str) -> bool:
     """Whether any launcher ever took up the start `key`, unless its ticket was deleted."""
-    return os.path.lexists(ticket_path(state, key))
+    return has_ticket_named(state, name_of(key))
+
+
+def has_ticket_named(state: Path, name: str) -> bool:
+    """Whether there is a ticket of this name."""
+    return os.path.lexists(f"{state}/{STARTS}/{name}")
 
 
 def ticket_path(state: Path, key: str) -> str:

@@ -8,7 +8,11 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from runward.daemon.processes.cancelling import CANCEL
-from runward.daemon.processes.proc import ProcessIdentity, current_boot_id, descriptor_of, read_stat
+from runward.daemon.processes.proc import (
+    ProcessStat,
+    current_boot_id,
+    read_stat,
+)
 from runward.handlers.model.processes import RecordedProcess, RunPlace
 from runward.handlers.model.sessions import RunProcesses
 
@@ -32,6 +36,8 @@ class EndNotOrdered(NamedTuple):
 _GONE = "is gone"
 _MARK = b"RUNWARD_RUN_DIR="
 _LARGEST_ENVIRONMENT = 4 << 20
+_OF_A_THREAD: Final = (errno.EINVAL, errno.ENOENT)
+"""What `pidfd_open` says of a number that is a thread's."""
 
 
 def tell_to_end(processes: RunProcesses, place: RunPlace) -> EndOrdered | EndNotOrdered:
@@ -81,7 +87,7 @@ def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str 
         # Held before it is compared with the record: what is signalled is then what was compared.
         descriptor = os.pidfd_open(recorded.pid)
     except OSError as error:
-        if error.errno in (errno.EINVAL, errno.ENOENT):
+        if error.errno in _OF_A_THREAD:
             return "is the number of a thread, not of a process"
         raise
     try:
@@ -180,56 +186,69 @@ def end_tree(
     """Kill all processes of a run whose launcher did not end it. Raises OSError where the machine refuses for now.
 
     A process belongs to the run if it descends from one of the two recorded, or has the run's directory in its
-    environment, which the launcher gave it and its children inherit. Each is held by a descriptor. `is_of_run` tells whether
-    a recorded process still belongs to this run.
+    environment, which the launcher gave it and its children inherit. Each is stopped before any is killed. `is_of_run` tells
+    whether a recorded process still belongs to this run.
     """
-    held: dict[int, int] = {}
+    stopped: dict[int, int] = {}
+    """When each that was stopped had started, by its number: a tree may have more processes than we may have descriptors."""
     give_up = time.monotonic() + _PATIENCE
+    for recorded in (processes.launcher, processes.process):
+        # A launcher that has begun another run is not stopped for a moment, if that can be seen before.
+        if recorded is None or recorded.boot_id != current_boot_id() or not is_of_run(recorded):
+            continue
+        pid, started = recorded.pid, recorded.start_ticks
+        if _send(pid, signal.SIGSTOP, _started_at(started)):
+            # Once it is stopped, it can't begin another one any more.
+            if is_of_run(recorded):
+                stopped[pid] = started
+            else:
+                _send(pid, signal.SIGCONT, _started_at(started))
+    if not stopped:
+        return EndNotOrdered("its launcher and its process have ended", too_late=True)
+    # Stopped processes fork no more, so the search is repeated until it finds nobody new.
+    looks = 0
+    while looks < _LOOKS and time.monotonic() < give_up:
+        looks = 0 if _stop_more(stopped, directory) else looks + 1
+    # Killed only when all are stopped: none can start another while it sees the others die.
+    for pid, started in stopped.items():
+        _send(pid, signal.SIGKILL, _started_at(started))
+    return EndOrdered(f"{len(stopped)} processes were killed")
+
+
+def _send(pid: int, number: int, is_meant: Callable[[ProcessStat], bool]) -> bool:
+    """Send a signal to a process that is meant; whether there is one. Raises OSError, for example for want of descriptors."""
+    if pid <= 0:
+        return False
     try:
-        for recorded in (processes.launcher, processes.process):
-            # A launcher that has begun another run is not stopped for a moment, if that can be seen before.
-            if recorded is not None and is_of_run(recorded):
-                descriptor = descriptor_of(ProcessIdentity(*recorded[:3]))
-                if descriptor is not None:
-                    _hold(held, recorded.pid, descriptor)
-                    # Once it is stopped, it can't begin another one any more.
-                    if not is_of_run(recorded):
-                        _let_go(held, recorded.pid)
-        if not held:
-            return EndNotOrdered("its launcher and its process have ended", too_late=True)
-        # Stopped processes fork no more, so the search is repeated until it finds nobody new.
-        looks = 0
-        while looks < _LOOKS and time.monotonic() < give_up:
-            looks = 0 if _stop_more(held, directory) else looks + 1
-        # Killed only when all are stopped: none can start another while it sees the others die.
-        for descriptor in held.values():
-            _send(descriptor, signal.SIGKILL)
-        return EndOrdered(f"{len(held)} processes were killed")
-    finally:
-        for descriptor in held.values():
-            os.close(descriptor)
-
-
-def _hold(held: dict[int, int], pid: int, descriptor: int) -> None:
-    held[pid] = descriptor
-    _send(descriptor, signal.SIGSTOP)
-
-
-def _let_go(held: dict[int, int], pid: int) -> None:
-    descriptor = held.pop(pid)
-    _send(descriptor, signal.SIGCONT)
-    os.close(descriptor)
-
-
-def _send(descriptor: int, number: int) -> None:
+        # The descriptor is taken first and the process looked at then. The other way round, the number could become
+        # another's in between.
+        descriptor = os.pidfd_open(pid)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError as error:
+        if error.errno in _OF_A_THREAD:
+            return False
+        raise
     try:
+        stat = read_stat(pid)
+        if stat.is_dead or not is_meant(stat):
+            return False
         signal.pidfd_send_signal(descriptor, number)
-    except (ProcessLookupError, PermissionError):
-        pass  # it has ended, or became another user's, so we may not end it
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except PermissionError:
+        pass  # it is another user's, so we may not end it
+    finally:
+        os.close(descriptor)
+    return True
 
 
-def _stop_more(held: dict[int, int], directory: str) -> bool:
-    """Stop every process that belongs to the run and is not held yet; returns whether there was one."""
+def _started_at(ticks: int) -> Callable[[ProcessStat], bool]:
+    return lambda stat: stat.start_ticks == ticks
+
+
+def _stop_more(stopped: dict[int, int], directory: str) -> bool:
+    """Stop every process that belongs to the run and is not stopped yet; returns whether there was one."""
     parents: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -242,39 +261,34 @@ def _stop_more(held: dict[int, int], directory: str) -> bool:
     others = [
         pid
         for pid in parents
-        if pid not in held
+        if pid not in stopped
         and pid not in (1, os.getpid())
-        and (_descends(pid, parents, held) or _says(pid, directory))
+        and (_descends(pid, parents, stopped) or _says(pid, directory))
     ]
-    taken = [_take(held, pid, parents[pid], directory) for pid in others]
-    return any(taken)
+    found = [_stop(stopped, pid, parents[pid], directory) for pid in others]
+    return any(found)
 
 
-def _take(held: dict[int, int], pid: int, parent: int, directory: str) -> bool:
-    """Hold one more; returns whether it still belongs to the run."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except OSError:
-        return False
-    try:
-        # With the descriptor in hand, because the number may have become another's: it is still the process that was
-        # found, or it belongs to the run in its own right.
-        still = read_stat(pid).parent == parent or _says(pid, directory)
-    except (FileNotFoundError, ProcessLookupError):
-        still = False
-    if not still:
-        os.close(descriptor)
-        return False
-    _hold(held, pid, descriptor)
-    return True
+def _stop(stopped: dict[int, int], pid: int, parent: int, directory: str) -> bool:
+    """Stop one more; returns whether it still belongs to the run."""
+
+    def is_meant(stat: ProcessStat) -> bool:
+        # Its number may have become another's: it is still the process that was found, or it belongs to the run in its own
+        # right.
+        if stat.parent != parent and not _says(pid, directory):
+            return False
+        stopped[pid] = stat.start_ticks
+        return True
+
+    return _send(pid, signal.SIGSTOP, is_meant)
 
 
-def _descends(pid: int, parents: dict[int, int], held: dict[int, int]) -> bool:
+def _descends(pid: int, parents: dict[int, int], stopped: dict[int, int]) -> bool:
     seen = set()
     while pid in parents and pid not in seen:
         seen.add(pid)
         pid = parents[pid]
-        if pid in held:
+        if pid in stopped:
             return True
     return False
 

@@ -231,10 +231,15 @@ def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
         if not children() - without:
             return Killed(frozenset(pids), exits, frozenset())
         left = {pid for pid in descendants(without) if not _is_dead(pid)}
+        died = reap()
+        exits.update(died)
+        ours = children() - without
+        # Who is left may not be signalled, and there is nobody else: one that forked and left during this look was a child
+        # of ours that has died, or its own child became ours.
+        is_all = not died and ours <= left <= refused
         # A process that waits for a dead disk can't be killed. The run's end must be recorded all the same.
-        if (left and left <= refused) or time.monotonic() > give_up:
-            exits.update(reap())  # those that died since the last time
-            return Killed(frozenset(pids), exits, frozenset(left))
+        if (left and is_all) or time.monotonic() > give_up:
+            return Killed(frozenset(pids), exits, frozenset((left | ours) - died.keys()))
         signal.sigtimedwait({signal.SIGCHLD}, 0.01)
 
 

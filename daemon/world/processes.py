@@ -1,5 +1,6 @@
 """What the machine knows of recorded processes."""
 
+import errno
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from runward.daemon.launch.ticket import is_held
+from runward.daemon.launch.ticket import has_ticket_named, is_held
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, end_tree, tell_to_end
 from runward.daemon.processes.proc import (
     ProcessIdentity,
@@ -182,8 +183,13 @@ class RealProcesses(ShownProcesses):
         return None if self._tickets is None else is_held(self._tickets, launcher.ticket)
 
     def _is_of_run(self, recorded: RecordedProcess) -> bool:
-        """Whether a recorded process may be told or killed because of that run."""
-        return not recorded.ticket or self._holds(recorded) is True
+        """Whether a recorded process may be told or killed because of that run. Raises OSError if that can't be known now."""
+        if not recorded.ticket:
+            return True
+        holds = self._holds(recorded)
+        if holds is None and self._tickets is not None and has_ticket_named(self._tickets, recorded.ticket):
+            raise OSError(errno.EAGAIN, f"the ticket of process {recorded.pid} can't be read now")
+        return holds is True
 
     def end_tree(self, processes: RunProcesses, directory: str) -> EndOrdered | EndNotOrdered:
         in_cgroup = 0 if processes.cgroup is None else _end_in_cgroup(processes.cgroup)

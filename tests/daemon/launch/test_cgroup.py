@@ -48,6 +48,31 @@ def test_all_that_is_in_the_cgroup_of_a_run_is_killed(below_ours: Path) -> None:
     assert not run.exists()
 
 
+def test_a_command_that_takes_the_right_to_kill_its_cgroup_from_its_user_is_killed(tmp_path: Path) -> None:
+    # Plain files stand for a cgroup's: root, who runs these tests, may write to all.
+    run = tmp_path / "runward-a"
+    run.mkdir()
+    (run / "cgroup.kill").touch()
+    (run / "cgroup.events").write_text("populated 0")
+    program = (
+        "import os, sys\n"
+        f"from {cgroup.__name__} import Cgroup\n"
+        "os.chmod(sys.argv[1] + '/cgroup.kill', 0)\n"
+        "os.chmod(sys.argv[1], 0)\n"
+        "Cgroup(sys.argv[1]).kill()\n"
+    )
+    words = [sys.executable, "-c", program, str(run)]
+    if os.geteuid() == 0:
+        for each in (run, *run.iterdir()):
+            os.chown(each, 65534, 65534)
+        words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *words]
+        for each in (tmp_path, *tmp_path.parents[:-1]):
+            if each.stat().st_uid == 0 and str(each) != "/tmp":
+                each.chmod(0o755)
+    subprocess.run(words, check=True, timeout=60)
+    assert (run / "cgroup.kill").read_text() == "1"
+
+
 @pytest.mark.parametrize("name", ["else", "runward-a/../else", "runward-a/else"])
 def test_what_no_launcher_made_is_left_alone(below_ours: Path, name: str) -> None:
     (below_ours / "runward-a").mkdir()

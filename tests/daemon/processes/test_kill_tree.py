@@ -9,7 +9,7 @@ import pytest
 from runward.daemon.processes import kernel, proc
 
 PROGRAM: Final = f"""
-import os, sys
+import os, signal, sys
 from {proc.__name__.rpartition(".")[0]} import proc
 from {kernel.__name__} import become_subreaper
 
@@ -17,6 +17,12 @@ asked, ask = os.pipe()
 told, tell = os.pipe()
 hops = int(sys.argv[1])
 become_subreaper()
+refused = 0
+if sys.argv[2:] == ["beside one that may not be signalled"]:
+    refused = os.fork()
+    if refused == 0:
+        os.close(ask)
+        signal.pause()
 if os.fork() == 0:
     os.close(ask)
     while os.read(asked, 1):
@@ -31,21 +37,23 @@ was_dead = proc._is_dead
 def is_dead(pid):
     # It was listed, and goes on in a child before it is asked.
     global hops
-    if hops and not was_dead(pid):
+    if hops and pid != refused and not was_dead(pid):
         hops -= 1
         os.write(ask, b".")
         os.read(told, 1)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     return was_dead(pid)
 
+def send(pid, number):
+    return pid != refused and was_sent(pid, number)
+
 proc._is_dead = is_dead
+was_sent, proc.send_signal = proc.send_signal, send
 killed = proc.kill_tree()
-try:
-    os.waitpid(-1, os.WNOHANG)
-except ChildProcessError:
-    print("nobody", sorted(killed.left), hops)
-else:
-    print("somebody is left")
+left = proc.children()
+print(hops, left == killed.left == (frozenset([refused]) if refused else frozenset()))
+for pid in left:
+    os.kill(pid, signal.SIGKILL)
 """
 
 
@@ -53,4 +61,11 @@ else:
 def test_a_process_that_goes_on_in_a_child_before_each_look_is_ended(hops: int) -> None:
     words = [sys.executable, "-c", PROGRAM, str(hops)]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    assert ran.stdout == "nobody [] 0\n"
+    assert ran.stdout == "0 True\n"
+
+
+@pytest.mark.parametrize("hops", range(8))
+def test_it_is_ended_also_beside_one_that_may_not_be_signalled(hops: int) -> None:
+    words = [sys.executable, "-c", PROGRAM, str(hops), "beside one that may not be signalled"]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "0 True\n"
