@@ -62,7 +62,8 @@ def processes() -> set[int]:
     named = f"-m\0{drafting_elsewhere.__name__}\0".encode()
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     for each in Path("/proc/self/task").iterdir():
-        children += (each / "children").read_text().split()
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            children += (each / "children").read_text().split()
     found = set()
     for pid in children:
         with suppress(FileNotFoundError, ProcessLookupError):  # another child may end meanwhile
