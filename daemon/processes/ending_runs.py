@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from runward.daemon.processes.cancelling import CANCEL
@@ -198,11 +199,15 @@ def end_tree(
             continue
         pid, started = recorded.pid, recorded.start_ticks
         if _send(pid, signal.SIGSTOP, _started_at(started)):
-            # Once it is stopped, it can't begin another one any more.
-            if is_of_run(recorded):
+            is_still = False
+            try:
+                # Once it is stopped, it can't begin another one any more.
+                is_still = is_of_run(recorded)
+            finally:
+                if not is_still:
+                    _send(pid, signal.SIGCONT, _started_at(started))
+            if is_still:
                 stopped[pid] = started
-            else:
-                _send(pid, signal.SIGCONT, _started_at(started))
     if not stopped:
         return EndNotOrdered("its launcher and its process have ended", too_late=True)
     # Stopped processes fork no more, so the search is repeated until it finds nobody new.
@@ -215,32 +220,31 @@ def end_tree(
     return EndOrdered(f"{len(stopped)} processes were killed")
 
 
-def _send(pid: int, number: int, is_meant: Callable[[ProcessStat], bool]) -> bool:
-    """Send a signal to a process that is meant; whether there is one. Raises OSError, for example for want of descriptors."""
+def _send(pid: int, number: int, is_meant: Callable[[ProcessStat], bool]) -> ProcessStat | None:
+    """Send a signal to a process that is meant; which one that is. Raises OSError, for example for want of descriptors."""
     if pid <= 0:
-        return False
+        return None
     try:
         # The descriptor is taken first and the process looked at then. The other way round, the number could become
         # another's in between.
         descriptor = os.pidfd_open(pid)
     except (ProcessLookupError, OverflowError):
-        return False
+        return None
     except OSError as error:
         if error.errno in _OF_A_THREAD:
-            return False
+            return None
         raise
     try:
         stat = read_stat(pid)
         if stat.is_dead or not is_meant(stat):
-            return False
-        signal.pidfd_send_signal(descriptor, number)
+            return None
+        with suppress(PermissionError):  # it is another user's, so we may not end it
+            signal.pidfd_send_signal(descriptor, number)
+        return stat
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    except PermissionError:
-        pass  # it is another user's, so we may not end it
+        return None
     finally:
         os.close(descriptor)
-    return True
 
 
 def _started_at(ticks: int) -> Callable[[ProcessStat], bool]:
@@ -271,16 +275,12 @@ def _stop_more(stopped: dict[int, int], directory: str) -> bool:
 
 def _stop(stopped: dict[int, int], pid: int, parent: int, directory: str) -> bool:
     """Stop one more; returns whether it still belongs to the run."""
-
-    def is_meant(stat: ProcessStat) -> bool:
-        # Its number may have become another's: it is still the process that was found, or it belongs to the run in its own
-        # right.
-        if stat.parent != parent and not _says(pid, directory):
-            return False
-        stopped[pid] = stat.start_ticks
-        return True
-
-    return _send(pid, signal.SIGSTOP, is_meant)
+    # Its number may have become another's: it is still the process that was found, or it belongs to the run in its own right.
+    found = _send(pid, signal.SIGSTOP, lambda stat: stat.parent == parent or _says(pid, directory))
+    if found is None:
+        return False
+    stopped[pid] = found.start_ticks
+    return True
 
 
 def _descends(pid: int, parents: dict[int, int], stopped: dict[int, int]) -> bool:

@@ -225,20 +225,16 @@ def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
         # All are stopped before any is killed: a killed parent would leave children that can still fork.
         refused = _stop_and_kill(without, pids)
         exits.update(reap())
-        # Only this tells that the tree is dead. Each living process has a living ancestor among our children, and they stay
-        # listed until we reap them. A look at all descendants may miss one that was forked during the look, by a parent that
-        # was alive when it was listed and dead when it was asked.
-        if not children() - without:
-            return Killed(frozenset(pids), exits, frozenset())
         left = {pid for pid in descendants(without) if not _is_dead(pid)}
         died = reap()
         exits.update(died)
         ours = children() - without
-        # Who is left may not be signalled, and there is nobody else: one that forked and left during this look was a child
-        # of ours that has died, or its own child became ours.
+        # A look at all descendants may miss one that was forked during the look, by a parent that was alive when it was listed
+        # and dead when it was asked. Each living process has a living ancestor among our children, and they stay listed until
+        # we reap them: so then one of them has died, or was not seen. Otherwise who is left may not be signalled, if anybody.
         is_all = not died and ours <= left <= refused
         # A process that waits for a dead disk can't be killed. The run's end must be recorded all the same.
-        if (left and is_all) or time.monotonic() > give_up:
+        if is_all or time.monotonic() > give_up:
             return Killed(frozenset(pids), exits, frozenset((left | ours) - died.keys()))
         signal.sigtimedwait({signal.SIGCHLD}, 0.01)
 

@@ -3,12 +3,14 @@
 import os
 import signal
 import subprocess
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.daemon.launching import living_with
 from tests.waiting import PATIENCE_S, wait_for
+
+from runward.daemon.processes.proc import send_signal
 
 HELD: Final = (
     "echo $$ > held.pid; for i in $(seq 2400); do [ -e released ] && break; sleep 0.05; done; touch through"
@@ -128,19 +130,10 @@ class Home:
             if run.is_alive():
                 os.killpg(run.pid, signal.SIGKILL)
             run.process.wait()
-        for pid in self._left_behind():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        # Such as a server that an agent left for its next start.
+        for pid in living_with(b"HOME=" + os.fsencode(self.home) + b"\0"):
+            send_signal(pid, signal.SIGKILL)
         wait_for(lambda: not self.is_tool_held(), "the end of the tool")
-
-    def _left_behind(self) -> list[int]:
-        """The processes that have this home, such as a server that an agent left for its next start."""
-        found, mark = [], b"HOME=" + os.fsencode(self.home)
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if mark in (process / "environ").read_bytes().split(b"\0"):
-                    found.append(int(process.name))
-        return found
 
     def _tool(self) -> int | None:
         try:

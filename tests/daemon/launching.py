@@ -121,12 +121,16 @@ def is_alive(pid: int) -> bool:
 
 
 def members(marker: str) -> Sequence[int]:
-    """Every living process whose environment names a run directory below `marker`.
+    """Every living process whose environment names a run directory below `marker`."""
+    return living_with(b"RUNWARD_RUN_DIR=" + os.fsencode(marker))
+
+
+def living_with(entry: bytes) -> Sequence[int]:
+    """Every living process whose environment has an entry that begins like this.
 
     One look can miss a process that forks and leaves all the time, so it takes several to see nobody.
     """
-    wanted = b"RUNWARD_RUN_DIR=" + os.fsencode(marker)
-    return next((found for _ in range(3) if (found := _seen_with(wanted))), [])
+    return next((found for _ in range(3) if (found := _seen_with(entry))), [])
 
 
 def _seen_with(wanted: bytes) -> Sequence[int]:

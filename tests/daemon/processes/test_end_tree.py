@@ -13,7 +13,7 @@ from tests.waiting import wait_for
 
 from runward.daemon.processes import ending_runs
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, end_tree
-from runward.daemon.processes.proc import identity_of
+from runward.daemon.processes.proc import identity_of, read_stat
 from runward.handlers.model import processes, sessions
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import RunProcesses
@@ -41,6 +41,24 @@ def test_want_of_descriptors_is_not_the_end_of_a_run(tmp_path: Path, monkeypatch
         assert isinstance(end_tree(of_run, str(tmp_path)), EndNotOrdered)
     finally:
         process.kill()
+
+
+def test_a_launcher_is_not_left_stopped_where_it_is_not_known_whose_it_is(tmp_path: Path) -> None:
+    process = subprocess.Popen(["sleep", "1000"])
+    looks = iter([True])
+
+    def is_of_run(recorded: RecordedProcess) -> bool:
+        for each in looks:
+            return each
+        raise OSError(errno.EAGAIN, "its ticket can't be read now")
+
+    try:
+        with pytest.raises(OSError, match="its ticket"):
+            end_tree(recorded(process.pid), str(tmp_path), is_of_run)
+        wait_for(lambda: read_stat(process.pid).state == "S", "a process that goes on")
+    finally:
+        process.kill()
+        process.wait()
 
 
 TREE: Final = """
