@@ -41,13 +41,16 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     (place.directory / "pager").write_text("#!/bin/sh\necho standing\nread word </dev/tty\n")
     (place.directory / "pager").chmod(0o700)
     with place.daemon():
-        wait_for(lambda: _status(place, run.name) == "failed", "the verdicts")
+        wait_for(lambda: _verdict(place, run.name) == "failed", "the verdicts")
         yield place
 
 
-def _status(place: Place, name: str) -> object:
+def _verdict(place: Place, name: str) -> object:
+    """The status that the daemon has recorded: of a run that it has not judged, its files alone already tell one."""
     shown = place.call("session", "show", name, "--json")
-    return shown.object()["status"] if shown.code == 0 else None
+    if shown.code != 0 or shown.object()["not_judged_yet"]:
+        return None
+    return shown.object()["status"]
 
 
 @contextmanager
@@ -145,7 +148,7 @@ def test_it_delays_no_verdict_and_keeps_the_log_of_the_store_from_nothing(busy: 
     run = f"while {name} stands".replace(" ", "-")
     with _ALL[name](busy) as stands:
         busy.add_run(run, exit_code=0, contract=CONTRACT)
-        wait_for(lambda: _status(busy, run) == "failed", "the verdict", _PROMPTLY_S)
+        wait_for(lambda: _verdict(busy, run) == "failed", "the verdict", _PROMPTLY_S)
         wait_for(lambda: _is_checkpointed(busy), "a store of which nobody reads an old state", _PROMPTLY_S)
         assert stands()
 
@@ -166,7 +169,7 @@ def test_a_transaction_that_stays_open_would_be_seen(busy: Place) -> None:
     reader.execute("begin")
     reader.execute("select count(*) from sessions").fetchone()
     busy.add_run("while-somebody-reads", exit_code=0, contract=CONTRACT)
-    wait_for(lambda: _status(busy, "while-somebody-reads") == "failed", "the verdict")
+    wait_for(lambda: _verdict(busy, "while-somebody-reads") == "failed", "the verdict")
     assert not _is_checkpointed(busy)
     reader.close()
     wait_for(lambda: _is_checkpointed(busy), "a store of which nobody reads an old state")

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 from tests.daemon.cli.calling import Place
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for
 
 _ENDS_WITH: Final = {"status": 3, "contract": 1}
 """The exit codes of those commands that don't end with 0 here: no daemon runs, and the review is missing."""
@@ -162,13 +162,14 @@ def test_a_daemon_imports_only_what_it_needs_without_runs() -> None:
 @pytest.mark.prove
 @pytest.mark.parametrize(("arguments", "limit_s"), [(("--version",), 0.1), (("status",), 0.3)])
 def test_the_command_starts_in_time(recorded: Place, arguments: tuple[str, ...], limit_s: float) -> None:
-    took = []
-    for _ in range(7):
+    def starts_in_time() -> bool:
         began = resource.getrusage(resource.RUSAGE_CHILDREN)
         recorded.start_process(*arguments).communicate(timeout=PATIENCE_S)
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        took.append(ended.ru_utime - began.ru_utime + ended.ru_stime - began.ru_stime)
-    assert min(took) < limit_s  # what it costs, not what the machine's other work does to it
+        return ended.ru_utime - began.ru_utime + ended.ru_stime - began.ru_stime < limit_s
+
+    # What it costs is the least: the machine's other work only adds to it.
+    wait_for(starts_in_time, f"a start that costs less than {limit_s:g} s")
 
 
 @pytest.mark.parametrize(
