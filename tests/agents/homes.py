@@ -38,14 +38,12 @@ class Run:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def end(self) -> int:
+    def end(self, within: float = PATIENCE_S) -> int:
         """Wait for its end."""
         try:
-            return self.process.wait(PATIENCE_S)
+            return self.process.wait(within)
         except subprocess.TimeoutExpired:
-            raise AssertionError(
-                f"it went on for {PATIENCE_S:g} s; it said:\n{self.said()[-2000:]}"
-            ) from None
+            raise AssertionError(f"it went on for {within:g} s; it said:\n{self.said()[-2000:]}") from None
 
     def said(self) -> str:
         """What it wrote to stdout and stderr."""

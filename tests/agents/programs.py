@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from tests.agents.homes import Home
 from tests.agents.installed import CLINE, COPILOT, DROID, KILO, KIMI, OPENCODE, PI, QWEN, Pinned
+from tests.waiting import PATIENCE_S
 
 KEY: Final = "k"
 MODEL: Final = "scripted-model"
@@ -20,7 +21,9 @@ class Program(NamedTuple):
     that start it with a prompt, in a new session or in one that is resumed, and `fork` those that fork one. `asked` is what is there as soon as the prompt is
     recorded, besides its text. `has_launcher`: the agent is a child of what
     is started. `plugins` is a package that it fetches from npm when it first meets a plugin. `without` says why some situations
-    can't be tried, by their names.
+    can't be tried, by their names. `at_once` says how many may run at the same time, and `patience` how many seconds the program
+    may take for what it is started for. Neither is a bound on Runward: until the program has written something, there
+    is nothing that Runward could read, and the test waits for Runward with the usual patience.
     """
 
     pinned: Pinned
@@ -34,6 +37,8 @@ class Program(NamedTuple):
     plugins: str = ""
     without: Mapping[str, str] = MappingProxyType({})
     fork: Callable[[str, str], tuple[str, ...]] = lambda prompt, session: ()
+    at_once: int = 4
+    patience: float = PATIENCE_S
 
 
 def _write(home: Home, path: str, content: object) -> None:
@@ -238,6 +243,8 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         lambda prompt, session: ("run", *_resumed("--session", session), prompt),
         plugins="@kilocode/plugin",
         fork=lambda prompt, session: ("run", "--session", session, "--fork", prompt),
+        at_once=1,
+        patience=4 * PATIENCE_S,
     ),
     "cline": Program(
         CLINE,

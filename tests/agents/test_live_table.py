@@ -24,7 +24,7 @@ from tests.daemon.cli.calling import Place as Caller
 from tests.daemon.fleet.database import free_port
 from tests.proof.place import Place
 from tests.proof.processes import Forks
-from tests.waiting import PATIENCE_S, wait_for
+from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.hooks import HOOKS
@@ -32,8 +32,8 @@ from runward.handlers.sessions.over import GRACE
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(600)]
 
-AT_ONCE: Final = 4
-"""Programs that run at the same time: each takes seconds of a processor to start."""
+ONE_BY_ONE: Final = 1200
+"""Seconds for all situations of an agent: a program that runs alone (Kilo) took 464 s on two busy cores."""
 
 
 class Told(NamedTuple):
@@ -83,7 +83,24 @@ class Stage:
 
     def run(self, script: str, resumed: str | None = None) -> None:
         """Run it to its end."""
-        self.start(script, resumed).end()
+        self.end(self.start(script, resumed))
+
+    def end(self, run: Run) -> None:
+        run.end(self.program.patience)
+
+    def wait_for_tool(self, run: Run) -> None:
+        """Until its tool waits, and the call is in its logs."""
+        try:
+            wait_for(self.home.is_tool_held, f"the tool of {self.root}", self.program.patience)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it said:\n{run.said()[-2000:]}") from None
+        self.wait_for_log(*self.program.call)
+
+    def wait_for_request(self, run: Run) -> None:
+        """Until the model has its request, and the prompt is in its logs."""
+        came = self.model.wait_until_stalled(self.program.patience)
+        assert came, f"no request; it said:\n{run.said()[-2000:]}"
+        self.wait_for_log(prompt("stalled").encode(), *self.program.asked)
 
     def send(self, run: Run, number: signal.Signals) -> None:
         """A signal to the agent alone."""
@@ -103,7 +120,7 @@ class Stage:
     def fork(self, script: str, session: str) -> None:
         """Fork a session, and give the fork a prompt."""
         run = self.home.start(*program(self.program.pinned), *self.program.fork(prompt(script), session))
-        run.end()
+        self.end(run)
         # Kimi's command takes no prompt.
         if (without := re.search(r"Forked to (\S+)", run.said())) is not None:
             self.run(script, resumed=without[1])
@@ -129,12 +146,11 @@ def in_tool(number: signal.Signals) -> Situation:
 
     def happens(stage: Stage) -> None:
         run = stage.start("held")
-        wait_for(stage.home.is_tool_held, f"the tool of {stage.root}; it said:\n{run.said()[-2000:]}")
-        stage.wait_for_log(*stage.program.call)
+        stage.wait_for_tool(run)
         stage.send(run, number)
         # An agent that waits for its tool gets what it waits for.
         stage.home.release()
-        run.end()
+        stage.end(run)
 
     return happens
 
@@ -144,10 +160,9 @@ def in_request(number: signal.Signals) -> Situation:
 
     def happens(stage: Stage) -> None:
         run = stage.start("stalled")
-        assert stage.model.wait_until_stalled(PATIENCE_S), f"no request; it said:\n{run.said()[-2000:]}"
-        stage.wait_for_log(prompt("stalled").encode(), *stage.program.asked)
+        stage.wait_for_request(run)
         stage.send(run, number)
-        run.end()
+        stage.end(run)
 
     return happens
 
@@ -167,20 +182,19 @@ def forks(stage: Stage) -> None:
 def forks_while_open(stage: Stage) -> None:
     """A session is forked while it waits for a tool, and goes on when the fork is over."""
     held = stage.start("held")
-    wait_for(stage.home.is_tool_held, f"the tool of {stage.root}; it said:\n{held.said()[-2000:]}")
-    stage.wait_for_log(*stage.program.call)
+    stage.wait_for_tool(held)
     stage.fork("answer", stage.wait_begun())
     stage.home.release()
-    held.end()
+    stage.end(held)
 
 
 def two_at_once(stage: Stage) -> None:
     """Two runs in one directory: one is held in a tool until the other one is over."""
     held = stage.start("held")
-    wait_for(stage.home.is_tool_held, f"the tool of {stage.root}; it said:\n{held.said()[-2000:]}")
+    stage.wait_for_tool(held)
     stage.run("answer")
     stage.home.release()
-    held.end()
+    stage.end(held)
 
 
 SITUATIONS: Final[Mapping[str, Situation]] = {
@@ -452,7 +466,7 @@ def miscounted(stage: Stage, found: tuple[Told, ...]) -> str | None:
 
 def judged(stages: Sequence[Stage]) -> None:
     """Everything happens at all stages; then Runward says what is expected, and goes on to say so."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(min(each.program.at_once for each in stages)) as pool:
         for each in [pool.submit(SITUATIONS[stage.situation], stage) for stage in stages]:
             each.result()
     place = stages[0].place
@@ -490,6 +504,7 @@ def test_each_agent_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.sweep
+@pytest.mark.timeout(ONE_BY_ONE)
 @pytest.mark.parametrize("agent", PROGRAMS)
 def test_whatever_happens_to_an_agent_is_told(agent: str, tmp_path: Path) -> None:
     with watched([agent], SITUATIONS, tmp_path) as stages:
@@ -497,6 +512,7 @@ def test_whatever_happens_to_an_agent_is_told(agent: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.sweep
+@pytest.mark.timeout(ONE_BY_ONE)
 @pytest.mark.parametrize("agent", [agent for agent in PROGRAMS if agent in HOOKS])
 def test_whatever_happens_to_an_agent_with_its_hook_is_told_and_when_it_is_gone(
     agent: str, tmp_path: Path
