@@ -21,7 +21,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Place, Told, Unusable, answered
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.call_readers import PlacedLine, Plans, WithoutDocuments
-from runward.handlers.layouts.codex_records import apart
+from runward.handlers.layouts.codex_records import apart, read_record
 from runward.handlers.layouts.foreign_values import (
     MOST_TOKENS,
     Value,
@@ -31,7 +31,7 @@ from runward.handlers.layouts.foreign_values import (
     whole_text_in,
 )
 from runward.handlers.layouts.transcript import LogLine, Resumed
-from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
+from runward.handlers.layouts.transcript_lines import Unreadable, records
 
 MOST_IDS: Final = 16
 """Ids of each kind that are remembered: the records of one call are close together."""
@@ -414,9 +414,12 @@ class CodexCalls(WithoutDocuments):
         began = self._beginning
         if began is None:
             return False
-        value = decode(content)
-        # The scanner itself says where the copied records end, so that calls and turns agree about it.
-        began.take((value,), [])
+        # The scanner itself says where the copied records end, so that calls and turns agree about it. What it can't read tells
+        # it nothing: only the fields that are read here need to be readable.
+        try:
+            began.take((read_record(content),), [])
+        except ValueError:
+            return began.copies
         self._state.thread = began.thread
         if began.copies:
             self._tokens.total = began.tokens.total

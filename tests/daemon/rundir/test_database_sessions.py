@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.handlers.layouts.directories import HUGE, json_text
 from tests.handlers.layouts.opencode_rows import BEGAN_MS, KILO_INDEXES, SESSION, Log, Sessions, made
 from tests.handlers.layouts.pi_lines import BEGAN
 
@@ -624,7 +625,9 @@ VALUES: Final = st.sampled_from(
     [None, 7, -1.5, "text", b"\xff\xfe", b"{}", "{", "[]", "7", '{"role": "assistant"}', '{"role": 3, "time": "x"}', 2**62, "\n{}\n",
      '{"role": "assistant", "time": {"completed": "x"}, "finish": ["stop"], "error": {"name": 7}, "tokens": {"cache": {"read": "a"}}}',
      '{"type": "tool", "callID": 9, "state": {"status": "completed", "input": [1,\n2], "time": {"start": -5, "end": 1e300}}}',
-     '{"type": "text", "text": {"a": 1}, "time": {"end": "z"}}', "[" * 5000]
+     '{"type": "text", "text": {"a": 1}, "time": {"end": "z"}}', "[" * 5000,
+     *(f'{{"role": "assistant", "time": {{"created": {huge}, "completed": {huge}}}, "cost": {huge}, "tokens": {{"input": {huge}, "output": {huge}}}}}' for huge in map(json_text, HUGE)),
+     *(f'{{"type": "tool", "callID": "c", "state": {{"status": "error", "input": {huge}, "time": {{"start": {huge}, "end": {huge}}}}}}}' for huge in map(json_text, HUGE))]
 )  # fmt: skip
 
 

@@ -4,10 +4,11 @@ A `Log` is written like a rollout: each call adds the records that Codex adds, i
 Turns without ids are those of versions up to 0.98, in which nothing says that a turn began or ended.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
+
+from tests.handlers.layouts.directories import json_text
 
 from runward.handlers.layouts.transcript import LogLine
 
@@ -186,7 +187,7 @@ def log_lines(contents: Sequence[bytes]) -> list[LogLine]:
 
 def write(record: object) -> bytes:
     """A record as Codex writes it, without its newline."""
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
+    return json_text(record, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _usage(given: int, made: int) -> Record:

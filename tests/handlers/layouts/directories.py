@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
@@ -16,8 +16,17 @@ from runward.handlers.model.sessions import Document
 Logs = Mapping[str, Sequence[bytes]]
 
 
+HUGE: Final = (10**400, -(10**400), float("inf"))
+"""Numbers beyond those that a float can hold; `json_text` writes the last one as 1e400."""
+
+
+def json_text(value: object, **options: Any) -> str:
+    """The value in JSON. Infinity, which JSON has not, is a number that is too large for a float."""
+    return json.dumps(value, **options).replace("Infinity", "1e400")
+
+
 def as_bytes(value: JsonValue | bytes) -> bytes:
-    return value if isinstance(value, bytes) else json.dumps(value).encode()
+    return value if isinstance(value, bytes) else json_text(value).encode()
 
 
 def document(name: str, value: JsonValue | bytes, modified_at: float = 0.0) -> Document:
@@ -75,7 +84,7 @@ def recognised(
 
 
 ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(HUGE) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
@@ -86,7 +95,7 @@ def _swapped(draw: st.DrawFn, line: bytes) -> bytes:
     record = json.loads(line)
     for key in draw(st.lists(st.sampled_from(sorted(record)), min_size=1, max_size=3)):
         record[key] = draw(ANYTHING)
-    return json.dumps(record).encode()
+    return as_bytes(record)
 
 
 @st.composite
@@ -108,7 +117,7 @@ def spoilt(draw: st.DrawFn, contents: Sequence[bytes]) -> bytes:
             return line[:place] + b"\0" * draw(st.integers(1, 9)) + line[place:]
         case "swap":
             return _swapped(draw, line)
-    return json.dumps(draw(ANYTHING)).encode()
+    return as_bytes(draw(ANYTHING))
 
 
 @st.composite

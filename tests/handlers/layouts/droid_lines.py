@@ -1,8 +1,8 @@
 """Sessions of our own making, with the fields that Droid writes."""
 
-import json
 from typing import Self
 
+from tests.handlers.layouts.directories import json_text
 from tests.handlers.layouts.pi_lines import AT, written
 
 from runward.config.json_value import JsonValue
@@ -17,7 +17,7 @@ def settings(*totals: JsonValue, **fields: JsonValue) -> bytes:
     """The settings beside the log: input, what was read from the cache, output, and what was written to the cache."""
     kinds = ("inputTokens", "cacheReadTokens", "outputTokens", "cacheCreationTokens")
     used: JsonValue = {"thinkingTokens": 0, **dict(zip(kinds, totals, strict=False))}
-    return json.dumps({"model": "mock-model", "tokenUsage": used, **fields}).encode()
+    return json_text({"model": "mock-model", "tokenUsage": used, **fields}).encode()
 
 
 class Log:

@@ -1,8 +1,9 @@
 """Sessions of our own making, with the fields that Pi writes."""
 
-import json
 from collections.abc import Sequence
 from copy import deepcopy
+
+from tests.handlers.layouts.directories import json_text
 
 from runward.config.json_value import JsonValue
 
@@ -72,4 +73,4 @@ class Log:
 
 
 def written(records: Sequence[dict[str, JsonValue]]) -> list[bytes]:
-    return [json.dumps(each).encode() for each in records]
+    return [json_text(each).encode() for each in records]

@@ -21,6 +21,7 @@ from tests.handlers.layouts.claude_code_lines import (
     notification,
     subagent_file,
 )
+from tests.handlers.layouts.directories import HUGE, json_text
 
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import parse_time
@@ -890,6 +891,7 @@ VALUES: list[JsonValue] = [
     True,
     -1,
     10**30,
+    *HUGE,
     1.5,
     "",
     "x",
@@ -944,7 +946,7 @@ def swapped(draw: st.DrawFn, line: bytes) -> bytes:
             continue
         inside[key] = draw(st.sampled_from(VALUES))
         break
-    return json.dumps(record, separators=(",", ":")).encode()
+    return json_text(record, separators=(",", ":")).encode()
 
 
 def harm_done(lines: list[bytes]) -> list[str]:

@@ -42,6 +42,7 @@ from tests.handlers.layouts.codex_lines import (
     unanswered,
     write,
 )
+from tests.handlers.layouts.directories import HUGE
 
 from runward.handlers.layouts.codex import SCANNER, Rollout, recognises_log
 from runward.handlers.layouts.transcript import MOST_COMPLAINTS, LogLine, Resumed, Told, TranscriptScanner
@@ -840,7 +841,7 @@ def mutated(records: list[dict[str, Any]], content: bytes, chance: random.Random
 
 def swapped(value: Any, chance: random.Random) -> Any:
     """The value with one of its fields, however deep, of another type."""
-    strange: tuple[Any, ...] = (None, True, -1, 2**63, 1e308, "", "x", [], {}, [None], {"type": "x"})
+    strange: tuple[Any, ...] = (None, True, -1, 2**63, 1e308, *HUGE, "", "x", [], {}, [None], {"type": "x"})
     if isinstance(value, dict) and value and chance.random() < 0.8:
         key = chance.choice(list(value))
         return {**value, key: swapped(value[key], chance)}

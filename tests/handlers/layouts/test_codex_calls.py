@@ -15,6 +15,7 @@ from tests.handlers.layouts.codex_lines import (
     tool,
     write,
 )
+from tests.handlers.layouts.directories import HUGE
 from tests.handlers.layouts.placed import told, told_in_halves
 
 from runward.config.json_value import JsonValue
@@ -27,6 +28,18 @@ def calls(log: Log) -> list[Told]:
 
 def begun() -> Log:
     return Log().meta().start(1).setting().prompt("go", 1)
+
+
+@pytest.mark.parametrize("huge", HUGE, ids=["large", "small", "float"])
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_number_that_nobody_can_read_hides_no_call(number: int, is_nested: bool, huge: float) -> None:
+    log = tool()
+    record = log.records[number]
+    (record["payload"] if is_nested else record)["nobody_reads_this"] = huge
+    called, returned = calls(log)
+    assert isinstance(called, Called)
+    assert isinstance(returned, Returned)
 
 
 def test_a_call_and_its_output_are_told_with_their_times_and_tokens() -> None:

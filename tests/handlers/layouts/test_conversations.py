@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.handlers.layouts import copilot_lines, droid_lines, kimi_lines, pi_lines, qwen_lines
+from tests.handlers.layouts.directories import HUGE
 from tests.handlers.layouts.pi_lines import BEGAN, written
 from tests.handlers.layouts.placed import told as calls_told
 
@@ -282,7 +283,7 @@ def test_a_fork_has_what_it_did_itself(agent: Agent, name: str) -> None:
 
 
 OTHER: st.SearchStrategy[JsonValue] = st.sampled_from(
-    [None, 7, -1.5, True, "x" * 5000, [], {}, ["a"], {"a": {}}, float(2**70)]
+    [None, 7, -1.5, True, "x" * 5000, [], {}, ["a"], {"a": {}}, float(2**70), *HUGE]
 )
 
 

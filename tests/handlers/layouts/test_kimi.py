@@ -1,10 +1,8 @@
 """What only Kimi does: one record ends a turn, a reply is several records, and reminders are written as messages of the user."""
 
-import json
-
 import pytest
 from hypothesis import given
-from tests.handlers.layouts.directories import numbered
+from tests.handlers.layouts.directories import as_bytes, numbered
 from tests.handlers.layouts.kimi_lines import NAME, PARENT, Log
 from tests.handlers.layouts.pi_lines import BEGAN
 from tests.handlers.layouts.test_conversations import AGENTS, OTHER
@@ -134,7 +132,7 @@ def test_a_state_of_any_type_raises_nothing(origin: JsonValue, at: JsonValue, cw
         {"forkedFrom": origin, "createdAt": at},
         {"forkedFrom": PARENT, "createdAt": at, "cwd": cwd},
     ):
-        document = Document(STATE, NOT_KNOWN, BEGAN, json.dumps(state).encode())
+        document = Document(STATE, NOT_KNOWN, BEGAN, as_bytes(state))
         told = scanner.tell(KIMI.fed(log.lines(), scanner.see(scanner.start(NAME), [document])))
         assert (told.counts.events, told.cwd) == (len(log.records), "/home/dev/app")
         KIMI.calls(log.lines(), [document])
