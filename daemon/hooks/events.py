@@ -62,7 +62,7 @@ def said_of(agent: str, program: Program | None, events: Sequence[str], known: S
     """Why the agent's hook is only for these `known` ones of its `events`, or may be for too many; None if neither is so."""
     unknown = ", ".join(event for event in events if event not in known)
     if program is None or program.version is None:
-        who = f"{name_of(agent)} was not found" if program is None else f"{program.name} was found"
+        who = f"no program of {name_of(agent)} was found" if program is None else f"{program.name} was found"
         rest = f" but {unknown}" if unknown else ""
         return f"{who}: the hook is for all events that Runward uses{rest}"
     if not unknown:

@@ -103,7 +103,7 @@ def bundle_text(bundle: SessionBundle) -> str:
     """The bundle in one line, for people."""
     names = "" if bundle.row is None else ", ".join(each.name for each in bundle.row.parts)
     words = {
-        "on_demand": "on demand: `runward session export ID`",
+        "on_demand": "on demand: `runward session export ID --output DIRECTORY`",
         "growing": "its replay grows",
         "pending": "is being made",
         "failed": "there is none",

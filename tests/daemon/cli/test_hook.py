@@ -535,7 +535,7 @@ def test_without_claude_code_nothing_is_installed_that_an_older_version_drops_th
     place: Place,
 ) -> None:
     done = place.call("hook", "install", "claude-code", PATH="/usr/bin:/bin")
-    assert (done.code, "Claude Code was not found" in done.out) == (0, True)
+    assert (done.code, "no program of Claude Code was found" in done.out) == (0, True)
     assert "StopFailure" not in events(place)
 
 
@@ -644,7 +644,8 @@ def test_an_agent_of_a_version_that_it_does_not_say_gets_all_hooks_that_it_can_b
     place: Place, agent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = "all events that Runward uses" + (" but StopFailure" if agent == "claude-code" else "")
-    assert f"was not found: the hook is for {kept}\n" in place.call("hook", "install", agent, "--dry-run").out
+    printed = place.call("hook", "install", agent, "--dry-run").out
+    assert re.search(f"^no program of .+ was found: the hook is for {kept}$", printed, re.MULTILINE)
     unknown = says(place, agent, "echo of today")
     done = place.call("hook", "install", agent, "--dry-run", **unknown)
     assert f"of a version that it doesn't say ({place.directory}/bin/{COMMANDS[agent]})" in done.out

@@ -329,6 +329,9 @@ def test_without_bundles_they_are_made_on_demand(place: Place, tmp_path: Path) -
     bundle = place.call("session", "show", "r", "--json").object()["bundle"]
     assert isinstance(bundle, dict)
     assert (bundle["state"], bundle["valid"]) == ("on_demand", None)
+    assert (
+        "on demand: `runward session export ID --output DIRECTORY`" in place.call("session", "show", "r").out
+    )
     exported = place.call("session", "export", "r", "--output", str(tmp_path / "b"), "--json")
     assert exported.object()["on_demand"] is True
     assert place.call("receipt", "verify", str(tmp_path / "b")).code == 0
