@@ -566,9 +566,17 @@ def _read(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iterat
                 yield record
                 continue
         torn = Unreadable(0, ())
-        yield from records(file, apart(line), torn)
+        found = records(file, apart(line), torn)
+        yield from map(_without_its_end, found) if line.is_cut else found
         if torn.count:
             unreadable.add(file, line.number, torn.complaints[0].message)
+
+
+def _without_its_end(record: JsonValue) -> JsonValue:
+    """A record of which a part is missing. If it ends a turn, and no error is there, the error may be what is missing."""
+    payload = object_in(record).get("payload")
+    is_end = isinstance(payload, dict) and payload.get("type") in _ENDS and payload.get("error") is None
+    return {**object_in(record), "payload": {}} if is_end else record
 
 
 CALLS: Final = CallLayout(lambda name, beside: CodexCalls(Rollout(thread=thread_of(name))))

@@ -702,6 +702,18 @@ def test_records_and_fields_of_tomorrow_are_passed_over() -> None:
     assert (seen.turn, seen.counts.events) == ("closed", len(log.records))
 
 
+@pytest.mark.parametrize("error", [None, {"message": "refused", "codex_error_info": "other"}])
+def test_an_end_of_which_a_part_is_missing_never_completes_a_turn(error: dict[str, str] | None) -> None:
+    log = tool()
+    log.records[-1]["payload"]["error"] = error
+    *before, end = log.lines()
+    for kept in range(len(end.content)):
+        cut = end._replace(content=end.content[:kept], is_cut=True)
+        seen = SCANNER.tell(fed([*before, cut])[0])
+        assert seen.close is None or seen.close.status == "failed", cut.content
+        assert seen.counts.events >= len(before)
+
+
 def test_lines_of_ten_megabytes_are_survived_whole_and_cut() -> None:
     log = Log().meta().start(1).prompt("go", 1).call().output("Exit code: 1\n" + "x" * 10_000_000)
     log.say().reply_record("r1").tokens().complete(1)
