@@ -212,7 +212,7 @@ def test_an_expression_over_hostile_data_takes_little_memory(source: str) -> Non
     assert bytes_for(source) <= MOST_BYTES
 
 
-@pytest.mark.prove
+@pytest.mark.sweep
 @pytest.mark.longest
 @pytest.mark.timeout(600)
 @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
