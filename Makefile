@@ -15,7 +15,7 @@ MINUTES ?= 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dist deb demo demo-fleet screenshots test prove rest goldens agents recorded sweep again explore soak bench check format clean
+.PHONY: help setup dist deb demo demo-fleet screenshots test prove rest proofs goldens agents recorded sweep again explore soak bench check format clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,7 +41,9 @@ test: setup ## run the tests a person runs (six minutes on two cores when last m
 prove: check ## every test but the sweeps, with more of Hypothesis's examples, and the checkers
 	@$(PYTEST) --hypothesis-profile=long -m "not sweep"
 
-rest: check ## the checkers, and the proofs that CI runs beyond `make test` (about a quarter of an hour)
+rest: check proofs ## the checkers, and the proofs that CI runs beyond `make test` (about a quarter of an hour)
+
+proofs: setup
 	@$(PYTEST) -m "prove and not sweep and not agents" $(PROOFS)
 
 goldens: setup ## draw every golden screen again, in tests/golden/screens: read what has changed before you commit it
