@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 _NEVER_RELEASED = 125
+_LONGEST_REPORT = 4096
 
 # Python ignores these two; a command expects them as its caller had them (subprocess restores the same).
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -68,34 +69,50 @@ class GatedCommand:
         self.forked = forked
         self.pid = forked.pid
         self.own = frozenset({forked.pid})
+        self._report = bytearray()
 
     def status_among(self, exits: Mapping[int, int]) -> int | None:
         """The command's wait status if it has ended; `exits` are those of the launcher's children."""
         return exits.get(self.pid)
 
-    def release(self) -> StartFailure | None:
-        """Lets the command run; returns once it does, or why it can't."""
+    def release(self) -> None:
+        """Lets the command run, and doesn't wait until it does: a directory or a program on a dead disk never answers."""
         try:
             os.write(self.forked.gate, b"!")
         except BrokenPipeError:
             pass  # somebody killed it while it waited: its wait status will say so
         os.close(self.forked.gate)
+        os.set_blocking(self.forked.report, False)
+
+    def has_begun(self) -> bool:
+        """Whether the living child has become its command by now, or has reported why it can't."""
         # The other end is closed by a successful exec. So the end of the pipe, without a report, says that
         # the command runs.
-        report = bytearray()
-        while part := os.read(self.forked.report, 4096):
-            report += part
+        try:
+            self._report += os.read(self.forked.report, _LONGEST_REPORT)
+        except BlockingIOError:
+            return False
+        return True
+
+    def start_failure(self) -> StartFailure | None:
+        """What it reported; None if it became its command, or hangs. Asked once, when nothing more is expected of it."""
+        try:
+            while part := os.read(self.forked.report, _LONGEST_REPORT):
+                self._report += part
+        except BlockingIOError:
+            pass
         os.close(self.forked.report)
-        return _failure(bytes(report)) if report else None
+        return _failure(bytes(self._report)) if self._report else None
 
     def abandon(self) -> None:
         """Ends the child before it becomes the command."""
         self.close()
-        self.wait()
+        self._kill_and_wait(self.pid)
 
-    def wait(self) -> None:
-        """Waits for the end of a child that didn't become its command."""
-        os.waitpid(self.pid, 0)
+    def _kill_and_wait(self, child: int) -> None:
+        # It ends by itself, unless somebody has stopped it. It is not waited for yet, so its number can't have been reused.
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
     def close(self) -> None:
         """Releases the child's pipe, and the child ends."""
@@ -240,9 +257,10 @@ class NamespacedCommand(GatedCommand):
             return None
         return int(text) if text else exits.get(self._init)
 
-    def wait(self) -> None:
-        """See `GatedCommand`: `init` ends after its only child."""
-        os.waitpid(self._init, 0)
+    def abandon(self) -> None:
+        """See `GatedCommand`. With `init`, the kernel ends all in its namespace."""
+        self.close()
+        self._kill_and_wait(self._init)
 
 
 def fork_namespaced_command(
@@ -288,7 +306,7 @@ def _only_child(init: int) -> int | None:
 
 def _unavailable(forked: Forked, init: int | None) -> ContainmentUnavailable:
     os.close(forked.gate)
-    report = os.read(forked.report, 4096).decode(errors="replace")
+    report = os.read(forked.report, _LONGEST_REPORT).decode(errors="replace")
     os.close(forked.report)
     if init is not None:
         proc.reap()

@@ -319,16 +319,14 @@ class _Launch:
         except OSError as error:
             command.abandon()
             return self._not_started(self._failure(f"it can't be recorded: {error}"))
-        failure = command.release()
-        if failure is not None:
-            command.wait()
-            return self._not_started(failure._replace(message=self._failure(failure.message).message))
+        command.release()
         point("launch.released")
         silence = None
         if self._order.stale_after is not None:
             silence = Silence(self._order.stale_after, self._directory.descriptor)
         supervision = Supervision(
             command,
+            program=record.as_text(self._order.command[0]),
             signals=self._signals,
             streams=self._streams,
             containment=containment,

@@ -207,6 +207,7 @@ class Supervision:
         self,
         command: GatedCommand,
         *,
+        program: str,
         signals: SignalInbox,
         streams: Sequence[PassedStream],
         containment: Containment,
@@ -218,6 +219,9 @@ class Supervision:
         settle: Callable[[], None] = lambda: None,
     ) -> None:
         self._command = command
+        self._program = program
+        self._had_begun = True
+        """Whether it had begun when it was last told anything; else the kernel was still entering its directory or executing it."""
         self._signals = signals
         self._streams = streams
         self._containment = containment
@@ -256,15 +260,34 @@ class Supervision:
                 self._settle()
             # Whatever is left after the grace period dies, however it got away from its parent.
             if self._kill_at is not None and now >= self._kill_at and not self._is_over():
+                self._note_start()
                 killed = self._containment.kill()
                 self._note_exits(killed.exits)
         for stream in self._streams:
             # The tree is dead, so what is in the pipes is all that will ever come.
             stream.take_in_rest()
+        ending = self._as_begun(self._ending())
         if killed is None:
-            return self._ending(), frozenset()
+            return ending, frozenset()
         survivors = killed.seen - killed.left - self._command.own
-        return self._ending()._replace(survivors_killed=len(survivors)), killed.left
+        return ending._replace(survivors_killed=len(survivors)), killed.left
+
+    def _note_start(self) -> None:
+        """Before anything is sent to it: a child that was killed looks like one that had begun."""
+        if self._status is None:
+            self._had_begun = self._command.has_begun()
+
+    def _as_begun(self, ending: Ending) -> Ending:
+        """The ending, also of a command that never began."""
+        failure = self._command.start_failure()
+        if failure is not None:
+            error = f"{self._program}: {failure.message}"
+            return Ending("not_started", failure.exit_code, None, time.time(), 0.0, error=error)
+        # "exited" with an error would be a failure, and this one has begun after all.
+        if self._had_begun or ending.cause == "exited" or ending.error == STALE:
+            return ending
+        hung = f"the command never began: entering its directory or executing {self._program} did not return"
+        return ending._replace(error=hung if ending.error is None else f"{ending.error}; {hung}")
 
     def _is_over(self) -> bool:
         return self._status is not None and self._containment.is_empty()
@@ -330,7 +353,7 @@ class Supervision:
 
     def _handle_stop_request(self, request: Request, now: float) -> None:
         # The terminal sent it to the command as well. An agent ends its turn at Ctrl-C, and goes on.
-        if request.from_keyboard and self._is_interactive:
+        if request.from_keyboard and self._is_interactive and self._had_begun:
             self._interrupted_at = now  # the command's own business: an agent ends its turn, a shell its line
         elif self._asked_at is None and self._status is None:
             self._asked_at, self._kill_at = now, now + self._grace
@@ -349,9 +372,11 @@ class Supervision:
 
     def _ask_all(self, now: float) -> None:
         self._asked_at, self._kill_at = now, now + self._grace
+        self._note_start()
         self._containment.terminate()
 
     def _pass_on(self, request: Request) -> None:
+        self._note_start()
         if self._status is not None or (request.from_keyboard and self._shares_our_group()):
             return
         proc.send_signal(self._command.pid, request.number)

@@ -13,8 +13,9 @@ def gated(words: list[str], directory: Path) -> GatedCommand:
 def test_a_command_that_is_released_runs(tmp_path: Path) -> None:
     command = gated(["touch", str(tmp_path / "ran")], tmp_path)
 
-    assert command.release() is None
+    command.release()
     assert os.waitpid(command.pid, 0)[1] == 0
+    assert command.start_failure() is None
     assert (tmp_path / "ran").exists()
 
 
@@ -30,8 +31,9 @@ def test_a_child_that_is_killed_at_the_gate_is_seen_by_its_status(tmp_path: Path
     command = gated(["touch", str(tmp_path / "ran")], tmp_path)
     os.kill(command.pid, 9)
 
-    assert command.release() is None
+    command.release()
     assert os.waitstatus_to_exitcode(os.waitpid(command.pid, 0)[1]) == -9
+    assert command.start_failure() is None
     assert not (tmp_path / "ran").exists()
 
 
@@ -40,8 +42,9 @@ def test_a_directory_of_path_that_may_not_be_searched_hides_no_answer(tmp_path: 
     closed.mkdir()
     closed.chmod(0)
     command = fork_command(["nowhere"], {"PATH": f"{closed}:/bin"}, streams={}, signal_mask=set())
-    failure = command.release()
-    command.wait()
+    command.release()
+    os.waitpid(command.pid, 0)
+    failure = command.start_failure()
     closed.chmod(0o700)
 
     assert failure is not None
@@ -51,8 +54,9 @@ def test_a_directory_of_path_that_may_not_be_searched_hides_no_answer(tmp_path: 
 def test_a_file_on_path_that_may_not_be_run_is_not_executable(tmp_path: Path) -> None:
     (tmp_path / "program").write_text("#!/bin/sh\n")
     command = fork_command(["program"], {"PATH": str(tmp_path)}, streams={}, signal_mask=set())
-    failure = command.release()
-    command.wait()
+    command.release()
+    os.waitpid(command.pid, 0)
+    failure = command.start_failure()
 
     assert failure is not None
     assert (failure.exit_code, failure.message) == (126, "Permission denied")
