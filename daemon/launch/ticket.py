@@ -13,6 +13,8 @@ import errno
 import fcntl
 import os
 from collections.abc import Collection
+from contextlib import suppress
+from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -123,33 +125,37 @@ def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
     return ticket
 
 
-def is_held(state: Path, name: str) -> bool | None:
-    """Whether any process holds the ticket of this name; None if there is no such ticket, or if it can't be read."""
+class TicketState(Enum):
+    """What becomes of a start, as its ticket says it."""
+
+    HELD = auto()
+    """A launcher carries it out."""
+    FREE = auto()
+    """No launcher does any more, or none yet."""
+    ABSENT = auto()
+    """There is no such ticket."""
+
+
+def ticket_state(state: Path, name: str) -> TicketState:
+    """The state of the ticket of this name. Raises OSError if it can't be known now."""
     try:
         descriptor = os.open(f"{state}/{STARTS}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
+    except FileNotFoundError:
+        return TicketState.ABSENT
     try:
         # Shared: two that ask at the same time don't take each other for a launcher.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     except BlockingIOError:
-        return True
-    except OSError:
-        return None
+        return TicketState.HELD
     finally:
         os.close(descriptor)
-    return False
+    return TicketState.FREE
 
 
 def has_ticket(state: Path, key: str) -> bool:
     """Whether any launcher ever took up the start `key`, unless its ticket was deleted."""
-    return has_ticket_named(state, name_of(key))
-
-
-def has_ticket_named(state: Path, name: str) -> bool:
-    """Whether there is a ticket of this name."""
-    return os.path.lexists(f"{state}/{STARTS}/{name}")
+    return os.path.lexists(ticket_path(state, key))
 
 
 def ticket_path(state: Path, key: str) -> str:
@@ -165,9 +171,12 @@ def throw_away(state: Path, owed: Collection[str]) -> None:
     """
     kept = {name_of(key) for key in owed}
     for name in os.listdir(f"{state}/{STARTS}"):
-        # One that is held says that its launcher still carries out this run, and no other.
-        if name not in kept and not is_held(state, name):
-            os.unlink(f"{state}/{STARTS}/{name}")
+        if name in kept:
+            continue
+        # One that is held says that its launcher still carries out this run, and no other. One that can't be read may be.
+        with suppress(OSError):
+            if ticket_state(state, name) is TicketState.FREE:
+                os.unlink(f"{state}/{STARTS}/{name}")
 
 
 def name_of(key: str) -> str:

@@ -1,14 +1,14 @@
 """What the machine knows of recorded processes."""
 
-import errno
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from runward.daemon.launch.ticket import has_ticket_named, is_held
+from runward.daemon.launch.ticket import TicketState, ticket_state
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered, end_tree, tell_to_end
 from runward.daemon.processes.proc import (
     ProcessIdentity,
@@ -173,23 +173,18 @@ class RealProcesses(ShownProcesses):
 
     def state(self, process: RecordedProcess) -> ProcessState:
         state = super().state(process)
-        # Where there is no ticket to ask, what the process itself shows counts.
-        if state == "alive" and process.ticket and self._holds(process) is False:
-            return "gone"
+        if state == "alive" and process.ticket and self._tickets is not None:
+            # Where no ticket can be asked, what the process itself shows counts.
+            with suppress(OSError):
+                if ticket_state(self._tickets, process.ticket) is TicketState.FREE:
+                    return "gone"
         return state
-
-    def _holds(self, launcher: RecordedProcess) -> bool | None:
-        """Whether a launcher still holds the ticket of the run that it is recorded with; None if that can't be known."""
-        return None if self._tickets is None else is_held(self._tickets, launcher.ticket)
 
     def _is_of_run(self, recorded: RecordedProcess) -> bool:
         """Whether a recorded process may be told or killed because of that run. Raises OSError if that can't be known now."""
         if not recorded.ticket:
             return True
-        holds = self._holds(recorded)
-        if holds is None and self._tickets is not None and has_ticket_named(self._tickets, recorded.ticket):
-            raise OSError(errno.EAGAIN, f"the ticket of process {recorded.pid} can't be read now")
-        return holds is True
+        return self._tickets is not None and ticket_state(self._tickets, recorded.ticket) is TicketState.HELD
 
     def end_tree(self, processes: RunProcesses, directory: str) -> EndOrdered | EndNotOrdered:
         in_cgroup = 0 if processes.cgroup is None else _end_in_cgroup(processes.cgroup)

@@ -611,7 +611,11 @@ class SimulatedProcesses:
 
     def state(self, process: RecordedProcess) -> ProcessState:
         state = self._table.state(process)
-        if state == "alive" and process.ticket and ticket.is_held(STATE, process.ticket) is False:
+        if (
+            state == "alive"
+            and process.ticket
+            and ticket.ticket_state(STATE, process.ticket) is ticket.TicketState.FREE
+        ):
             return "gone"
         return state
 
@@ -621,7 +625,7 @@ class SimulatedProcesses:
     def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> EndOrdered | EndNotOrdered:
         """As the real one: the launcher, or where it is gone the command."""
         for each in (processes.launcher, processes.process):
-            is_of_run = each is not None and (not each.ticket or ticket.is_held(STATE, each.ticket))
+            is_of_run = each is not None and (not each.ticket or _is_held(each.ticket))
             if each is not None and is_of_run and self._table.tell(each):
                 return EndOrdered(f"process {each.pid} was told")
         return EndNotOrdered("all are gone", too_late=True)
@@ -666,3 +670,7 @@ def _recorded(process: RecordedProcess) -> dict[str, JsonValue]:
         "boot_id": process.boot_id,
     }
     return {**named, "ticket": process.ticket} if process.ticket else named
+
+
+def _is_held(name: str) -> bool:
+    return ticket.ticket_state(STATE, name) is ticket.TicketState.HELD

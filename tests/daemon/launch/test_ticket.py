@@ -1,5 +1,7 @@
 """A start is claimed by one launcher at a time, never again once its command was let go, and by no old epoch."""
 
+import errno
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +10,16 @@ import pytest
 
 from runward.daemon.disk.epoch import write_epoch
 from runward.daemon.launch.record import PROCESS, RUN, BegunAlready, NameTaken
-from runward.daemon.launch.ticket import Claim, EpochOver, TicketHeld, claim_start, throw_away
+from runward.daemon.launch.ticket import (
+    Claim,
+    EpochOver,
+    TicketHeld,
+    TicketState,
+    claim_start,
+    name_of,
+    throw_away,
+    ticket_state,
+)
 from runward.daemon.store.ownership import prepare
 
 EPOCH = 3
@@ -227,6 +238,23 @@ def test_tickets_of_what_is_over_are_thrown_away_and_those_that_are_owed_stay(ma
     assert machine.tickets() == 1
     with pytest.raises(BegunAlready):
         machine.claim("owed", name="run-4")
+
+
+def test_a_ticket_that_cannot_be_read_is_not_thrown_away(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    machine.claim()
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    throw_away(machine.state, ())
+    assert machine.tickets() == 1
+    with pytest.raises(OSError, match=os.strerror(errno.ENOLCK)):
+        ticket_state(machine.state, name_of("key"))
+    monkeypatch.undo()
+    assert ticket_state(machine.state, name_of("key")) is TicketState.HELD
+    assert ticket_state(machine.state, name_of("another")) is TicketState.ABSENT
 
 
 def test_a_ticket_is_for_the_daemons_user_alone(machine: Machine) -> None:

@@ -21,7 +21,7 @@ from tests.waiting import wait_for
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.launches import launch_of
 from runward.daemon.launch.cgroup import ContainmentUnavailable, cgroup_of
-from runward.daemon.launch.ticket import is_held, throw_away
+from runward.daemon.launch.ticket import TicketState, throw_away, ticket_state
 from runward.daemon.processes.ending_runs import EndNotOrdered, EndOrdered
 from runward.daemon.processes.proc import read_stat, send_signal
 from runward.daemon.world import starting
@@ -399,7 +399,8 @@ def test_launchers_that_wait_end_with_their_daemon_and_one_that_runs_stays(start
     starter.let_go()
     wait_for(lambda: not is_alive(spare.pid), "the end of the one that waits")
     throw_away(starter.state, ())
-    assert is_held(starter.state, running.ticket), "a successor knows that it still belongs to its run"
+    held = ticket_state(starter.state, running.ticket)
+    assert held is TicketState.HELD, "a successor knows that it still belongs to its run"
     assert starter.listening.state(running) == "alive"
     starter.listening.tell_to_end(*starter.recorded("two"))
     wait_for(lambda: not is_alive(running.pid), "the end of the run, and of its launcher")
