@@ -201,19 +201,21 @@ def is_unknown(row: SessionRow) -> bool:
 
 def silence(row: SessionRow, now: float) -> str | None:
     """For how long nothing has been heard of it, which is the only evidence; None if that is not known."""
-    heard = _heard_at(row)
+    heard = _heard_at(row, now)
     return None if heard is None else duration(max(0.0, now - heard))
 
 
-def _heard_at(row: SessionRow) -> float | None:
+def _heard_at(row: SessionRow, now: float) -> float | None:
     # A session in a database has no file of its own, and in a directory its log may be deeper: but then records have times.
-    known = [at for at in (last_change(row.path), row.moved_at) if at is not None]
+    # A record may have any time: one that is yet to come says nothing.
+    recorded = row.moved_at if row.moved_at is not None and row.moved_at <= now else None
+    known = [at for at in (last_change(row.path), recorded) if at is not None]
     return max(known, default=None)
 
 
 def activity_in_full(row: SessionRow, now: float) -> str:
     """What it is doing, for its page: that this is unknown, and how long it has been silent."""
-    heard = _heard_at(row)
+    heard = _heard_at(row, now)
     sentence = f"unknown: {NOT_KNOWN}"
     return (
         sentence

@@ -109,6 +109,14 @@ def test_an_open_transcript_whose_process_nobody_names_is_not_said_to_be_active(
     assert line.endswith("  it is not known whether it still runs")
 
 
+def test_a_record_that_is_yet_to_come_hides_no_silence(agents: Place) -> None:
+    transcript = Transcript(now=time.time() + 300 * 365 * 24 * 3600)
+    transcript.prompt("fix it")
+    session = _written(agents, f".claude/projects/-app/{SESSION}.jsonl", transcript.content(), SESSION)
+    assert "silent 1m " in agents.call("session", "list").out
+    assert "(1m ago)" in agents.call("session", "show", session).out
+
+
 def test_a_native_run_that_names_no_process_is_not_said_to_be_active(recorded: Place) -> None:
     assert recorded.call("session", "show", "open", "--json").object()["activity"] is None
     shown = recorded.call("session", "show", "open").out
