@@ -7,6 +7,7 @@ early, and a process of its own (`python -m runward.daemon.sandbox.leftovers MAR
 came about. If both were killed, the next process that starts bubblewrap finds it.
 """
 
+import errno
 import math
 import os
 import select
@@ -15,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import Final
 
@@ -33,6 +35,8 @@ _ENTRY: Final = f"{VARIABLE}=".encode()
 _AGAIN_S: Final = 0.01
 _LOOKS: Final = 2
 """How many looks in a row must find nothing: a process that is just being replaced by a program shows no environment."""
+
+_REFUSED_FOR_NOW: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Watcher:
@@ -106,7 +110,11 @@ def end_marked(mark: str, within_s: float = math.inf) -> None:
     looks = 0
     while looks < _LOOKS and time.monotonic() < give_up:
         # One that is found may have forked meanwhile, so another look follows.
-        looks = 0 if _kill(lambda each: f"{each}/".startswith(f"{mark}/")) else looks + 1
+        try:
+            found = _kill(lambda each: f"{each}/".startswith(f"{mark}/"))
+        except OSError:
+            found = True  # no descriptor or no memory is left for now: who can't look has not seen that nothing is there
+        looks = 0 if found else looks + 1
         time.sleep(_AGAIN_S)
 
 
@@ -136,7 +144,9 @@ def _carries(pid: str, is_meant: Callable[[str], bool]) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             environment = file.read()
-    except OSError:
+    except OSError as error:
+        if error.errno in _REFUSED_FOR_NOW:
+            raise
         return False  # it ended, or it is somebody else's
     if _ENTRY not in environment:
         return False
@@ -158,7 +168,8 @@ def main(mark: str) -> None:
     """End what killed processes left. Wait until stdin ends, as its other end is held by the process of the mark alone; end what that left."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.chdir("/")
-    _kill(_is_of_a_gone_process)
+    with suppress(OSError):
+        _kill(_is_of_a_gone_process)  # the next who starts one tries again
     while os.read(0, 1):
         pass
     end_marked(mark)

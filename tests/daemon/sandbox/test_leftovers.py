@@ -1,5 +1,6 @@
 """Whatever is killed, and when: nothing of bubblewrap stays alive."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -199,6 +200,27 @@ def test_only_marks_of_this_process_are_ended(tmp_path: Path) -> None:
         for each in running:
             each.kill()
             each.wait()
+
+
+def test_what_carries_a_mark_is_ended_once_there_are_descriptors_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mark, refusals = leftovers.new_mark(), [errno.EMFILE, errno.ENOMEM]
+    take = os.pidfd_open
+
+    def pidfd_open(pid: int) -> int:
+        if refusals:
+            raise OSError(refusals.pop(), "none is left")
+        return take(pid)
+
+    monkeypatch.setattr(os, "pidfd_open", pidfd_open)
+    left = _sleep(mark)
+    try:
+        leftovers.end_marked(mark, 10.0)
+        assert left.poll() == -signal.SIGKILL
+    finally:
+        left.kill()
+        left.wait()
 
 
 def _sleep(mark: str) -> subprocess.Popen[bytes]:
