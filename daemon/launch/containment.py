@@ -74,6 +74,10 @@ class Containment:
     def __init__(self, held: Held) -> None:
         self._others = proc.children() - held.own
 
+    def note_exits(self, exits: Mapping[int, int]) -> None:
+        """These children were waited for: from now on their numbers may be those of processes in the tree."""
+        self._others -= exits.keys()
+
     def is_empty(self) -> bool:
         """Whether nothing of the tree is left, once the command was waited for. Not known without a hold."""
         return True

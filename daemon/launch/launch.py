@@ -307,8 +307,7 @@ class _Launch:
             point("launch.process_json")
             why_not = self._make_worktree()
             if why_not is not None:
-                command.abandon()
-                return self._not_started(why_not)
+                return self._give_up(command, containment, why_not)
             # The command waits for it: were it released before its launch is durable, it could remove every trace
             # of its launcher, and pass for a run that was written by hand.
             self._tell()
@@ -317,8 +316,7 @@ class _Launch:
             # may follow.
             self._before_release(self._is_recorded)
         except OSError as error:
-            command.abandon()
-            return self._not_started(self._failure(f"it can't be recorded: {error}"))
+            return self._give_up(command, containment, self._failure(f"it can't be recorded: {error}"))
         command.release()
         point("launch.released")
         silence = None
@@ -436,11 +434,15 @@ class _Launch:
         log = self._directory.open_log(log_name, self._order.log_limit)
         self._streams.append(TerminalStream(near, number, log, open_sink(number), self._order.low_disk))
 
-    def _not_started(self, failure: StartFailure) -> tuple[Ending, frozenset[int]]:
+    def _give_up(
+        self, command: GatedCommand, containment: Containment, failure: StartFailure
+    ) -> tuple[Ending, frozenset[int]]:
+        """Ends the command at its gate, and what git left of a worktree: its filters, its helpers."""
+        command.abandon()
+        left = frozenset[int]() if containment.is_empty() else containment.kill().left
         for stream in self._streams:
             stream.close_source()
-        ending = Ending("not_started", failure.exit_code, None, time.time(), 0.0, error=failure.message)
-        return ending, frozenset()
+        return Ending("not_started", failure.exit_code, None, time.time(), 0.0, error=failure.message), left
 
     def _finish(self, ending: Ending) -> list[str]:
         """Gives readers the rest of the output; returns any problems."""

@@ -327,6 +327,7 @@ class Supervision:
         return self._silence.due if self._deadline is None else min(self._deadline, self._silence.due)
 
     def _note_exits(self, exits: dict[int, int]) -> None:
+        self._containment.note_exits(exits)
         if self._status is None and (status := self._command.status_among(exits)) is not None:
             self._status = status
             self._ended_at = time.monotonic()

@@ -22,6 +22,7 @@ PATIENCE = 120.0
 """Seconds that git may take."""
 
 _PATIENCE_TO_REMOVE = 600.0
+_PATIENCE_TO_DIE = 1.0
 _LONGEST_STEP = 0.1
 """Seconds in which the kernel's time for files must have moved on."""
 _GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
@@ -116,6 +117,7 @@ def _left_to_do(repo: str, path: str, failure: GitFailed) -> str | None:
 def _run(command: Sequence[str], patience: float) -> str:
     """What the program printed. Raises GitFailed with its message if it failed or took too long."""
     import subprocess  # only for steps with a worktree
+    from contextlib import suppress
 
     # Variables such as GIT_DIR would make git work in another repository.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -136,7 +138,12 @@ def _run(command: Sequence[str], patience: float) -> str:
         printed, complaint = process.communicate(timeout=patience)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        # Not its output: what left its group may hold the pipes.
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        with suppress(subprocess.TimeoutExpired):  # a program that waits for a dead disk can't be killed
+            process.wait(_PATIENCE_TO_DIE)
         raise GitFailed(f"{command[0]} did not end within {patience:g} s") from None
     if process.returncode:
         text = complaint.decode(errors="replace").strip()

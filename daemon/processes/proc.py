@@ -228,6 +228,8 @@ def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
         left = {pid for pid in descendants(without) if not _is_dead(pid)}
         died = reap()
         exits.update(died)
+        # The number of a child that was waited for may become another's.
+        without = without - exits.keys()
         ours = children() - without
         # A look at all descendants may miss one that was forked during the look, by a parent that was alive when it was listed
         # and dead when it was asked. Each living process has a living ancestor among our children, and they stay listed until

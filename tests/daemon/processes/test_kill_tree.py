@@ -6,6 +6,8 @@ from typing import Final
 
 import pytest
 
+from runward.daemon.launch import containment
+from runward.daemon.launch.cgroup import Held
 from runward.daemon.processes import kernel, proc
 
 PROGRAM: Final = f"""
@@ -69,3 +71,14 @@ def test_it_is_ended_also_beside_one_that_may_not_be_signalled(hops: int) -> Non
     words = [sys.executable, "-c", PROGRAM, str(hops), "beside one that may not be signalled"]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout == "0 True\n"
+
+
+def test_a_number_that_was_another_childs_may_become_one_of_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller's own child is spared only until it was waited for."""
+    numbers = frozenset({4_000_001})
+    monkeypatch.setattr(proc, "children", lambda: numbers)
+    monkeypatch.setattr(containment, "become_subreaper", lambda: None)
+    hold = containment.Subreaper(Held(1, frozenset(), "run", None))
+    assert hold.is_empty()
+    hold.note_exits(dict.fromkeys(numbers, 0))
+    assert not hold.is_empty()
