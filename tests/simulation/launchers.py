@@ -7,6 +7,7 @@ its locks with its life. What it does to the ticket and the run directory is the
 import random
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -610,13 +611,12 @@ class SimulatedProcesses:
         return None
 
     def state(self, process: RecordedProcess) -> ProcessState:
+        """As the real one: where no ticket can be asked, what the process itself shows counts."""
         state = self._table.state(process)
-        if (
-            state == "alive"
-            and process.ticket
-            and ticket.ticket_state(STATE, process.ticket) is ticket.TicketState.FREE
-        ):
-            return "gone"
+        if state == "alive" and process.ticket:
+            with suppress(OSError):
+                if ticket.ticket_state(STATE, process.ticket) is ticket.TicketState.FREE:
+                    return "gone"
         return state
 
     def is_nowhere(self, process: RecordedProcess) -> bool:
