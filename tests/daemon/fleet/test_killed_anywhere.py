@@ -103,15 +103,10 @@ def said(tmp_path: Path) -> Path:
     return tmp_path / "said"
 
 
-@pytest.mark.parametrize(
-    ("host", "points"),
-    [("laptop", ("commit.turn.after",)), ("gpu", ("start.after", "start.acknowledged"))],
-)
-def test_a_daemon_that_is_killed_at_a_point_begins_nothing_twice(
-    pair: Pair, host: str, points: Sequence[str], said: Path
-) -> None:
+def test_a_daemon_that_is_killed_at_a_point_begins_nothing_twice(pair: Pair, said: Path) -> None:
+    """Where a launcher runs already, and the store does not know it. The histories kill daemons between commits."""
     pair.let_go()
-    assert _kills_daemon(pair, host, points, said) == len(points)
+    assert _kills_daemon(pair, "gpu", ["start.after"], said) == 1
 
 
 PARTS = 4

@@ -201,18 +201,13 @@ POINTS = {
 """By the host whose program is killed there."""
 
 
-SAMPLE = (("gpu", "fleet.orders.taken"), ("gpu", "fleet.orders.sent"), ("laptop", "fleet.orders.put"))
-
-
 def _killed(place: Place) -> bool:
     return any("ended with -9" in each for each in degraded(place))
 
 
-@pytest.mark.parametrize(("host", "at"), SAMPLE)
-def test_a_program_that_is_killed_loses_nothing_and_begins_nothing_twice(
-    pair: Pair, host: str, at: str
-) -> None:
-    _kills_program(pair, host, at)
+def test_a_program_that_is_killed_loses_nothing_and_begins_nothing_twice(pair: Pair) -> None:
+    """What it took is in the database alone. The histories kill programs at the other points, too."""
+    _kills_program(pair, "gpu", "fleet.orders.taken")
 
 
 @pytest.mark.sweep
@@ -246,7 +241,7 @@ def test_a_program_that_is_killed_is_replaced_and_goes_on(pair: Pair) -> None:
         ran_once(pair)
 
 
-@pytest.mark.parametrize("host", ["laptop", "gpu"])
+@pytest.mark.parametrize("host", ["gpu", pytest.param("laptop", marks=pytest.mark.sweep)])
 def test_a_daemon_that_is_killed_while_the_step_runs_changes_nothing(pair: Pair, host: str) -> None:
     place, other = (pair.laptop, pair.gpu) if host == "laptop" else (pair.gpu, pair.laptop)
     with other.daemon():

@@ -203,7 +203,7 @@ def test_an_origin_whose_store_was_restored_learns_again_how_its_step_ended(thre
 POINTS = ("fleet.record.compared", "fleet.record.said")
 
 
-@pytest.mark.parametrize("at", POINTS)
+@pytest.mark.parametrize("at", [pytest.param(POINTS[0], marks=pytest.mark.sweep), POINTS[1]])
 def test_a_program_that_is_killed_while_it_says_all_again_says_it_once_more(three: Three, at: str) -> None:
     three.place_order()
     with _as_copied(three):

@@ -133,21 +133,22 @@ def without_telling_the_origin(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "mutation",
+    ("mutation", "known"),
     [
-        without_adoption_at_connect,
-        without_the_guard_of_the_take,
-        pytest.param(without_waiting_for_the_commit, marks=pytest.mark.sweep),
-        without_owing_results,
-        without_telling_the_origin,
-        without_doubt,
-        without_the_record_before_a_return,
-        without_saying_again_what_it_took,
+        (without_adoption_at_connect, 0),
+        (without_the_guard_of_the_take, 0),
+        pytest.param(without_waiting_for_the_commit, 0, marks=pytest.mark.sweep),
+        (without_owing_results, 0),
+        (without_telling_the_origin, 0),
+        (without_doubt, 22),
+        (without_the_record_before_a_return, 0),
+        (without_saying_again_what_it_took, 13),
     ],
 )
 def test_without_a_guard_a_history_breaks_a_law(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mutation: Mutation
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mutation: Mutation, known: int
 ) -> None:
+    """The one that is known to is played first, as most take as long without the guard as with it."""
     mutation(monkeypatch)
     with pytest.raises(Broken):
-        play(tmp_path, range(60))
+        play(tmp_path, [known, *range(60)])
