@@ -377,7 +377,7 @@ LIKELY: Final[dict[Mutation, int]] = {
     without_knowing_of_unclean_stops: 11,
     without_holding_what_is_compared: 1,
     without_comparing_with_what_was_verified: 17,
-    without_knowing_how_far_logs_were_read: 1,
+    without_knowing_how_far_logs_were_read: 6,
     without_remembering_what_followed: 1,
     without_knowing_copies: 1,
     without_making_journals: 1,
