@@ -37,7 +37,10 @@ PATIENCE: Final = 30.0
 STEP: Final = 0.5
 """Seconds that each step still waits at most for a gap between verdicts, once the patience is over."""
 
-BATCH: Final = 64
+BATCH: Final = 128
+"""Jobs that are claimed and completed together: more than `MANY`, so that what a full batch wrote, and the names that its files
+get, are synced with their whole file system and not one by one."""
+
 AT_ONCE: Final = 0.01
 """Seconds of work in one go, after which verdicts are given way to again: one may have to wait for the interpreter that long."""
 

@@ -19,7 +19,7 @@ from runward.config.bundle import Scheme
 from runward.config.json_value import JsonValue
 from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.engine.background import AT_ONCE
+from runward.daemon.engine.background import AT_ONCE, BATCH
 from runward.daemon.engine.deciding import FIRST_WAIT, LONGEST_WAIT
 from runward.daemon.engine.part import InPasses, Slices
 from runward.daemon.faults import point
@@ -49,9 +49,6 @@ from runward.handlers.model.part import Part as BundlePart
 
 if TYPE_CHECKING:
     from runward.handlers.bundle.signatures import SecretKey
-
-BATCH: Final = 64
-"""Bundles that are put in place before they are marked."""
 
 AS_HASHED: Final = 16
 """Drafting a byte of a session takes as long as hashing so many."""

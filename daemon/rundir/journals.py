@@ -111,7 +111,7 @@ APPEND: Final = (
     os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 )
 MANY: Final = 64
-"""For this many files or more, their whole file system is synced instead of each of them."""
+"""For more files than this, their whole file system is synced instead of each of them."""
 
 CLOSING: Final = b" \n"
 """What closes off a torn line. The space identifies it, even after a crash."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runward.daemon.engine.background import BATCH
 from runward.daemon.rundir import parts_syncing
 from runward.daemon.rundir.journals import MANY
 from runward.daemon.rundir.parts_syncing import sync_parts
@@ -62,6 +63,14 @@ def test_many_parts_are_synced_with_their_file_system(tmp_path: Path, synced: li
 def test_the_names_in_a_directory_are_synced_with_it(tmp_path: Path, synced: list[str]) -> None:
     assert sync_parts({str(tmp_path): []}, FileSystem().sync) == {}
     assert synced == [str(tmp_path)]
+
+
+def test_the_names_of_a_full_batch_of_bundles_are_synced_with_their_file_system(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    system = FileSystem()
+    assert sync_parts(dict.fromkeys(written(tmp_path, BATCH), ()), system.sync) == {}
+    assert (synced, system.syncs) == ([], 1)
 
 
 def test_each_directory_is_told_that_its_file_system_refused(tmp_path: Path) -> None:
