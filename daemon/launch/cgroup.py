@@ -18,6 +18,8 @@ PREFIX = "runward-"
 
 _PATIENCE_S = 10.0
 _YOUNG_S = 60.0
+_looked_at: dict[str, float] = {}
+"""When this process last looked for what killed launchers left (monotonic seconds), by the cgroup above."""
 
 
 class ContainmentUnavailable(Exception):
@@ -103,8 +105,12 @@ class Cgroup:
 
     def remove_old_siblings(self) -> None:
         """Removes empty sibling cgroups that killed launchers left. A young one stays, because it may be about to
-        fill."""
+        fill. Within a minute this process looks once: each look asks about every run that there is."""
         parent, own = os.path.split(self.path)
+        now = time.monotonic()
+        if now - _looked_at.get(parent, -_YOUNG_S) < _YOUNG_S:
+            return
+        _looked_at[parent] = now
         try:
             names = [name for name in os.listdir(parent) if name.startswith(PREFIX) and name != own]
         except OSError:

@@ -42,6 +42,7 @@ _VERSION: Final = 1
 _WORDS: Final = frozenset({ANNOUNCED, BEGUN, HELD, SUPERSEDED, TAKEN, FAILED, ENDED, FREE, ORDER, RECORDED})
 _LAST_MOMENT: Final = 1e11
 _LONGEST_WHY: Final = 2000
+_AT_ONCE: Final = int(socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
 _CREDENTIALS: Final = struct.Struct("iII")
 
 
@@ -105,7 +106,7 @@ def send(end: socket.socket, message: Message) -> bool:
     if len(packet) > LONGEST:
         return False
     try:
-        end.send(packet, socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+        end.send(packet, _AT_ONCE)
     except OSError:
         return False  # the other one has ended, or reads nothing any more
     return True
@@ -114,7 +115,7 @@ def send(end: socket.socket, message: Message) -> bool:
 def send_order(end: socket.socket, content: int) -> bool:
     """Order what is in the file `content`; returns whether the order is on its way."""
     try:
-        socket.send_fds(end, [dump(Message(ORDER))], [content], socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+        socket.send_fds(end, [dump(Message(ORDER))], [content], _AT_ONCE)
     except OSError:
         return False
     return True

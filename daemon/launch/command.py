@@ -142,11 +142,14 @@ def fork_command(
     # record.
     gate_out, gate_in = os.pipe()
     report_out, report_in = os.pipe()
+    # Worked out before the fork: each page that the child touches until it is the command is copied for it.
+    paths = _paths_of(arguments[0], environment)
     pid = fork()
     if pid == 0:
         os.close(gate_in)
         os.close(report_out)
         _become(
+            paths=paths,
             arguments=arguments,
             environment=environment,
             streams=streams,
@@ -162,6 +165,7 @@ def fork_command(
 
 
 def _become(
+    paths: Sequence[str],
     arguments: Sequence[str],
     environment: Mapping[str, str],
     streams: Mapping[int, int],
@@ -187,7 +191,7 @@ def _become(
             signal.signal(number, signal.SIG_DFL)
         # The launcher blocks the signals that it reads. The command runs under the mask that the caller had.
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
-        _execute(arguments, environment)
+        _execute(paths, arguments, environment)
     except OSError as error:
         os.write(report, f"{error.errno} {error.strerror}".encode())
     except ValueError as error:  # a NUL or a lone surrogate in a word, or no such directory
@@ -204,27 +208,39 @@ def _enter(directory: str) -> None:
         raise ValueError(f"its directory {directory} can't be entered: {error.strerror}") from None
 
 
-def _execute(arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Like execvp(3): along PATH, and through the shell if there is no interpreter line."""
-    try:
-        os.execvpe(arguments[0], list(arguments), environment)  # noqa: S606  # a shell would not be the command
-    except PermissionError:
-        if "/" not in arguments[0] and _on_path(arguments[0], environment) is None:
-            # A directory of PATH that we may not search: a shell skips it.
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
-        raise
-    except OSError as error:
-        if error.errno != errno.ENOEXEC:
-            raise
-    script = _on_path(arguments[0], environment) or arguments[0]
-    os.execve("/bin/sh", ["sh", script, *arguments[1:]], environment)  # noqa: S606  # as above
-
-
-def _on_path(program: str, environment: Mapping[str, str]) -> str | None:
-    """The first executable file along PATH with this name; failing that, any file with that name."""
+def _paths_of(program: str, environment: Mapping[str, str]) -> list[str]:
+    """Where execvp(3) looks for a program, in order."""
     if "/" in program:
-        return program
-    paths = [os.path.join(directory, program) for directory in os.get_exec_path(environment)]
+        return [program]
+    return [os.path.join(directory, program) for directory in os.get_exec_path(environment)]
+
+
+def _execute(paths: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Like execvp(3): the first of the paths that can be executed, and through the shell if there is no interpreter line."""
+    words = list(arguments)
+    refused: OSError | None = None
+    absent: OSError | None = None
+    for path in paths:
+        try:
+            os.execve(path, words, environment)  # noqa: S606  # a shell would not be the command
+        except (FileNotFoundError, NotADirectoryError) as error:
+            absent = error
+        except OSError as error:
+            refused = refused or error
+    if refused is None:
+        raise absent or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    file = arguments[0] if "/" in arguments[0] else _file_among(paths)
+    if isinstance(refused, PermissionError) and file is None:
+        # A directory of PATH that we may not search: a shell skips it.
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    if refused.errno != errno.ENOEXEC:
+        raise refused
+    script = file or arguments[0]
+    os.execve("/bin/sh", ["sh", script, *words[1:]], environment)  # noqa: S606  # as above
+
+
+def _file_among(paths: Sequence[str]) -> str | None:
+    """The first executable file of these; failing that, any file."""
     files = [path for path in paths if os.path.isfile(path)]
     return next((path for path in files if os.access(path, os.X_OK)), files[0] if files else None)
 

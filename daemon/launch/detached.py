@@ -202,6 +202,9 @@ _INHERITED_FILES: Final = (
 )
 """Files in /proc/self. A command shares its input with its launcher, and may set its flags and lock it."""
 
+_LONGEST_OWN: Final = 64 << 10
+"""Bytes of such a file, which the kernel gives in one piece."""
+
 _INHERITED_STAT: Final = (2, 4)
 """Of the fields of /proc/self/stat after the name: process group and terminal."""
 
@@ -231,9 +234,13 @@ def inherited() -> tuple[object, ...]:
 
 
 def _own(name: str) -> str:
+    # Without a file object, which costs as much again: a launcher reads all of these after each run.
     try:
-        with open(f"/proc/self/{name}", encoding="utf-8", errors="backslashreplace") as file:
-            return file.read()
+        descriptor = os.open(f"/proc/self/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(descriptor, _LONGEST_OWN).decode(errors="backslashreplace")
+        finally:
+            os.close(descriptor)
     except OSError:
         return ""  # this kernel has no such file
 

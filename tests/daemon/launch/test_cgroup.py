@@ -8,8 +8,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.unprivileged import as_unprivileged
@@ -48,6 +50,22 @@ def test_all_that_is_in_the_cgroup_of_a_run_is_killed(below_ours: Path) -> None:
     assert end_run_in(str(run)) == 3
     assert [each.wait() for each in processes] == [-9, -9, -9]
     assert not run.exists()
+
+
+def test_what_killed_launchers_left_is_looked_for_once_a_minute(
+    below_ours: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = Cgroup(str(below_ours / "runward-ours"))
+
+    def is_left(after: float) -> bool:
+        left = below_ours / "runward-left"
+        left.mkdir(exist_ok=True)
+        old = SimpleNamespace(time=lambda: time.time() + 100, monotonic=lambda: 1000 + after)
+        monkeypatch.setattr(cgroup, "time", old)
+        ours.remove_old_siblings()
+        return left.exists()
+
+    assert [is_left(after) for after in (0, 59, 60, 61, 121)] == [False, True, False, True, False]
 
 
 def test_a_command_that_takes_the_right_to_kill_its_cgroup_from_its_user_is_killed() -> None:
