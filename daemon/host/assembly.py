@@ -51,6 +51,7 @@ from runward.daemon.watch.rounds import Rounds
 from runward.daemon.world.clock import Clock, Randomness
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
+from runward.handlers.layouts import native
 from runward.handlers.model.chains import EventOccurred, SlotOffered
 from runward.handlers.model.events import Event
 from runward.handlers.model.exchange import CountIntent, RecordAction
@@ -299,7 +300,9 @@ class Assembly:
 
     def _opened(self, target: Target, processes: tuple[RecordedProcess, ...]) -> None:
         """Tell the parts that a running session was looked at."""
-        self.exits.watch(target, processes)
+        # A launcher that is listened to says when its run is over, and its death closes the channel.
+        if native.session_key(*target) not in self.starts.announced:
+            self.exits.watch(target, processes)
         self.running_outcomes.look(target)
         self.running_replays.look(target)
         self.intents.look(target)

@@ -16,6 +16,8 @@ from runward.daemon.inbox.launches import load_launch
 from runward.daemon.launch.record import Announcement
 from runward.daemon.launch.ticket import name_of
 from runward.daemon.processes.proc import ProcessIdentity
+from runward.daemon.watch.hints import Target, Why
+from runward.daemon.watch.keeping import Exits
 from runward.daemon.world.processes import Announced, Begun, NotBegun
 from runward.handlers.model.invocations import StartRun
 from runward.handlers.model.sessions import RunLaunched
@@ -178,7 +180,11 @@ async def test_nor_after_another_daemon_took_over(tmp_path: Path) -> None:
         assert await served.rows("select key, status from sessions") == [(f"native:runs/{name}", "running")]
 
 
-async def test_the_end_of_a_run_is_looked_for_when_its_channel_ends(tmp_path: Path) -> None:
+async def test_the_end_of_a_run_is_looked_for_when_its_channel_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched: list[Target] = []
+    monkeypatch.setattr(Exits, "watch", lambda exits, target, processes: watched.append(target))
     processes = Announcing(tmp_path)
     async with running(tmp_path, processes) as served:
         starts = served.supervisor.assembly.starts
@@ -193,11 +199,17 @@ async def test_the_end_of_a_run_is_looked_for_when_its_channel_ends(tmp_path: Pa
             while await served.supervisor.assembly.worker.turn():
                 pass
             assert len(served.supervisor.assembly.hints) == 0
+            assert watched == [], "its channel says all that a descriptor of its launcher would"
             processes.channels[0].over.set()
             while not len(served.supervisor.assembly.hints):
                 await anyio.sleep(0.001)
             assert served.supervisor.assembly.hints.take(10)[0][0] == ("runs", name)
             assert processes.channels[0].is_closed
+            # Whatever was said, the run has not ended: from now on its launcher is watched like any other.
+            served.supervisor.assembly.hints.add([("runs", name)], Why.PROCESS)
+            while await served.supervisor.assembly.worker.turn():
+                pass
+            assert watched == [("runs", name)]
             tasks.cancel_scope.cancel()
         assert starts.announced == {}
 
