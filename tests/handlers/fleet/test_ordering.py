@@ -132,6 +132,37 @@ def test_a_step_with_a_host_is_ordered_by_its_name_and_values_and_starts_nothing
     ] == "host 0 1 7205.0"
 
 
+def _fired_with(data: JsonValue) -> tuple[Effect, ...]:
+    fired = ChainFired("nightly", 1.0, "request", "data.ready", "id", {"data": data}, DEFINITION)
+    return decided(firing.open_run(fired, GIVEN), NOT_YET)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (
+            ["x" * 1024] * 1024,
+            "with, env and cwd have 1028 KiB together, and at most 896 KiB can go to another host",
+        ),
+        # As PostgreSQL writes it, it has 308 zeros.
+        ([1e308] * 3000, "the largest is with.data (916 KiB): give it less"),
+        ("a\0b", "with.data has a NUL character"),
+        ({"\ud800": 1}, "with.data has a NUL character or half a character in it"),
+    ],
+)
+def test_what_the_database_would_refuse_for_ever_is_not_ordered(data: JsonValue, why: str) -> None:
+    effects = _fired_with(data)
+    assert of(PlaceOrder, effects) == []
+    assert of_step(effects) == [("failed", "run.failed.not_started")]
+    (step, *_) = of(SetStep, effects)
+    assert why in str(step.reason_summary)
+
+
+def test_as_much_as_the_database_takes_is_ordered_in_whatever_letters() -> None:
+    (order,) = of(PlaceOrder, _fired_with(["\N{CYRILLIC SMALL LETTER ZHE}" * 1024] * 400))
+    assert isinstance(order.body, dict)
+
+
 def test_a_step_with_labels_is_ordered_from_any_host_that_has_them_all() -> None:
     chain = read_chain(TEXT.replace("gpu-box", "{label: [gpu, large]}"), "nightly.yaml", Callables(("tell",)))
     assert chain.value is not None
