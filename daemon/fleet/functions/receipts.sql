@@ -68,13 +68,25 @@ begin
     return true;
 end $$;
 
--- Begin another chain behind this segment. The earlier one stays as it is. Returns the segment that is the host's then.
+-- Begin another chain behind this segment, if that has anything: otherwise it is as new. The earlier one stays as it is. Who verifies follows
+-- all segments of each host, so a host has at most ten within a day. Returns the segment that is the host's then.
 create or replace function runward.begin_segment(behind integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$
 #variable_conflict use_column
-declare its integer;
+declare
+    own text;
+    its integer;
 begin
-    update hosts set segment = segment + 1 where login = session_user and joined_at is not null and segment = behind;
-    select segment into its from hosts where login = session_user;
+    select name, segment into own, its from hosts where login = session_user and joined_at is not null for update;
+    if its is distinct from behind or not exists (select from receipts where host = own and segment = behind)
+        and not exists (select from heads where host = own and segment = behind) then
+        return its;
+    end if;
+    -- What a segment has was reported before the next one began.
+    if exists (select from receipts where host = own and segment = behind - 9 and reported_at > clock_timestamp() - interval '1 day')
+        or exists (select from heads where host = own and segment = behind - 9 and reported_at > clock_timestamp() - interval '1 day') then
+        raise exception using errcode = 'RW006', message = 'this host had ten segments within a day: another one may begin a day later';
+    end if;
+    update hosts set segment = segment + 1 where name = own returning segment into its;
     return its;
 end $$;

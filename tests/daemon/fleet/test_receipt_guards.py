@@ -157,7 +157,7 @@ def test_another_segment_begins_once_and_only_of_the_own_chain(chained: Fleet) -
     with chained.admin() as admin:
         segments = admin.execute("select name, segment from runward.hosts order by 1").fetchall()
     assert segments == [("mallory", 2), ("victim", 1)]
-    without(chained, "login = session_user and", "begin_segment")
+    without(chained, "login = session_user and", "begin_segment", "name = 'victim' and")
     with chained.login() as login:
         login.execute("select runward.begin_segment(1)")
     with chained.admin() as admin:
@@ -165,6 +165,50 @@ def test_another_segment_begins_once_and_only_of_the_own_chain(chained: Fleet) -
             "victim",
             2,
         )
+
+
+def _segments_filled(login: Connection, behind: int, upto: int) -> int:
+    """Begin segments, each once the one before has a receipt; returns the last one."""
+    number = _greet(login)
+    for segment in range(behind, upto):
+        assert login.execute("select runward.begin_segment(%s)", (segment,)).fetchall() == [(segment + 1,)]
+        assert _report(login, number, _row(1, None), segment=segment + 1)
+    return upto
+
+
+def test_a_host_can_not_fill_the_fleet_with_segments(chained: Fleet) -> None:
+    with chained.login() as login:
+        last = _segments_filled(login, 1, 10)
+        with pytest.raises(psycopg.DatabaseError, match="had ten segments within a day"):
+            login.execute("select runward.begin_segment(%s)", (last,))
+    with chained.admin() as admin:
+        admin.execute("alter table runward.receipts disable trigger receipts_stay")
+        admin.execute("alter table runward.heads disable trigger heads_stay")
+        for table in ("receipts", "heads"):
+            admin.execute(
+                f"update runward.{table} set reported_at = reported_at - interval '1 day'"
+                " where host = 'mallory' and segment = 1".encode()
+            )
+    with chained.login() as login:
+        _segments_filled(login, 10, 11)
+        with pytest.raises(psycopg.DatabaseError, match="had ten segments"):
+            login.execute("select runward.begin_segment(11)")
+    without(chained, "segment = behind - 9", "begin_segment", "false")
+    with chained.login() as login:
+        _segments_filled(login, 11, 13)
+
+
+def test_a_segment_without_anything_has_none_behind_it(chained: Fleet) -> None:
+    with chained.login() as login:
+        assert login.execute("select runward.begin_segment(1)").fetchall() == [(2,)]
+        assert login.execute("select runward.begin_segment(2)").fetchall() == [(2,)]
+        without(
+            chained,
+            "or not exists (select from receipts",
+            "begin_segment",
+            "or false and not exists (select from receipts",
+        )
+        assert login.execute("select runward.begin_segment(2)").fetchall() == [(3,)]
 
 
 CALLS: dict[str, tuple[str, Callable[[Connection, int], bool]]] = {
