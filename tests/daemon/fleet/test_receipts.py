@@ -361,7 +361,7 @@ POINTS = ("fleet.chains.read", "fleet.chains.committed")
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("point", [pytest.param(POINTS[0], marks=pytest.mark.sweep), POINTS[1]])
+@pytest.mark.parametrize("point", POINTS)
 def test_a_program_that_is_killed_loses_no_receipt(host: Host, point: str) -> None:
     host.add(1, 2, 3)
 

@@ -201,13 +201,18 @@ POINTS = {
 """By the host whose program is killed there."""
 
 
+SAMPLE = (("gpu", "fleet.orders.taken"), ("gpu", "fleet.orders.sent"))
+
+
 def _killed(place: Place) -> bool:
     return any("ended with -9" in each for each in degraded(place))
 
 
-def test_a_program_that_is_killed_loses_nothing_and_begins_nothing_twice(pair: Pair) -> None:
-    """What it took is in the database alone. The histories kill programs at the other points, too."""
-    _kills_program(pair, "gpu", "fleet.orders.taken")
+@pytest.mark.parametrize(("host", "at"), SAMPLE)
+def test_a_program_that_is_killed_loses_nothing_and_begins_nothing_twice(
+    pair: Pair, host: str, at: str
+) -> None:
+    _kills_program(pair, host, at)
 
 
 @pytest.mark.sweep

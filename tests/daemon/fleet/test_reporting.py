@@ -146,10 +146,7 @@ def test_without_a_fleet_no_command_imports_anything_of_it(office: Place, laptop
 POINTS = ("fleet.read", "fleet.sent", "fleet.committed", "fleet.told")
 
 
-@pytest.mark.parametrize(
-    "point",
-    [each if each == "fleet.committed" else pytest.param(each, marks=pytest.mark.sweep) for each in POINTS],
-)
+@pytest.mark.parametrize("point", POINTS)
 def test_a_program_that_is_killed_loses_nothing_and_tells_nothing_twice(
     postgresql: Server, database: str, office: Place, laptop: Place, point: str
 ) -> None:
