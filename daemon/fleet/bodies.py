@@ -10,6 +10,7 @@ from runward.config.json_value import JsonValue, objects
 from runward.config.settings import Settings
 from runward.daemon.store.tables.sessions import session_rows, verification_of
 from runward.daemon.views.sessions import sessions_as_json
+from runward.handlers.model.fleet import storable
 
 MOST_BODY: Final = 1 << 19
 """Bytes. The database takes twice as much, with its own blanks."""
@@ -66,17 +67,6 @@ def _body(value: dict[str, JsonValue], root: str, verification: JsonValue, title
         text = json.dumps(body)
     assert isinstance(body, dict)
     return text if len(text) <= MOST_BODY else json.dumps(_shortened(body))
-
-
-def storable(value: JsonValue) -> JsonValue:
-    """Without the characters that PostgreSQL's JSON can't hold: one of them would be refused for ever."""
-    if isinstance(value, str):
-        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-    if isinstance(value, list):
-        return [storable(each) for each in value]
-    if isinstance(value, dict):
-        return {str(storable(key)): storable(each) for key, each in value.items()}
-    return value
 
 
 def _shortened(body: dict[str, JsonValue]) -> dict[str, JsonValue]:

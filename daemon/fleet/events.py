@@ -17,7 +17,6 @@ from runward.config.json_value import JsonValue
 from runward.config.own_events import OWN_EVENTS
 from runward.config.settings import FleetSettings, Settings
 from runward.daemon.faults import point
-from runward.daemon.fleet.bodies import storable
 from runward.daemon.fleet.connecting import Connection, in_time
 from runward.daemon.fleet.delivery import Delivery
 from runward.daemon.fleet.orders import foreign
@@ -25,6 +24,7 @@ from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.store.tables.between_hosts import ToldEvent, told_events
 from runward.daemon.store.tables.fleet_outbox import EVENT, Owed
 from runward.handlers.model.chains import EventOccurred
+from runward.handlers.model.fleet import size_in_database, storable
 from runward.handlers.secrets import json_without_secrets
 
 _MOST_READ: Final = 10
@@ -129,7 +129,7 @@ class Events:
         if not self._fleet.titles and event.name in OWN_EVENTS and isinstance(fields, dict):
             fields = {name: None if name in _HIDDEN else value for name, value in fields.items()}
         cleaned = storable(json_without_secrets(fields, self._settings.bundle.rules.redact))
-        if len(json.dumps(cleaned)) > MOST_FIELDS:
+        if size_in_database(cleaned) > MOST_FIELDS:
             self._missed = (
                 f"{event.name} {event.id[:_MOST_ID]} is too long for other hosts: it fires nothing there"
             )

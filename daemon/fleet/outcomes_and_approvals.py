@@ -1,6 +1,5 @@
 """Outcomes of this host's sessions, and approvals that wait for a person, as the program reports them for lists."""
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -11,13 +10,14 @@ from psycopg.types.json import Jsonb
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import FleetSettings, Settings
-from runward.daemon.fleet.bodies import MOST_BODY, VERSION_BITS, storable
+from runward.daemon.fleet.bodies import MOST_BODY, VERSION_BITS
 from runward.daemon.fleet.connecting import Connection, in_time
 from runward.daemon.fleet.delivery import Delivery
 from runward.daemon.store.tables.approvals import open_approvals_of_ids
 from runward.daemon.store.tables.artifacts import artifacts_of_ids
 from runward.daemon.store.tables.fleet_outbox import APPROVAL, OUTCOME, Owed
 from runward.daemon.views.outcomes import outcomes_as_json
+from runward.handlers.model.fleet import size_in_database, storable
 from runward.handlers.secrets import without_secrets_in
 
 
@@ -58,7 +58,7 @@ def _within(body: dict[str, JsonValue], long: str) -> dict[str, JsonValue]:
     """The body as the database takes it, without the field that makes it too long."""
     cleaned = storable(body)
     assert isinstance(cleaned, dict)
-    return cleaned if len(json.dumps(cleaned)) <= MOST_BODY else {**cleaned, long: None}
+    return cleaned if size_in_database(cleaned) <= MOST_BODY else {**cleaned, long: None}
 
 
 class _Kind(NamedTuple):

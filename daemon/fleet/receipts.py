@@ -16,13 +16,13 @@ from psycopg.types.json import Jsonb
 
 from runward.config.settings import FleetSettings
 from runward.daemon.faults import point
-from runward.daemon.fleet.bodies import storable
 from runward.daemon.fleet.connecting import Connection, in_time
 from runward.daemon.fleet.delivery import MOST_AT_ONCE
 from runward.daemon.store import reading
 from runward.daemon.store.tables.events import hash_of_event, last_event
 from runward.daemon.store.tables.fleet_outbox import RECEIPT, owed
 from runward.daemon.store.tables.receipts import ReceiptLink, hash_of_receipt, receipt_links
+from runward.handlers.model.fleet import storable
 
 HEAD_PERIOD_S: Final = 3600.0
 """Seconds between two heads, by this machine's clock that nobody sets."""

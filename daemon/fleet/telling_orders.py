@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from runward.config.settings import FleetSettings
 from runward.daemon.faults import point
-from runward.daemon.fleet.bodies import storable
 from runward.daemon.fleet.connecting import Connection, in_time
 from runward.daemon.fleet.delivery import Contradicted, Delivery
 from runward.daemon.fleet.signing import signing_key
 from runward.daemon.store.tables.between_hosts import RemoteStep, TakenOrder, orders_taken, remote_steps
 from runward.daemon.store.tables.fleet_outbox import ORDER, TAKEN, Owed
 from runward.handlers.bundle.signatures import SecretKey
+from runward.handlers.model.fleet import storable
 
 _MOST_REASON: Final = 4096
 

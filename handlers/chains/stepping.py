@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.counted_values import Budget, ExpressionError, Missing, Steps, TooMuchWork
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 
 _MOST_SHOWN: Final = 8
 """Values that the reason of a skipped step names."""
-
-_MOST_SENT: Final = 896 << 10
-"""Bytes of what a step gives another host. The fleet's database takes an order of 1 MiB, with what else is in it."""
 
 _MOST_SEARCHED: Final = 1000
 """Characters of such a value in which secrets are looked for. Fewer are shown."""
@@ -216,52 +212,26 @@ def remote_of(step: Step, given: Given, budget: Budget) -> Remote | NotStarted:
 
 def _not_sent(rendered: Rendered) -> NotStarted | None:
     """Why what a step gives can't go to another host: the fleet's database would refuse the order for ever. None if it can."""
+    from runward.handlers.model.fleet import MOST_SENT, size_in_database, storable
+
     sent: dict[str, JsonValue] = {
         **{f"with.{name}": each for name, each in rendered.values.items()},
         **{f"env.{name}": each for name, each in rendered.environment.items()},
         "cwd": rendered.cwd,
     }
     for name, each in sent.items():
-        if not _is_storable({name: each}):
+        if storable({name: each}) != {name: each}:
             return NotStarted(
                 f"{name} has a NUL character or half a character in it, which can't go to another host"
             )
-    sizes = {name: _bytes(_in_full(each)) for name, each in sent.items()}
+    sizes = {name: size_in_database(each) for name, each in sent.items()}
     total, largest = sum(sizes.values()), max(sizes, key=lambda name: sizes[name])
-    if total <= _MOST_SENT:
+    if total <= MOST_SENT:
         return None
     return NotStarted(
-        f"with, env and cwd have {total >> 10} KiB together, and at most {_MOST_SENT >> 10} KiB can go to another host;"
+        f"with, env and cwd have {total >> 10} KiB together, and at most {MOST_SENT >> 10} KiB can go to another host;"
         f" the largest is {largest} ({sizes[largest] >> 10} KiB): give it less, or the path of a file that the host has"
     )
-
-
-def _bytes(value: JsonValue) -> int:
-    return len(json.dumps(value, ensure_ascii=False).encode())
-
-
-def _is_storable(value: JsonValue) -> bool:
-    """Whether the fleet's database can hold its characters."""
-    match value:
-        case str():
-            return "\0" not in value and value == value.encode("utf-8", "replace").decode()
-        case list():
-            return all(map(_is_storable, value))
-        case dict():
-            return all(_is_storable(name) and _is_storable(each) for name, each in value.items())
-    return True
-
-
-def _in_full(value: JsonValue) -> JsonValue:
-    """With numbers as PostgreSQL writes them: 1e+23 as a one and 23 zeros."""
-    match value:
-        case float():
-            return f"{Decimal(repr(value)):f}"
-        case list():
-            return [_in_full(each) for each in value]
-        case dict():
-            return {name: _in_full(each) for name, each in value.items()}
-    return value
 
 
 def command_of(step: Step, play: Play, given: Given, budget: Budget) -> Ready | NotStarted:

@@ -40,6 +40,7 @@ from runward.handlers.model.fleet import (
     TakenAs,
     TakenOf,
     run_of_order,
+    size_in_database,
 )
 from runward.handlers.model.invocations import (
     ActionOf,
@@ -265,7 +266,7 @@ def end_taken(event: SessionFinished | StartFailed | StartedEarlier, given: Give
     # From here on it is certain that it began.
     left = yield from all_left_by(event.session_key, verdict.attempt)
     outcome = None if left.outcome is None else dict(left.outcome)
-    size = len(json.dumps(outcome))
+    size = size_in_database(outcome)
     result = left.result
     verdict = verdict._replace(why=left.why)
     more: dict[str, JsonValue] = {

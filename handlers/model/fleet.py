@@ -5,7 +5,10 @@ one take can't be meant for another one.
 """
 
 import hashlib
+import json
 import re
+from collections.abc import Iterator
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
@@ -17,7 +20,10 @@ if TYPE_CHECKING:
     from runward.config.fleet import Labelled
 
 MOST_OUTCOME: Final = 64 << 10
-"""Characters of an outcome, as JSON, that travel back."""
+"""Bytes of an outcome, as the database writes it, that travel back."""
+
+MOST_SENT: Final = 896 << 10
+"""Bytes of what a step gives another host, as the database writes them. It takes an order of 1 MiB, with what else is in it."""
 
 NOT_APPROVED: Final = "what it would start is not what was approved"
 """Why a host declines an order whose approval was for another playbook. Its origin asks a person again."""
@@ -29,6 +35,32 @@ OrderEnd: TypeAlias = Literal["ended", "declined", "withdrawn", "given_up"]
 
 _ORDER: Final = re.compile(r"(cr_[0-9a-f]{12})-([0-9]{1,3})-([0-9]{1,6})")
 _RUN: Final = re.compile(r"(?:.*/)?(fl_[0-9a-f]{12}-[0-9]{1,9})")
+
+
+def size_in_database(value: JsonValue) -> int:
+    """Bytes of a value's text in the fleet's database. It writes numbers with all their digits: 1e+23 as a one and 23 zeros."""
+    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    with_exponent = (short for short in map(repr, _floats(value)) if "e" in short)
+    return len(text) + sum(len(f"{Decimal(short):f}") - len(short) for short in with_exponent)
+
+
+def _floats(value: JsonValue) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _floats(each)
+
+
+def storable(value: JsonValue) -> JsonValue:
+    """Without the characters that PostgreSQL's JSON can't hold: one of them would be refused for ever."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [storable(each) for each in value]
+    if isinstance(value, dict):
+        return {str(storable(key)): storable(each) for key, each in value.items()}
+    return value
 
 
 class Try(NamedTuple):

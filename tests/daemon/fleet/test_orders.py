@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -26,7 +26,9 @@ from tests.daemon.fleet.attacked import Connection, without
 from tests.daemon.fleet.database import Server
 from tests.daemon.fleet.places import invited
 
+from runward.config.json_value import JsonValue
 from runward.daemon.fleet.invitation import invitation_of
+from runward.handlers.model.fleet import size_in_database, storable
 
 LABELS = {"alice": {"gpu"}, "bob": {"gpu", "big"}, "carol": set[str]()}
 FENCED = "another program reports for this host"
@@ -499,6 +501,15 @@ def test_an_order_has_limits(fleet: Fleet) -> None:
                 (alice.number, *order[:4], Jsonb(order[4])),
             )
         assert alice.seen() == set(), what
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=st.recursive(st.floats(allow_nan=False, allow_infinity=False) | st.text(), st.lists))
+def test_no_value_takes_the_database_more_than_is_counted(fleet: Fleet, value: JsonValue) -> None:
+    kept = storable(value)
+    connection = fleet.hosts["alice"].connection
+    (size,) = connection.execute("select octet_length(%s::text)", (Jsonb(kept),)).fetchone() or (0,)
+    assert size <= size_in_database(kept)
 
 
 def test_a_host_that_was_removed_is_nobody_who_is_left(fleet: Fleet) -> None:

@@ -145,7 +145,7 @@ def _fired_with(data: JsonValue) -> tuple[Effect, ...]:
             "with, env and cwd have 1028 KiB together, and at most 896 KiB can go to another host",
         ),
         # As PostgreSQL writes it, it has 308 zeros.
-        ([1e308] * 3000, "the largest is with.data (916 KiB): give it less"),
+        ([1e308] * 3000, "the largest is with.data (911 KiB): give it less"),
         ("a\0b", "with.data has a NUL character"),
         ({"\ud800": 1}, "with.data has a NUL character or half a character in it"),
     ],

@@ -259,8 +259,11 @@ def test_the_end_of_its_run_is_the_end_of_the_order() -> None:
     )
 
 
-def test_an_outcome_that_is_too_long_stays_here_and_that_is_said() -> None:
-    left = LeftBySession({"text": "x" * MOST_OUTCOME}, StepResult(), None)
+@pytest.mark.parametrize(
+    "long", ["x" * MOST_OUTCOME, [1e308] * 1000], ids=["text", "numbers with 309 digits"]
+)
+def test_an_outcome_that_is_too_long_stays_here_and_that_is_said(long: JsonValue) -> None:
+    left = LeftBySession({"long": long}, StepResult(), None)
     answers = {TakenAs(KEY): BEGUN, LeftBy(KEY, 1): left}
     (end,) = of(EndTaken, decided(taking.end_taken(finished(), GIVEN), answers))
     assert isinstance(end.result, dict)
