@@ -110,11 +110,14 @@ class Economy:
             self._renamed[run.path] = kernel.content(intents).count(b"\n") if kernel.exists(intents) else 0
 
     def _is_known(self, run: Run) -> bool:
-        """Whether lines of it were read since it changed what it is called. Before that, a copy is another run."""
+        """Whether lines of it were read since it changed what it is called. Before that, a copy is another run.
+
+        A file that was cut off is not read any further, so what its run is called from then on stays unknown.
+        """
         at = self._renamed.get(run.path)
         if at is None:
             return True
-        read = "select 1 from intent_files where session_key = ? and line > ?"
+        read = "select 1 from intent_files where session_key = ? and line > ? and problem is null"
         is_known = bool(self._universe.peek(read, (run.place.key, at)))
         self._universe.tally.reached["a run of a trader that was copied or moved under its later name"] += (
             is_known

@@ -153,7 +153,7 @@ TELLING: Final[dict[Mutation, int]] = {
     without_a_memory_of_runs: 25,
     without_the_question_who_a_run_is: 25,
     without_a_wait_for_a_root_that_is_missing: 44,
-    without_the_end_of_a_file_that_was_removed: 64,
+    without_the_end_of_a_file_that_was_removed: 5,
     without_one_order_of_all_principals: 35,
     without_what_is_owed_at_the_end_of_a_run: 44,
     without_a_look_at_what_code_read: 35,
