@@ -116,14 +116,28 @@ _REMOVE: Final = (
 _WITHDRAW: Final = (
     "update runward.orders set state = 'withdrawn', cancelled = true where origin = %s and state = 'open'"
 )
+# Nobody had taken it, so it never began. In a database that may be older than what its hosts did, that isn't known.
+_DECLINE: Final = """
+    update runward.orders wanted
+        set state = 'declined', declined = wanted.declined || jsonb_build_object(removed.name, 'it was removed from the fleet')
+        from runward.hosts removed
+        where removed.name = %s and wanted.state = 'open' and not wanted.cancelled
+            and (wanted.wanted_host = removed.name or wanted.wanted_host is null and wanted.wanted_labels <@ removed.labels and not exists (
+                select from runward.hosts other where other.joined_at is not null and other.removed_at is null
+                    and wanted.wanted_labels <@ other.labels and not wanted.declined ? other.name
+            ))
+            and not exists (select from runward.unheard)
+            and exists (select from runward.identity where known is null or known = runward.identity_here())
+"""
 _DISCONNECT: Final = "select pg_terminate_backend(pid, 3000) from pg_stat_activity where usename = %s"
 """Each has 3 s to end: until then it may hold what keeps its login from being dropped."""
 
 
 def remove(connection: Connection, known: Administration, name: str) -> bool:
-    """End the login of a host, at once and for ever, and withdraw what it ordered and nobody has taken; False if there is none.
+    """End the login of a host, at once and for ever; False if there is none.
 
-    What it reported stays. If this is interrupted, the same call completes it. Raises `DatabaseRefuses` and
+    What it ordered and nobody has taken is withdrawn. What it alone could have taken is declined, so the chain runs that wait for it
+    continue. What it reported stays. If this is interrupted, the same call completes it. Raises `DatabaseRefuses` and
     `psycopg.OperationalError`.
     """
     try:
@@ -139,6 +153,7 @@ def remove(connection: Connection, known: Administration, name: str) -> bool:
             with connection.transaction():
                 connection.execute(_REMOVE, (name,))
                 connection.execute(_WITHDRAW, (name,))
+                connection.execute(_DECLINE, (name,))
             if has_login:
                 # With its rights, and what it may have left here: a large object, for one.
                 connection.execute(sql.SQL("drop owned by {}").format(sql.Identifier(login)))

@@ -71,11 +71,15 @@ def test_a_removed_host_is_disconnected_and_its_reports_stay(
 ) -> None:
     assert laptop.call("fleet", "join", invited(office, "laptop")).code == 0
     with fleet.admin() as admin:
+        admin.execute("update runward.hosts set labels = array['desk', name]")
         admin.execute(
             "insert into runward.orders (origin, id, wanted_host, wanted_labels, skill, body, state, taken_by) values"
             " ('mallory', 'open', 'victim', '{}', 's', '{}', 'open', null),"
             " ('mallory', 'taken', 'victim', '{}', 's', '{}', 'taken', 'victim'),"
-            " ('victim', 'open', 'mallory', '{}', 's', '{}', 'open', null)"
+            " ('victim', 'open', 'mallory', '{}', 's', '{}', 'open', null),"
+            " ('victim', 'for a label of mallory', null, '{mallory}', 's', '{}', 'open', null),"
+            " ('victim', 'for a label that no host has', null, '{gpu}', 's', '{}', 'open', null),"
+            " ('victim', 'for a label of both', null, '{desk}', 's', '{}', 'open', null)"
         )
         admin.execute(
             "insert into runward.sessions (host, key, version, started_at, body)"
@@ -92,14 +96,31 @@ def test_a_removed_host_is_disconnected_and_its_reports_stay(
     assert fleet.sessions() == [("mallory", "k", "running"), ("victim", "native:runs/1", "failed")]
     with fleet.admin() as admin:
         orders = admin.execute("select origin, id, state from runward.orders order by 1, 2").fetchall()
+        declined = admin.execute("select declined from runward.orders where state = 'declined'").fetchall()
     assert orders == [
         ("mallory", "open", "withdrawn"),
         ("mallory", "taken", "taken"),
-        ("victim", "open", "open"),
+        ("victim", "for a label of both", "open"),
+        ("victim", "for a label of mallory", "declined"),
+        ("victim", "for a label that no host has", "open"),
+        ("victim", "open", "declined"),
     ]
+    assert declined == [({"mallory": "it was removed from the fleet"},)] * 2
     told = laptop.call("session", "list", "--fleet", "--columns", "STATE,HOST", "--status", "running")
     assert told.out.split()[-2:] == ["unknown", "mallory"]
     assert "mallory was removed: it is not known what still runs there" in told.err
+
+
+def test_in_a_database_that_is_older_nothing_counts_as_never_begun(fleet: Fleet, office: Place) -> None:
+    with fleet.admin() as admin:
+        admin.execute(
+            "insert into runward.orders (origin, id, wanted_host, wanted_labels, skill, body, state) values"
+            " ('victim', 'open', 'mallory', '{}', 's', '{}', 'open')"
+        )
+        admin.execute("update runward.identity set known = 'another one'")
+    assert office.call("fleet", "remove", "mallory").code == 0
+    with fleet.admin() as admin:
+        assert admin.execute("select state from runward.orders").fetchall() == [("open",)]
 
 
 def test_it_is_the_command_that_disconnects(
