@@ -1,5 +1,6 @@
 """A command that the server runs, under its own number: for tests that send it a signal, ask for its number or give it a terminal."""
 
+import contextlib
 import os
 import select
 import signal
@@ -51,7 +52,9 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # The server may have reaped it already, and its exit code is on the way.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
