@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.config.settings import FleetSettings
 from runward.daemon.faults import point
-from runward.daemon.fleet.connecting import Connection, in_time
+from runward.daemon.fleet.connecting import PATIENCE_S, Connection, in_time
 from runward.daemon.fleet.problems import named
 from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.store import reading
@@ -175,9 +175,8 @@ class Orders:
 
     def _tell_origin(self, connection: Connection, over: Sequence[Seen]) -> None:
         for some in _slices([each for each in over if _name("over", each.id) not in self._put]):
-            with in_time(connection):
-                found = connection.execute(_ENDS, (some[0].origin, [each.id for each in some])).fetchall()
-            for row in found:
+            given = (some[0].origin, [each.id for each in some])
+            for row in _rows(connection, len(some), _ENDS, given):
                 self._tell_end(some[0].origin, *row)
 
     def _tell_end(
@@ -224,9 +223,7 @@ class Orders:
             [each for each in new if _name("order", *each.take, each.taken_at) not in self._put]
         ):
             given = ([each.origin for each in some], [each.id for each in some])
-            with in_time(connection):
-                found = connection.execute(_ORDERED, given).fetchall()
-            for row in found:
+            for row in _rows(connection, len(some), _ORDERED, given):
                 self._order(*row)
         for each in cancelled:
             row_here = known.get(each.take)
@@ -283,8 +280,7 @@ class Orders:
         if not self._fleet.accept or most <= 0:
             return False
         count = min(most, _MOST_READ_AT_ONCE)
-        with in_time(connection):
-            rows = connection.execute(_TAKE, (self._number, count)).fetchall()
+        rows = _rows(connection, count, _TAKE, (self._number, count))
         if rows:
             point("fleet.orders.taken")
         with reading.reading(str(self._state)) as store:
@@ -302,6 +298,15 @@ class Orders:
             self._put[request.request] = order
             self.brought += 1
             point("fleet.orders.put")
+
+
+def _rows(
+    connection: Connection, most: int, statement: str, given: tuple[object, ...]
+) -> list[tuple[Any, ...]]:
+    """At most so many rows, each with values of up to 1 MiB. So each has the time of a statement: else, over a slow network, what was
+    taken would never be read, and neither begin nor be given back."""
+    with in_time(connection, PATIENCE_S * most):
+        return connection.execute(statement, given).fetchall()
 
 
 def _name(what: str, *facts: object) -> str:

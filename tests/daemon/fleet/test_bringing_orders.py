@@ -7,7 +7,7 @@ import json
 import time
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from runward.config.settings import Accept, FleetSettings, Settings
 from runward.daemon import faults
 from runward.daemon.disk.receipt_keys import own_key_on_first_use
 from runward.daemon.fleet import orders, program
-from runward.daemon.fleet.connecting import as_host
+from runward.daemon.fleet.connecting import PATIENCE_S, as_host, in_time
 from runward.daemon.fleet.delivery import Delivery
 from runward.daemon.fleet.orders import Orders
 from runward.daemon.fleet.program import Program
@@ -313,6 +313,31 @@ def test_over_a_slow_network_fewer_rows_are_told_at_once_until_all_are_told(host
                 )
     assert host.place.rows("select subject from fleet_outbox") == []
     assert sizes[0] == 10
+
+
+def test_each_order_that_is_read_has_the_time_of_a_statement(
+    monkeypatch: pytest.MonkeyPatch, host: Host
+) -> None:
+    allowed: list[float] = []
+
+    @contextmanager
+    def counted(connection: Connection, seconds: float = PATIENCE_S) -> Iterator[None]:
+        allowed.append(seconds)
+        with in_time(connection, seconds):
+            yield
+
+    monkeypatch.setattr(orders, "in_time", counted)
+    connection, program = host.connected()
+    host.has("open")
+    program.look(connection)
+    assert max(allowed) > PATIENCE_S  # to take: nobody knows how many there are
+    allowed.clear()
+    for number in range(3):
+        host.has(f"taken-{number}", state="taken", taken_by="gpu-box", takes=1)
+        host.has(f"over-{number}", origin="gpu-box", wanted_host="laptop", state="withdrawn")
+    program.look(connection)
+    assert (len(host.inbox("RemoteStepOver")), len(host.inbox("RemoteStepOrdered"))) == (3, 4)
+    assert [each for each in allowed if each > PATIENCE_S] == [3 * PATIENCE_S] * 2
 
 
 def _begun(host: Host, state: str = "begun") -> None:
