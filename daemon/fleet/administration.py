@@ -122,10 +122,10 @@ _DECLINE: Final = """
         set state = 'declined', declined = wanted.declined || jsonb_build_object(removed.name, 'it was removed from the fleet')
         from runward.hosts removed
         where removed.name = %s and wanted.state = 'open' and not wanted.cancelled
-            and (wanted.wanted_host = removed.name or wanted.wanted_host is null and wanted.wanted_labels <@ removed.labels and not exists (
-                select from runward.hosts other where other.joined_at is not null and other.removed_at is null
-                    and wanted.wanted_labels <@ other.labels and not wanted.declined ? other.name
-            ))
+            and runward.is_for(wanted, removed) and not exists (
+                select from runward.hosts other
+                where other.joined_at is not null and other.removed_at is null and runward.is_for(wanted, other)
+            )
             and not exists (select from runward.unheard)
             and exists (select from runward.identity where known is null or known = runward.identity_here())
 """

@@ -31,7 +31,7 @@ _MOST_READ: Final = 10
 """Events that are read at once: each may have 1 MiB."""
 
 MOST_FIELDS: Final = 256 << 10
-"""Characters of an event's fields, as JSON. The database takes more, with its own blanks, and so does an inbox."""
+"""Bytes of an event's fields, as the database writes them. It takes more, and so does an inbox."""
 
 _MOST_ID: Final = 1000
 _MOST_DEEP: Final = 1000

@@ -105,7 +105,7 @@ class Cgroup:
 
     def remove_old_siblings(self) -> None:
         """Removes empty sibling cgroups that killed launchers left. A young one stays, because it may be about to
-        fill. Within a minute this process looks once: each look asks about every run that there is."""
+        fill. A process looks at most once a minute: each look asks about every run."""
         parent, own = os.path.split(self.path)
         now = time.monotonic()
         if now - _looked_at.get(parent, -_YOUNG_S) < _YOUNG_S:

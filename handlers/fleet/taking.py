@@ -266,7 +266,8 @@ def end_taken(event: SessionFinished | StartFailed | StartedEarlier, given: Give
     # From here on it is certain that it began.
     left = yield from all_left_by(event.session_key, verdict.attempt)
     outcome = None if left.outcome is None else dict(left.outcome)
-    size = size_in_database(outcome)
+    # Its origin counts characters, as JSON writes them in ASCII.
+    size = max(size_in_database(outcome), len(json.dumps(outcome)))
     result = left.result
     verdict = verdict._replace(why=left.why)
     more: dict[str, JsonValue] = {

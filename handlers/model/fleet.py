@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from runward.config.fleet import Labelled
 
 MOST_OUTCOME: Final = 64 << 10
-"""Bytes of an outcome, as the database writes it, that travel back."""
+"""Characters of an outcome that travel back, as JSON writes it in ASCII and as the database does."""
 
 MOST_SENT: Final = 896 << 10
 """Bytes of what a step gives another host, as the database writes them. It takes an order of 1 MiB, with what else is in it."""

@@ -68,7 +68,7 @@ begin
     return true;
 end $$;
 
--- Begin another chain behind this segment, if that has anything: otherwise it is as new. The earlier one stays as it is. Who verifies follows
+-- Begin another chain behind this segment, if that has anything: otherwise it is as new. The earlier one stays as it is. `fleet verify` follows
 -- all segments of each host, so a host has at most ten within a day. Returns the segment that is the host's then.
 create or replace function runward.begin_segment(behind integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, runward, pg_temp as $$

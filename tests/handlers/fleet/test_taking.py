@@ -260,7 +260,9 @@ def test_the_end_of_its_run_is_the_end_of_the_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "long", ["x" * MOST_OUTCOME, [1e308] * 1000], ids=["text", "numbers with 309 digits"]
+    "long",
+    ["x" * MOST_OUTCOME, "ж" * (MOST_OUTCOME // 4), [1e308] * 1000],
+    ids=["text", "text that its origin counts as longer", "numbers with 309 digits"],
 )
 def test_an_outcome_that_is_too_long_stays_here_and_that_is_said(long: JsonValue) -> None:
     left = LeftBySession({"long": long}, StepResult(), None)
