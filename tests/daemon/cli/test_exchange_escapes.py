@@ -47,13 +47,13 @@ def test_a_daemon_answers_after_each_attempt_and_keeps_nothing_of_it(place: Plac
         write = {"action_type": "write_artifact", **HONEST}
         honest = json.loads(_submit(place, "lane-0", [write, _invoke("honest", 1)])[1])
         assert honest["data"]["result"] == 2, honest
-        wait_for(lambda: _children(daemon.pid) == PROCESSES, "the workers that wait for the next code")
+        wait_for(lambda: _is_ready(daemon.pid), "the workers that wait for the next code")
         descriptors = _descriptors(daemon.pid)
         memory = _resident(daemon.pid)
         with ThreadPoolExecutor(LANES) as pool:
             found = list(pool.map(lambda lane: _try(place, lane), range(LANES)))
         assert [each for surprises, _ in found for each in surprises] == []
-        wait_for(lambda: _children(daemon.pid) == PROCESSES, "no processes but new workers that wait")
+        wait_for(lambda: _is_ready(daemon.pid), "no processes but new workers that wait")
         wait_for(lambda: _descriptors(daemon.pid) <= descriptors, "no more descriptors than before")
         assert _held(daemon.pid).count("runward.db") <= OF_THE_STORE
         assert _resident(daemon.pid) - memory < MOST_GROWTH
@@ -112,6 +112,11 @@ def _submit(place: Place, principal: str, intents: list[dict[str, object]]) -> l
     said, errors = process.communicate()
     assert process.returncode in (0, 1), errors
     return said.splitlines()
+
+
+def _is_ready(pid: int) -> bool:
+    """Whether the next workers wait: the daemon opens the `/tmp` of each last."""
+    return _children(pid) == PROCESSES and _held(pid).count("tmp") == WORKERS
 
 
 def _children(pid: int) -> int:
