@@ -14,7 +14,7 @@ import time
 from runward.daemon.faults import point
 from runward.daemon.launch import record
 from runward.daemon.launch.cgroup import Held, spawn
-from runward.daemon.launch.command import NOT_EXECUTABLE, GatedCommand, StartFailure, fork_command
+from runward.daemon.launch.command import NOT_EXECUTABLE, GatedCommand, fork_command
 from runward.daemon.launch.containment import cgroup_ahead, contain
 from runward.daemon.launch.output import PassedStream, open_sink
 from runward.daemon.launch.record import Announcement
@@ -22,9 +22,11 @@ from runward.daemon.launch.supervision import (
     BY_THE_SYSTEM,
     SHUTDOWN,
     Ending,
+    Preparation,
     SignalInbox,
     Silence,
     Supervision,
+    never_began,
     pass_on_rest,
 )
 from runward.daemon.processes.cancelling import read_word
@@ -299,15 +301,19 @@ class _Launch:
 
     def _perform(self, command: GatedCommand, containment: Containment) -> tuple[Ending, frozenset[int]]:
         """Releases the command, and watches until it and its whole tree have ended."""
+        order = self._order
         try:
             # Before the release, so that a daemon can end the command even if the launcher is killed right
             # after it.
             process = record.process_json(self._identity_of(command))
             self._directory.write_json(record.PROCESS, process, is_synced=self._channel is None)
             point("launch.process_json")
-            why_not = self._make_worktree()
-            if why_not is not None:
-                return self._give_up(command, containment, why_not)
+            preparation = Preparation(
+                self._signals, order.timeout, lambda: read_word(self._directory.descriptor)
+            )
+            too_soon = self._make_worktree(preparation)
+            if too_soon is not None:
+                return self._give_up(command, containment, too_soon)
             # The command waits for it: were it released before its launch is durable, it could remove every trace
             # of its launcher, and pass for a run that was written by hand.
             self._tell()
@@ -316,20 +322,23 @@ class _Launch:
             # may follow.
             self._before_release(self._is_recorded)
         except OSError as error:
-            return self._give_up(command, containment, self._failure(f"it can't be recorded: {error}"))
+            why = f"{record.as_text(order.command[0])}: it can't be recorded: {error}"
+            return self._give_up(command, containment, _not_started(why))
+        # The daemon's own deadline counts from the beginning of the launch. So what git took is no extra time.
+        timeout = order.timeout if order.worktree is None else preparation.seconds_left()
         command.release()
         point("launch.released")
         silence = None
-        if self._order.stale_after is not None:
-            silence = Silence(self._order.stale_after, self._directory.descriptor)
+        if order.stale_after is not None:
+            silence = Silence(order.stale_after, self._directory.descriptor)
         supervision = Supervision(
             command,
-            program=record.as_text(self._order.command[0]),
+            program=record.as_text(order.command[0]),
             signals=self._signals,
             streams=self._streams,
             containment=containment,
-            timeout=self._order.timeout,
-            grace=self._order.grace,
+            timeout=timeout,
+            grace=order.grace,
             is_interactive=os.isatty(0) and os.isatty(1),
             read_order=lambda: read_word(self._directory.descriptor),
             silence=silence,
@@ -349,20 +358,27 @@ class _Launch:
         except OSError as error:
             self._complaints.append(f"its files can't be made durable: {error}")
 
-    def _failure(self, message: str) -> StartFailure:
-        return StartFailure(NOT_EXECUTABLE, f"{record.as_text(self._order.command[0])}: {message}")
-
-    def _make_worktree(self) -> StartFailure | None:
-        """Makes the directory in which the command starts, if it is a worktree; returns why it can't be made."""
+    def _make_worktree(self, preparation: Preparation) -> Ending | None:
+        """Makes the directory in which the command starts, if it is a worktree; returns how the run ends if there is none."""
         order = self._order
         if order.worktree is None or order.cwd is None:
             return None
-        from runward.daemon.launch.worktree import GitFailed, make  # nothing for those without
+        from runward.daemon.launch.worktree import CutShort, GitFailed, make  # nothing for those without
+
+        endings: list[Ending] = []
+
+        def must_end() -> bool:
+            ending = preparation.ending()
+            if ending is not None:
+                endings.append(never_began(ending, "its worktree was still being made"))
+            return ending is not None
 
         try:
-            make(*order.worktree, order.cwd)
+            make(*order.worktree, order.cwd, must_end)
+        except CutShort:
+            return endings[0]
         except GitFailed as error:
-            return StartFailure(NOT_EXECUTABLE, f"its worktree can't be made: {error}")
+            return _not_started(f"its worktree can't be made: {error}")
         return None
 
     def _fork(self, streams: Mapping[int, int]) -> GatedCommand:
@@ -435,14 +451,14 @@ class _Launch:
         self._streams.append(TerminalStream(near, number, log, open_sink(number), self._order.low_disk))
 
     def _give_up(
-        self, command: GatedCommand, containment: Containment, failure: StartFailure
+        self, command: GatedCommand, containment: Containment, ending: Ending
     ) -> tuple[Ending, frozenset[int]]:
         """Ends the command at its gate, and what git left of a worktree: its filters, its helpers."""
         command.abandon()
         left = frozenset[int]() if containment.is_empty() else containment.kill().left
         for stream in self._streams:
             stream.close_source()
-        return Ending("not_started", failure.exit_code, None, time.time(), 0.0, error=failure.message), left
+        return ending, left
 
     def _finish(self, ending: Ending) -> list[str]:
         """Gives readers the rest of the output; returns any problems."""
@@ -497,6 +513,10 @@ class _Launch:
             "timeout": order.timeout,
             "metadata": {**(order.metadata or {}), "traceparent": self._environment["TRACEPARENT"]},
         }
+
+
+def _not_started(why: str) -> Ending:
+    return Ending("not_started", NOT_EXECUTABLE, None, time.time(), 0.0, error=why)
 
 
 def _by_whom(ending: Ending) -> Ending:

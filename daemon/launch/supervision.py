@@ -77,6 +77,13 @@ class SignalInbox:
                 requests.append(Request(info.si_signo, from_keyboard, info.si_pid))
         return requests
 
+    def read_to_end(self) -> list[Request]:
+        """Those of them that are requests to end the run; the others wait on."""
+        requests = []
+        while info := signal.sigtimedwait(self._signals & (STOPPING | CANCELLING), 0):
+            requests.append(Request(info.si_signo, info.si_code == _SI_KERNEL, info.si_pid))
+        return requests
+
     def close(self) -> None:
         """Stops reading; the signals stay blocked, because the launcher is about to end."""
         os.close(self.descriptor)
@@ -168,6 +175,12 @@ def ending_of(
     return Ending(cause, exit_code, by_signal, finished_at, duration_s)
 
 
+def never_began(ending: Ending, why: str) -> Ending:
+    """The ending of a run that was ended before its command began."""
+    never = f"the command never began: {why}"
+    return ending._replace(error=never if ending.error is None else f"{ending.error}; {never}")
+
+
 def what_ended_it(ending: Ending) -> str | None:
     """What ended a run early, in a sentence; None if its command ended on its own."""
     after = f"after {ending.duration_s:.1f} s"
@@ -198,6 +211,36 @@ _SETTLED_S = 0.1
 """After this time a command is not one that ends at once, and what only had to wait for such ones is done."""
 _SAME_PRESS_S = 0.1
 """Signals this close together count as one request: a key may bounce, or a sender may signal process and group."""
+
+
+class Preparation:
+    """The watch over what must be done before a command can begin: the run may have to end meanwhile.
+
+    What it takes counts towards the run's timeout.
+    """
+
+    def __init__(
+        self, signals: SignalInbox, timeout: float | None, read_order: Callable[[], str | None]
+    ) -> None:
+        self._signals = signals
+        self._timeout = timeout
+        self._read_order = read_order
+        self._began = time.monotonic()
+
+    def seconds_left(self) -> float | None:
+        """What is left of the timeout."""
+        return None if self._timeout is None else max(0.0, self._timeout - (time.monotonic() - self._began))
+
+    def ending(self) -> Ending | None:
+        """How the run has to end, if it has to by now. A request is told once."""
+        now, duration = time.time(), time.monotonic() - self._began
+        for request in self._signals.read_to_end():
+            if is_below_us(request.sender):
+                continue
+            if request.number in CANCELLING:
+                return Ending("cancelled", None, None, now, duration, error=self._read_order())
+            return Ending("cancelled", None, request.number, now, duration)
+        return Ending("timed_out", None, None, now, duration) if self.seconds_left() == 0.0 else None
 
 
 class Supervision:
@@ -286,8 +329,7 @@ class Supervision:
         # "exited" with an error would be a failure, and this one has begun after all.
         if self._had_begun or ending.cause == "exited" or ending.error == STALE:
             return ending
-        hung = f"the command never began: entering its directory or executing {self._program} did not return"
-        return ending._replace(error=hung if ending.error is None else f"{ending.error}; {hung}")
+        return never_began(ending, f"entering its directory or executing {self._program} did not return")
 
     def _is_over(self) -> bool:
         return self._status is not None and self._containment.is_empty()

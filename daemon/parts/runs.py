@@ -84,15 +84,15 @@ class Starts(Part):
     processes: Processes
     files: Files
     begun: Callable[[StartRun], None] = lambda order: None
-    """Called for each run that began: its directory is worth a look."""
+    """Called for each run that began, or that began in spite of a withdrawn order: its directory is worth a look."""
     report: Callable[[StartEvent], None] = lambda event: None
     """Called for each run that can never begin, vanished before it was seen, or began before its order was recorded."""
     record: Callable[[Observation], None] = lambda observation: None
     """Called with each announced launch, to be recorded."""
     ended: Callable[[StartRun], None] = lambda order: None
     """Called when a launcher says that its run is over, or can't say it any more: its directory is worth a look."""
-    beginning: set[str] = field(default_factory=set)
-    """The session keys of the runs whose launchers may still announce them: nobody looks at these."""
+    beginning: dict[str, StartRun] = field(default_factory=dict)
+    """The orders of the runs whose launchers may still announce them, by session key: nobody looks at these."""
     announced: dict[str, Launch] = field(default_factory=dict)
     """What launchers announced over channels that are still open, by session key."""
     _unrecorded: set[str] = field(default_factory=set)
@@ -107,7 +107,7 @@ class Starts(Part):
         """Continue where an earlier daemon stopped, before anything is started. Raises `sqlite3.Error`."""
         owed_now = await owed_starts(self.store)
         owed = [*(each.key for each in owed_now.orders), *(each.key for each in owed_now.hopeless)]
-        self.beginning |= {each.session for each in owed_now.orders}
+        self.beginning.update({each.session: each for each in owed_now.orders})
         self._unseen = await unseen_runs(self.store)
         try:
             # Before anything is started: no launcher of an earlier epoch can use a ticket any more.
@@ -175,7 +175,7 @@ class Starts(Part):
             self.trouble = None
             return False
         # Before their launchers exist: a look that finds the run must find its announcement, too.
-        self.beginning |= {order.session for order in due}
+        self.beginning.update({order.session: order for order in due})
         with anyio.CancelScope(shield=True):
             # Shielded, because a thread can't be cancelled and what it started must be known.
             await self._expect_start()
@@ -184,7 +184,9 @@ class Starts(Part):
 
     def _forget_withdrawn(self, owed: Sequence[StartRun]) -> None:
         """Runs that are no longer ordered, because somebody withdrew them, are like any others."""
-        self.beginning &= {order.session for order in owed}
+        for session in self.beginning.keys() - {order.session for order in owed}:
+            # Its launcher may be making its worktree, and then it is told to end as soon as it is seen.
+            self.begun(self.beginning.pop(session))
 
     async def look_for_unseen(self) -> None:
         """Report runs that vanished before anyone saw them, and runs that were seen before their orders were recorded.
@@ -257,7 +259,7 @@ class Starts(Part):
         settled: list[Row] = []
         for order, answer in results:
             if not (isinstance(answer, NotBegun) and not answer.for_good):
-                self.beginning.discard(order.session)
+                self.beginning.pop(order.session, None)
             match answer:
                 case Announced():
                     self._take_up(order, answer)

@@ -1,8 +1,7 @@
 """A batch of looks at native run directories and foreign sessions. Findings are noted once they are recorded."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
@@ -129,7 +128,7 @@ class Looks:
     """Called with a running session and its processes."""
     closed: Callable[[Target], None] = lambda target: None
     """Called with a session that has stopped running."""
-    beginning: AbstractSet[str] = frozenset()
+    beginning: Container[str] = frozenset()
     """The session keys of runs that the daemon has ordered and whose launchers may still announce them."""
     announced: Mapping[str, Launch] = field(default_factory=dict)
     """What launchers announced over their channels, by session key."""

@@ -288,7 +288,8 @@ def request_cancel(settings: Settings, run: str, reason: str, *, before_it_began
     request = ask_daemon(settings, event)
 
     def accepted(connection: sqlite3.Connection) -> bool | None:
-        refused = why_refused(connection, request)
+        # Of the run itself: that its step is no session yet refuses nothing, since the step never begins then.
+        refused = why_refused(connection, request, run)
         matching = chain_runs.chain_runs_called(connection, run, 1)
         if refused is not None:
             fail(refused, NOT_SO)

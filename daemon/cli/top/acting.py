@@ -124,7 +124,9 @@ def _cancel_run(settings: Settings, row: Row) -> Question | str:
 
         request = ask_daemon(settings, new_request(ChainRunCancelRequested, row.key, ""))
         return _asked(
-            settings, f"{row.id} is to be cancelled", lambda connection: why_refused(connection, request)
+            settings,
+            f"{row.id} is to be cancelled",
+            lambda connection: why_refused(connection, request, row.key),
         )
 
     what = f"Chain run {row.id} of {row.purpose} ends, and the processes of its step with it."

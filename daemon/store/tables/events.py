@@ -128,6 +128,7 @@ LATEST_DECISIONS: Final = 20_000
 class Decided(NamedTuple):
     """A decision about a request, or about what it led to."""
 
+    subject: str
     verdict: str
     summary: str
 
@@ -160,10 +161,12 @@ def decisions_on(connection: sqlite3.Connection, request: str) -> list[Decided]:
     return rows_of(Decided, rows)
 
 
-def why_refused(connection: sqlite3.Connection, request: str) -> str | None:
-    """Why a request, or what it led to, was refused, once that is decided."""
-    decisions = decisions_on(connection, request)
-    return next((each.summary for each in decisions if each.verdict == "refused"), None)
+def why_refused(connection: sqlite3.Connection, request: str, subject: str | None = None) -> str | None:
+    """Why a request, or what it led to, was refused, once that is decided; with a `subject`, only as to that."""
+    for each in decisions_on(connection, request):
+        if each.verdict == "refused" and subject in (None, each.subject):
+            return each.summary
+    return None
 
 
 INSERT_EVENT: Final = Write(

@@ -191,3 +191,23 @@ def test_a_dry_run_shows_the_worktree_and_makes_none(working: Place, repo: Path)
     assert step["worktree"] == {"repo": str(repo), "ref": "main"}
     assert f"worktree   main of {repo}" in working.call(*fire).out
     assert len(worktrees(repo)) == 1
+
+
+def test_a_cancelled_chain_ends_a_step_whose_worktree_is_still_being_made(
+    working: Place, repo: Path, tmp_path: Path
+) -> None:
+    (repo / ".gitattributes").write_text("slow filter=slow\n")
+    (repo / "slow").write_text("x")
+    git(repo, "add", ".")
+    git(repo, "commit", "--quiet", "-m", "slow")
+    git(repo, "config", "filter.slow.smudge", f"touch {tmp_path}/asked; sleep 1000")
+    define(working)
+    with working.daemon():
+        fired = working.call("chain", "fire", "work", f"repo={repo}", "ref=main", "code:=0").out.strip()
+        wait_for((tmp_path / "asked").exists, "git")
+        assert working.call("chain", "run", "cancel", fired).code == 0
+        name = f"{fired}-0-1"
+        wait_for((working.runs / name / "exit.json").exists, "its end")
+        shown = working.call("why", name).out
+    assert "cancelled" in shown
+    assert "its worktree was still being made" in shown
