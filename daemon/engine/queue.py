@@ -20,7 +20,7 @@ from runward.daemon.engine.deciding import NOTHING_FORESEEN, Decider, Round
 from runward.daemon.engine.foreseeing import Foreseen
 from runward.daemon.engine.turn_transaction import Decided, TurnTransaction
 from runward.daemon.store import due_jobs, packing, pruning
-from runward.daemon.store.batch import Batch, Claim, Job, JobResult, Observation, always, put_back
+from runward.daemon.store.batch import Batch, Blocked, Claim, Job, JobResult, Observation, always, put_back
 from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.store import Store, Transaction
 from runward.daemon.store.tables import all as tables
@@ -320,7 +320,7 @@ class Queue:
     ) -> None:
         claimed = Counter(job.lane for job in due)
 
-        def blocked(lane: str) -> bool:
+        def blocked(lane: str, last: int) -> bool:
             # The jobs of `due` are claimed in the same transaction, so they don't block: they come before
             # what is added to their lane now.
             return self._open.get(lane, 0) > claimed[lane]
@@ -462,7 +462,7 @@ class Queue:
         reason = f"the store refused what was decided: {type(error).__name__}: {error}"
         await self._complete(token, [JobResult(first.job, "held", error=reason)], completed)
 
-    def _batch(self, head: Head, blocked: Callable[[str], bool] = always) -> Batch:
+    def _batch(self, head: Head, blocked: Blocked = always) -> Batch:
         return Batch(head, self._store.epoch, self._now(self._clock.now()), self.steps.steady(), blocked)
 
     def _note_new(

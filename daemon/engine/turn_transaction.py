@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from runward.daemon.engine.deciding import NOTHING_FORESEEN, Decider, Round, without_waiting
 from runward.daemon.engine.foreseeing import Foreseen
 from runward.daemon.store import packing, pruning
-from runward.daemon.store.batch import Batch, Claim, Job, JobResult, Observation
+from runward.daemon.store.batch import Batch, Blocked, Claim, Job, JobResult, Observation
 from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.store import Transaction
 from runward.daemon.store.tables import all as tables
@@ -42,7 +42,7 @@ class TurnTransaction:
     clock: Clock
     token: str
     head: Head
-    new_batch: Callable[[Head, Callable[[str], bool]], Batch]
+    new_batch: Callable[[Head, Blocked], Batch]
     open_before: Mapping[str, int]
     """How many jobs waited in each lane before."""
     foreseen: Foreseen = NOTHING_FORESEEN
@@ -56,8 +56,6 @@ class TurnTransaction:
     """The new jobs that wait."""
     released: bool = False
     rung: bool = False
-    _batch: Batch = field(init=False)
-    """What is being written."""
     _first: int = 0
     _until: float = 0.0
     _stops: bool = False
@@ -73,7 +71,7 @@ class TurnTransaction:
         self._first, self._until = self.head.seq, self.clock.monotonic() + LONGEST
         self._prepare(transaction, observed)
         self.opened.subtract(job.lane for job in due)
-        self._batch = batch = self.new_batch(self.head, self._is_blocked)
+        batch = self.new_batch(self.head, self._is_blocked)
         if earlier is not None:
             self._block(earlier.results)
             for result in earlier.results:
@@ -108,7 +106,7 @@ class TurnTransaction:
         """Decide and apply a round; returns the jobs of the next one."""
         round_ = self.decider.decide_inside(round_jobs, transaction, self.foreseen)
         self._stops = not round_.is_over or self._is_enough()
-        self._batch = batch = self.new_batch(self.head, self._is_blocked)
+        batch = self.new_batch(self.head, self._is_blocked)
         for job in round_.undecided():
             if job.id in due:
                 jobs.claim_due(batch, job, self.token)
@@ -145,11 +143,13 @@ class TurnTransaction:
         self.released, self.rung = self.released or batch.released, self.rung or batch.rung
         return batch.claimed
 
-    def _is_blocked(self, lane: str) -> bool:
+    # Told the number of the last event: if the transaction knew the batch, which asks it, they would be a cycle, and all that they
+    # hold would stay in memory until cycles are collected.
+    def _is_blocked(self, lane: str, last: int) -> bool:
         # What waits in the lane comes first. And as long as some jobs of this turn need files, nothing may follow from
         # the others: it could be decided on what these jobs are about to change.
         # One event may be followed by thousands at once. They are recorded together, and decided by the turns to come.
-        self._stops = self._stops or self._batch.head.seq - self._first > MOST_EVENTS
+        self._stops = self._stops or last - self._first > MOST_EVENTS
         return self._stops or self.open_before.get(lane, 0) + self.opened[lane] > 0
 
     def _is_enough(self) -> bool:

@@ -7,7 +7,7 @@ import this with the tables, so it imports little.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from runward.daemon.store.transaction import Row
 
@@ -87,7 +87,11 @@ def put_back(job: Job) -> JobResult:
     return JobResult(job._replace(tries=job.tries - 1), "waiting")
 
 
-def always(lane: str) -> bool:
+Blocked: TypeAlias = Callable[[str, int], bool]
+"""Whether a new job in this lane waits, where the last event has this number."""
+
+
+def always(lane: str, last: int) -> bool:
     """Every new job waits."""
     return True
 
@@ -99,9 +103,7 @@ class Batch:
     lanes that are not `blocked` are `claimed`: they have no row yet, because most are over before they would need one.
     """
 
-    def __init__(
-        self, head: Head, epoch: int, now: float, steady: float, blocked: Callable[[str], bool] = always
-    ) -> None:
+    def __init__(self, head: Head, epoch: int, now: float, steady: float, blocked: Blocked = always) -> None:
         self.head = head
         self.epoch, self.now, self.steady, self.blocked = epoch, now, steady, blocked
         self.claimed: list[Job] = []

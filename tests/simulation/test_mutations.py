@@ -97,7 +97,7 @@ def without_lanes(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(jobs, "open_lanes", no_lanes)
     patch.setattr(Queue, "_open_more", lambda self, lane, more: None)
-    patch.setattr(TurnTransaction, "_is_blocked", lambda self, lane: self._stops)
+    patch.setattr(TurnTransaction, "_is_blocked", lambda self, lane, last: self._stops)
 
 
 def without_owing_lines_again(patch: pytest.MonkeyPatch) -> None:

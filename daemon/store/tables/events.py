@@ -267,7 +267,7 @@ def add_event(
         ),
     )
     for duty in duties(event):
-        waits = duty.due > batch.now or in_background(duty.lane) or batch.blocked(duty.lane)
+        waits = duty.due > batch.now or in_background(duty.lane) or batch.blocked(duty.lane, recorded.seq)
         add_job(batch, recorded, duty, waits)
     return recorded
 

@@ -1,5 +1,6 @@
 """A turn in one transaction: all of it or nothing, bounded, and never in the way of a file."""
 
+import gc
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,8 @@ from runward.daemon.engine import turn_transaction
 from runward.daemon.engine.deciding import Answers, Decider
 from runward.daemon.engine.foreseeing import MOST_BYTES, Foreseen
 from runward.daemon.engine.queue import Queue, StoreTrouble, Turned
-from runward.daemon.engine.turn_transaction import Decided
-from runward.daemon.store.batch import Job, Observation, Rows
+from runward.daemon.engine.turn_transaction import Decided, TurnTransaction
+from runward.daemon.store.batch import Batch, Job, Observation, Rows
 from runward.daemon.store.connection import connect
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store
@@ -162,6 +163,18 @@ async def test_what_follows_is_decided_and_applied_in_the_same_commit(
     assert turned.undecided is None
     assert await desk.store.read("select key from sessions order by key") == [("a",), ("b",), ("c",)]
     assert await desk.jobs() == [("a", "done"), ("b", "done"), ("c", "done")]
+
+
+async def test_what_a_turn_held_is_freed_when_it_is_over(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    decide(monkeypatch, lambda event: following(event, {"a": "b"}))
+    gc.collect()
+    gc.disable()
+    try:
+        await desk.turn(start("a"))
+        left = [each for each in gc.get_objects() if type(each) in (Batch, TurnTransaction)]
+    finally:
+        gc.enable()
+    assert left == []
 
 
 async def test_a_job_that_ends_in_its_own_turn_is_written_once(
