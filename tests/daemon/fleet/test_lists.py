@@ -111,6 +111,8 @@ def fleet(postgresql: Server, database: str, office: Place, laptop: Place) -> Fl
 def test_hosts_are_listed_with_what_is_known_of_each(fleet: Fleet, office: Place) -> None:
     fleet.has_host("build", seen="3 h", owes=12, problems=["the disk is full", "fleet: slow"])
     fleet.has_host("new", seen=None, program=None)
+    for name in ("laptop", "gpu-box"):
+        fleet.has_host(name, seen="61 s")  # in minutes, it stays the same for as long as this may take
     assert office.call("fleet", "invite", "never-joined").code == 0
     with fleet.admin() as admin:
         admin.execute("update runward.hosts set slots = 3 where name = 'gpu-box'")
@@ -119,8 +121,8 @@ def test_hosts_are_listed_with_what_is_known_of_each(fleet: Fleet, office: Place
     assert _lines(told) == [
         "HOST STATE SEEN SLOTS OWES VERSION LABELS PROBLEMS",
         "build silent 3h ago - 12 1.0 - the disk is full; fleet: slow",
-        "gpu-box reporting 0s ago 3 0 1.0 big, gpu -",
-        "laptop reporting 0s ago - 0 1.0 - -",
+        "gpu-box reporting 1m ago 3 0 1.0 big, gpu -",
+        "laptop reporting 1m ago - 0 1.0 - -",
         "never-joined invited never - 0 - - -",
         "new joined never - 0 - - -",
     ]
@@ -160,14 +162,14 @@ def test_sessions_of_all_hosts_are_one_list_the_newest_first(fleet: Fleet) -> No
     now = time.time()
     fleet.has(
         _told("gpu-box", "old", now - 7200),
-        _told("laptop", "new", now - 20, "failed", playbook="review", verified="failed", delivery="missing"),
+        _told("laptop", "new", now - 120, "failed", playbook="review", verified="failed", delivery="missing"),
         _told("gpu-box", "runs", now - 600, "running", layout="codex", cwd="/src", prompt="Go", model="m"),
     )
     told = fleet.lists()
     assert (told.code, told.err) == (0, "")
     assert _lines(told) == [
         "HOST SESSION STATUS REASON VERIFIED DELIVERY EVIDENCE STARTED TOOK CWD MODEL TOKENS PROMPT",
-        "laptop new failed run.failed failed missing declared 20s ago 20.0s - - - -",
+        "laptop new failed run.failed failed missing declared 2m ago 20.0s - - - -",
         "gpu-box runs running run.running - - - 10m ago 10m 00s /src m - Go",
         "gpu-box old completed run.completed - - declared 2h ago 20.0s - - - -",
     ]
@@ -427,8 +429,8 @@ def test_without_the_database_only_the_lists_of_the_fleet_fail(fleet: Fleet) -> 
 
 
 def test_a_database_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> None:
-    monkeypatch.setattr(lists, "in_time", lambda connection: in_time(connection, 0.3))
-    with fleet.admin() as admin, admin.transaction():
+    with monkeypatch.context() as patch, fleet.admin() as admin, admin.transaction():
+        patch.setattr(lists, "in_time", lambda connection: in_time(connection, 0.3))
         admin.execute("lock table runward.sessions, runward.hosts in access exclusive mode")
         for words in ("session list --fleet", "fleet hosts"):
             told = fleet.place.call(*words.split())
@@ -538,6 +540,7 @@ def test_the_list_of_the_fleet_says_what_the_hosts_own_list_says(fleet: Fleet) -
     place.add_run("bad", exit_code=3)
     with place.daemon():
         wait_for(lambda: len(fleet.listed("--host", "laptop")) == 2, "both sessions")
+        wait_for(lambda: not place.rows("select 1 from fleet_outbox"), "all that is known of them")
     own = {str(each["key"]): each for each in place.call("session", "list", "--json").objects()}
     for each in fleet.lists("--json", "--host", "laptop").objects():
         further = {"host": "laptop", "root": "runs", "verified": None}

@@ -23,7 +23,7 @@ def _has(fleet: Fleet, *orders: dict[str, Any]) -> None:
             names, places = ", ".join(row), ", ".join(f"%({name})s" for name in row)
             insert = (
                 f"insert into runward.orders ({names}, placed_at)"
-                f" values ({places}, clock_timestamp() - interval '{age} min')"
+                f" values ({places}, clock_timestamp() - interval '{age + 1} min')"
             )
             admin.execute(insert.encode(), given)
 
@@ -58,12 +58,12 @@ def test_orders_are_listed_with_who_took_them_and_what_became_of_them(fleet: Fle
     _has(fleet, *_ORDERS)
     assert _lines(office.call("fleet", "orders")) == [
         "STATE FROM FOR SKILL PLACED TAKER TAKEN OUTCOME ORDER",
-        "open mallory victim train 0s ago - - - waits",
-        "open mallory label big, gpu render 1m ago - - - labels",
-        "taken mallory victim train 2m ago victim - cancelled stops",
-        "ended mallory victim train 3m ago victim - failed ended",
-        "given up mallory victim train 4m ago - - mallory: it was stolen\\x1b[31m lost",
-        "declined mallory victim train 5m ago - - victim: it accepts nothing from mallory refused",
+        "open mallory victim train 1m ago - - - waits",
+        "open mallory label big, gpu render 2m ago - - - labels",
+        "taken mallory victim train 3m ago victim - cancelled stops",
+        "ended mallory victim train 4m ago victim - failed ended",
+        "given up mallory victim train 5m ago - - mallory: it was stolen\\x1b[31m lost",
+        "declined mallory victim train 6m ago - - victim: it accepts nothing from mallory refused",
     ]
     assert _ids(office.call("fleet", "orders", "--open", "--json")) == ["waits", "labels", "stops"]
 
