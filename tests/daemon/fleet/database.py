@@ -6,13 +6,14 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from glob import glob
 from ipaddress import ip_address
 from itertools import count
 from pathlib import Path
+from random import SystemRandom
 
 import psycopg
 import pytest
@@ -253,8 +254,14 @@ def server(*, is_durable: bool = False) -> Iterator[Server]:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
+    """One that nobody gets by chance: those that the kernel gives to connections are above, and a server that is stopped keeps its own."""
+    first_of_kernel = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    # Not by the seed that all processes of tests have.
+    dice = SystemRandom()
+    while True:
+        port = dice.randrange(min(10_000, first_of_kernel - 1), first_of_kernel)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def _as_user(*options: str) -> tuple[str, ...]:
