@@ -24,13 +24,15 @@ def running(place: Place, *command: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=PATIENCE_S)
 
 
-def seen(place: Place) -> None:
+def seen(place: Place, name: str = "mine") -> None:
     """Until the daemon knows the run and its command, and the session is opened."""
-    pid = json.loads((place.runs / "mine" / "process.json").read_text())["pid"]
+    file = place.runs / name / "process.json"
+    wait_for(file.exists, "the command")
+    pid = json.loads(file.read_text())["pid"]
 
     def known() -> bool:
         named = any(str(pid) in str(state) for (state,) in place.rows("select state from cursors"))
-        return named and place.rows("select 1 from sessions where session_id = 'mine'") != []
+        return named and place.rows(f"select 1 from sessions where session_id = '{name}'") != []
 
     wait_for(known, "the run and its command to be seen")
 

@@ -39,6 +39,8 @@ def _told(place: Place) -> dict[str, object]:
 @contextlib.contextmanager
 def _frozen(daemon: Forked) -> Iterator[None]:
     os.kill(daemon.pid, signal.SIGSTOP)
+    stat = Path(f"/proc/{daemon.pid}/stat")
+    wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "a daemon that stands still")
     try:
         yield
     finally:

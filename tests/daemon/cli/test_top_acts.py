@@ -9,6 +9,7 @@ import pytest
 from tests.daemon.cli.calling import CONTRACT, SETTINGS, Place
 from tests.daemon.cli.everyday import Everyday
 from tests.daemon.cli.live_screen import LiveScreen, live_screen
+from tests.daemon.cli.test_session_cancel import seen
 from tests.waiting import PATIENCE_S, wait_for
 
 _LONG = "x" * 10_000 + " \x1b[2Jend"
@@ -144,6 +145,8 @@ def test_a_failure_is_marked_as_seen(place: Place) -> None:
     failing.communicate(timeout=PATIENCE_S)
     assert failing.returncode == 1
     with place.daemon(), _top(place) as top:
+        # It is shown before the daemon has judged it, too.
+        wait_for(lambda: place.rows("select 1 from sessions where status = 'failed'"), "the verdict")
         top.shows("1 failed")
         top.press(b"s")
         top.shows("bad is seen")
@@ -159,6 +162,7 @@ def test_a_run_is_cancelled_after_a_question(place: Place) -> None:
         running = place.start("run", "--name", "long", "--", "sleep", "1000")
         try:
             top.shows("● working")
+            seen(place, "long")
             top.press(b"x")
             top.shows("Cancel long? y/N")
             top.press(b"q")
