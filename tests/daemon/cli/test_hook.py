@@ -543,7 +543,8 @@ def test_without_claude_code_nothing_is_installed_that_an_older_version_drops_th
 def test_settings_that_the_installed_version_does_not_accept_are_put_back(
     place: Place, before: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accepting, "_ACCEPTS_S", 2.0)
+    # Within it, the program has to start twice: the second time it does call its hook.
+    monkeypatch.setattr(accepting, "_ACCEPTS_S", 6.0)
     path = path_of(place, "claude-code")
     if before is not None:
         path.parent.mkdir()

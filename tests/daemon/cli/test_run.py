@@ -16,7 +16,7 @@ from runward.daemon.processes.proc import read_stat
 
 PLAYBOOK = """
 name: report
-timeout: 1s
+timeout: 1m
 grace: 100ms
 artifacts:
   expected:
@@ -162,7 +162,7 @@ def test_a_run_that_delivers_ends_as_its_command_did(declared: Launcher) -> None
     assert (result.returncode, result.stderr) == (0, b"")
     run = declared.read("good", "run.json")
     assert run["playbook"] == "report"
-    assert run["timeout"] == 1.0
+    assert run["timeout"] == 60.0
     assert run["contract"] == {
         "expected": [
             {"id": "report", "path": "report.md", "required": True, "description": "", "source": "playbook"},
@@ -265,6 +265,8 @@ def test_an_empty_file_is_not_called_missing(declared: Launcher) -> None:
 
 
 def test_the_playbooks_timeout_and_grace_hold(declared: Launcher) -> None:
+    playbook = declared.work / "playbooks" / "report.playbook.yaml"
+    playbook.write_text(PLAYBOOK.replace("timeout: 1m", "timeout: 1s"))
     result = declared.run(
         "--playbook", "report", "--name", "late", "--", "sh", "-c", "trap '' TERM; sleep 100; :"
     )
@@ -348,13 +350,14 @@ def test_the_name_of_a_running_session_is_known_to_the_command_inside_another(la
 
 
 def test_the_start_is_quick(launcher: Launcher) -> None:
-    """In processor time, which other tests beside this one hardly change; `make bench` measures the wall's."""
+    """In processor time, which other tests beside this one hardly change, and by that of a bare interpreter, which tells how fast
+    the machine is; `make bench` measures the wall's."""
     launcher.run("--", "true")
     bare = min(_processor_seconds([sys.executable, "-c", "pass"], launcher) for _ in range(7))
     words = launcher.argv("--containment", "subreaper", "--", "true")
     run = min(_processor_seconds(words, launcher) for _ in range(7))
 
-    assert run - bare < 1.5 * 0.040
+    assert run - bare < 4 * bare, (run, bare)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a launcher hides its memory from everybody but root")
