@@ -263,10 +263,10 @@ def test_a_daemon_restarted_while_launchers_run_and_wait_knows_every_run_once(se
     of_running = {served.launcher(key) for key in running}
     free = served.launcher(short)
     wait_for(lambda: served.passed("daemon").count([str(daemon.pid), "start.freed"]) == 1, "a free launcher")
-    before = {*served.launchers()}
     assert len(of_running) == 3
+    # Three run, one is free, one has had no order yet, and one process forks them.
+    before = wait_for(lambda: found if len(found := {*served.launchers()}) == 6 else None, "six of them")
     assert before > of_running | {free}
-    assert len(before) == 6, "three run, one is free, one has had no order yet, and one process forks them"
     daemon.kill()
     wait_for(lambda: {*served.launchers()} == of_running, "the end of all that carry out nothing")
     with served.place.serving():

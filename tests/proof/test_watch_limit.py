@@ -122,7 +122,7 @@ def test_a_limit_that_others_use_up_is_noticed_though_the_watcher_says_nothing(p
         (others / str(number)).mkdir(parents=True)
     with _limited(place, 100, WATCH_OTHERS.format(others=str(others))):
         wait_for(lambda: _coverage(place).get("flat") == 1, "a root that is watched flat")
-        assert "can watch at most 100 directories" in _told(place)
+        wait_for(lambda: "can watch at most 100 directories" in _told(place), "a word about it")
         for number in range(40):
             place.finish_run(place.runs / f"run-{number}")
         place.wait_ended(40)
