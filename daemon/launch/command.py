@@ -253,6 +253,8 @@ def _failure(report: bytes) -> StartFailure:
 
 
 _TURN_S = 0.001
+_PATIENCE_S = 10.0
+"""Seconds for a namespace to be made. Somebody may have stopped who makes it, and then no signal to the launcher would be heard."""
 
 
 class NamespacedCommand(GatedCommand):
@@ -303,30 +305,48 @@ def fork_namespaced_command(
     os.close(status_in)
     # The first child only makes the namespaces and forks `init` into them; it ends at once, and `init`
     # becomes ours.
-    _, failed = os.waitpid(forked.pid, 0)
+    give_up = time.monotonic() + _PATIENCE_S
+    is_made = _has_succeeded(forked.pid, give_up)
     init = next(iter(proc.children() - others), None)
-    pid = _only_child(init) if init is not None and not failed else None
+    pid = _only_child(init, give_up) if init is not None and is_made else None
     if init is None or pid is None:
-        raise _unavailable(forked, init)
+        os.close(status_out)
+        raise _unavailable(forked, others, is_late=time.monotonic() >= give_up)
     return NamespacedCommand(pid, init, forked, status_out)
 
 
-def _only_child(init: int) -> int | None:
-    """The command, as soon as it exists; None if `init` ends without it."""
+def _has_succeeded(first: int, give_up: float) -> bool:
+    """Whether the first child ends before that, and without an error."""
+    while time.monotonic() < give_up:
+        ended, status = os.waitpid(first, os.WNOHANG)
+        if ended:
+            return status == 0
+        time.sleep(_TURN_S)
+    return False
+
+
+def _only_child(init: int, give_up: float) -> int | None:
+    """The command, as soon as it exists; None if `init` ends without it, or doesn't start it before that."""
     while not (children := proc.children_of(init)):
-        if init in proc.reap():
+        if init in proc.reap() or time.monotonic() >= give_up:
             return None
         time.sleep(_TURN_S)
     return children[0]
 
 
-def _unavailable(forked: Forked, init: int | None) -> ContainmentUnavailable:
+def _unavailable(forked: Forked, others: AbstractSet[int], *, is_late: bool) -> ContainmentUnavailable:
+    """Ends what was forked, and says why there is no namespace."""
+    proc.kill_tree(others)
     os.close(forked.gate)
-    report = os.read(forked.report, _LONGEST_REPORT).decode(errors="replace")
+    # A process on a dead disk can't be killed, and then holds the other end.
+    os.set_blocking(forked.report, False)
+    try:
+        report = os.read(forked.report, _LONGEST_REPORT).decode(errors="replace").partition(" ")[2]
+    except BlockingIOError:
+        report = ""
     os.close(forked.report)
-    if init is not None:
-        proc.reap()
-    return ContainmentUnavailable(f"there can be no PID namespace: {report.partition(' ')[2]}")
+    late = f"it was not made within {_PATIENCE_S:g} s" if is_late else "who makes it was ended"
+    return ContainmentUnavailable(f"there can be no PID namespace: {report or late}")
 
 
 def _enter_namespaces(status: int, closed: tuple[int, ...]) -> None:

@@ -1,7 +1,13 @@
 """A command at its gate."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
+from tests.daemon.launching import SOURCES
+from tests.waiting import PATIENCE_S
 
 from runward.daemon.launch.command import GatedCommand, fork_command
 
@@ -60,3 +66,38 @@ def test_a_file_on_path_that_may_not_be_run_is_not_executable(tmp_path: Path) ->
 
     assert failure is not None
     assert (failure.exit_code, failure.message) == (126, "Permission denied")
+
+
+_NAMESPACED = """
+import os, sys, time
+from runward.daemon.launch import command
+from runward.daemon.launch.cgroup import ContainmentUnavailable
+from runward.daemon.processes import proc
+setattr(command, sys.argv[1], lambda *_: time.sleep(1000))
+command._PATIENCE_S = 0.5
+held = os.listdir("/proc/self/fd")
+began = time.monotonic()
+try:
+    command.fork_namespaced_command(["true"], {"PATH": os.defpath}, streams={}, signal_mask=set())
+except ContainmentUnavailable as error:
+    print(error)
+print(time.monotonic() - began < 5.0, proc.children(), os.listdir("/proc/self/fd") == held)
+"""
+
+
+@pytest.mark.parametrize("hanging", ["unshare", "mount_own_proc"])
+def test_a_namespace_that_is_never_made_is_not_waited_for(hanging: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _NAMESPACED, hanging],
+        env={"PATH": os.defpath, "PYTHONPATH": str(SOURCES)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    if "Operation not permitted" in ended.stdout:
+        pytest.skip("this machine makes no namespaces")
+    assert ended.stderr == ""
+    assert ended.stdout == (
+        "there can be no PID namespace: it was not made within 0.5 s\nTrue frozenset() True\n"
+    )
