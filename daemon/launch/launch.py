@@ -28,6 +28,7 @@ from runward.daemon.launch.supervision import (
     Supervision,
     never_began,
     pass_on_rest,
+    with_more,
 )
 from runward.daemon.processes.cancelling import read_word
 from runward.daemon.processes.kernel import hide_memory
@@ -527,7 +528,7 @@ def _by_whom(ending: Ending) -> Ending:
 
     if not is_system_stopping(os.environ):
         return ending
-    return ending._replace(cause="cancelled", signal=None, error=SHUTDOWN)
+    return with_more(ending._replace(cause="cancelled", signal=None, error=SHUTDOWN), ending.error)
 
 
 def _directory(named: str | None) -> str | None:

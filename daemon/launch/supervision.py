@@ -116,9 +116,9 @@ BY_SIGNAL = 128
 BY_THE_SYSTEM = frozenset({signal.SIGTERM, signal.SIGHUP})
 """The signals that a system sends when it shuts down. A person may send them, too."""
 SHUTDOWN = "shutdown"
-"""The error of a run that the system's shutdown ended (the native layout)."""
+"""The error of a run that the system's shutdown ended (the native layout); more may follow it."""
 STALE = "stale"
-"""The error of a run that was timed out because it was silent (the native layout)."""
+"""The error of a run that was timed out because it was silent (the native layout); more may follow it."""
 
 
 class Cancellation(Value):
@@ -177,8 +177,13 @@ def ending_of(
 
 def never_began(ending: Ending, why: str) -> Ending:
     """The ending of a run that was ended before its command began."""
-    never = f"the command never began: {why}"
-    return ending._replace(error=never if ending.error is None else f"{ending.error}; {never}")
+    return with_more(ending, f"the command never began: {why}")
+
+
+def with_more(ending: Ending, more: str | None) -> Ending:
+    """The ending with an error that says this, too, behind what it says already."""
+    said = [each for each in (ending.error, more) if each is not None]
+    return ending._replace(error="; ".join(said) if said else None)
 
 
 def what_ended_it(ending: Ending) -> str | None:
@@ -327,7 +332,7 @@ class Supervision:
             error = f"{self._program}: {failure.message}"
             return Ending("not_started", failure.exit_code, None, time.time(), 0.0, error=error)
         # "exited" with an error would be a failure, and this one has begun after all.
-        if self._had_begun or ending.cause == "exited" or ending.error == STALE:
+        if self._had_begun or ending.cause == "exited":
             return ending
         return never_began(ending, f"entering its directory or executing {self._program} did not return")
 

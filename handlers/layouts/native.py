@@ -337,11 +337,16 @@ def conclusion(
 ) -> tuple[ReasonCode, str]:
     """How `exit.json` is read: reason code and summary."""
     detail = f": {error}" if error else ""
+    # The launcher's own words may be followed by what else there is to say.
+    word, semicolon, rest = (error or "").partition("; ")
     match cause:
         case "not_started":
             return "run.failed.not_started", f"it could not be started{detail}"
-        case "timed_out" if error == "stale":
-            return "run.timed_out.stale", "it was silent for longer than allowed (stale_after)"
+        case "timed_out" if word == "stale":
+            return (
+                "run.timed_out.stale",
+                f"it was silent for longer than allowed (stale_after){semicolon}{rest}",
+            )
         case "timed_out":
             return "run.timed_out.deadline", f"its deadline passed{detail}"
         case "signalled":
@@ -351,8 +356,8 @@ def conclusion(
             return "run.aborted.user", f"interrupted{detail}"
         case "cancelled" if signal is not None:
             return "run.cancelled.sigterm", f"told to stop by signal {signal}{detail}"
-        case "cancelled" if error == "shutdown":
-            return "run.cancelled.system", "the system was shutting down"
+        case "cancelled" if word == "shutdown":
+            return "run.cancelled.system", f"the system was shutting down{semicolon}{rest}"
         case "cancelled":
             return "run.cancelled.user", f"told to stop{detail}"
     if error:

@@ -3,6 +3,7 @@
 A lease on the program makes execve(2) wait in the kernel, as a program on a dead disk does.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.daemon.launching import Launcher, is_alive
+from tests.daemon.launching import SOURCES, Launcher, is_alive
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.launch.command import fork_command
@@ -75,6 +76,43 @@ def test_a_start_that_hangs_ends_at_a_signal(launcher: Launcher, hanging: str, c
     assert (ending["cause"], ending["signal"]) == ("cancelled", signal.SIGTERM)
     assert "never began" in str(ending["error"])
     assert not is_alive(command)
+
+
+def test_a_start_that_hangs_says_so_also_if_the_system_shuts_down(launcher: Launcher, hanging: str) -> None:
+    programs = launcher.work / "bin"
+    programs.mkdir()
+    (programs / "systemctl").write_text("#!/bin/sh\necho stopping; exit 1\n")
+    (programs / "systemctl").chmod(0o755)
+    process = launcher.start(
+        *("--name", "hung", "--grace", "300ms", "--", hanging), PATH=f"{programs}:{os.environ['PATH']}"
+    )
+    command = launcher.pid("hung")
+    wait_for(lambda: read_stat(command).state == "S" and _is_executing(command), "the kernel waits")
+    process.send_signal(signal.SIGTERM)
+    process.wait(PATIENCE_S)
+
+    ending = launcher.ending("hung")
+    assert (ending["cause"], ending["signal"]) == ("cancelled", None)
+    assert str(ending["error"]).startswith("shutdown; the command never began: ")
+
+
+_SILENT = """
+import os, sys
+from runward.daemon.launch.launch import Order, launch
+launch(Order((sys.argv[2],), sys.argv[1], "hung", stale_after=0.5, grace=0.3), os.environ)
+"""
+
+
+def test_a_start_that_hangs_says_so_also_if_it_is_ended_for_its_silence(tmp_path: Path, hanging: str) -> None:
+    subprocess.run(
+        [sys.executable, "-c", _SILENT, str(tmp_path), hanging],
+        env={"PATH": os.defpath, "PYTHONPATH": str(SOURCES)},
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    ending = json.loads((tmp_path / "hung/exit.json").read_text())
+    assert ending["cause"] == "timed_out"
+    assert ending["error"].startswith("stale; the command never began: ")
 
 
 def _is_executing(pid: int) -> bool:

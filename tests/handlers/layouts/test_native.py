@@ -233,6 +233,17 @@ def test_the_command_is_named_by_process_json() -> None:
         ({"cause": "timed_out", "signal": 15}, "timed_out", "run.timed_out.deadline"),
         ({"cause": "timed_out", "exit_code": 0}, "timed_out", "run.timed_out.deadline"),
         ({"cause": "timed_out", "signal": 15, "error": "stale"}, "timed_out", "run.timed_out.stale"),
+        (
+            {"cause": "timed_out", "error": "stale; the command never began"},
+            "timed_out",
+            "run.timed_out.stale",
+        ),
+        ({"cause": "timed_out", "error": "stale, it says"}, "timed_out", "run.timed_out.deadline"),
+        (
+            {"cause": "cancelled", "error": "shutdown; the command never began"},
+            "cancelled",
+            "run.cancelled.system",
+        ),
         ({"cause": "not_started", "error": "no such file"}, "failed", "run.failed.not_started"),
         ({"cause": "cancelled", "signal": 2}, "aborted", "run.aborted.user"),
         ({"cause": "cancelled", "signal": 15}, "cancelled", "run.cancelled.sigterm"),
@@ -247,6 +258,7 @@ def test_how_an_exit_is_read(said: dict[str, JsonValue], status: str, code: str)
     assert (end.status, end.reason_code) == (status, code)
     assert status_of(code) == status
     assert "None" not in end.reason_summary
+    assert ("never began" in str(said.get("error"))) == ("never began" in end.reason_summary)
 
 
 @pytest.mark.parametrize(
