@@ -56,7 +56,7 @@ def acting_with_code(
     `trouble` collects problems for `status`.
     """
     told = CodeTrouble() if trouble is None else trouble
-    ready, lock = cache(lambda: _ready_workers(told.killed.add)), threading.Lock()
+    ready, lock = cache(lambda: _ready_workers(told)), threading.Lock()
 
     def act(asked: ActedWithCode) -> Worked:
         with lock:
@@ -94,10 +94,12 @@ def acting_with_code(
     return act
 
 
-def _ready_workers(died: Callable[[str], None]) -> "ReadyWorkers":
-    from runward.daemon.sandbox.workers import ReadyWorkers  # few daemons run code
+def _ready_workers(trouble: CodeTrouble) -> "ReadyWorkers":
+    from runward.daemon.sandbox import leftovers  # few daemons run code
+    from runward.daemon.sandbox.workers import ReadyWorkers
 
-    return ReadyWorkers(died=died)
+    trouble.watcher = leftovers.WATCHER.trouble
+    return ReadyWorkers(died=trouble.killed.add)
 
 
 @contextmanager

@@ -243,11 +243,15 @@ class CodeTrouble:
 
     refused: str | None = None
     killed: KilledCount = field(default_factory=KilledCount)
+    watcher: Callable[[], str | None] = lambda: None
+    """Why nobody would end what a killed daemon leaves of its sandboxes."""
 
     def degraded(self) -> list[str]:
         """What is wrong, with the fix."""
+        watcher = self.watcher()
+        wrong = [] if watcher is None else [watcher]
         if self.refused is None:
-            return []
+            return wrong
         from runward.daemon.sandbox.isolated import REFUSED  # few daemons run code
 
-        return [f"{REFUSED}{self.refused}"]
+        return [f"{REFUSED}{self.refused}", *wrong]

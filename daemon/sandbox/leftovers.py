@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import count
 from typing import Final
 
@@ -33,6 +32,10 @@ VARIABLE: Final = "RUNWARD_SANDBOX_OF"
 
 _ENTRY: Final = f"{VARIABLE}=".encode()
 _AGAIN_S: Final = 0.01
+_AGAIN_LATER_S: Final = 1.0
+_LONGEST_SAID: Final = 64 << 10
+"""Bytes of its complaints that are read. They end with the one that counts."""
+
 _LOOKS: Final = 2
 """How many looks in a row must find nothing: a process that is just being replaced by a program shows no environment."""
 
@@ -47,21 +50,46 @@ class Watcher:
         self._pidfd: int | None = None
         self.pid: int | None = None
         self._lives_while_open: int | None = None
+        self._said: int | None = None
 
     def ensure(self, mark: str) -> None:
         """Start it if it is not there, or was killed. Raises `OSError`."""
         with self._lock:
-            if self._pidfd is not None:
-                poll = select.poll()
-                poll.register(self._pidfd, select.POLLIN)
-                if not poll.poll(0):
-                    return
-                self._forget(self._pidfd)
-            self._start(mark)
+            if self._pidfd is not None and not self._has_ended(self._pidfd):
+                return
+            self._forget()
+            try:
+                self._start(mark)
+            except OSError:
+                self._forget()
+                raise
+
+    def trouble(self) -> str | None:
+        """Why nobody would end what this process left now; None if somebody would, or nothing was started yet."""
+        with self._lock:
+            if self._pidfd is None or not self._has_ended(self._pidfd):
+                return None
+            assert self.pid is not None
+            assert self._said is not None
+            ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            how = "" if ended is None else f" ({_how(ended.si_code, ended.si_status)})"
+            lines = os.pread(self._said, _LONGEST_SAID, 0).decode(errors="replace").split("\n")
+            last = next((f": {each.strip()}" for each in reversed(lines) if each.strip()), "")
+            return (
+                f"the process that ends what a killed daemon leaves of its sandboxes has ended{how}{last}; "
+                "the next code that runs starts it again"
+            )
+
+    @staticmethod
+    def _has_ended(pidfd: int) -> bool:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        return bool(poll.poll(0))
 
     def _start(self, mark: str) -> None:
         read_end, self._lives_while_open = os.pipe()
         try:
+            self._said = os.memfd_create("said")
             # Descriptors of ours are not inherited: only we hold the other end of its stdin.
             self.pid = os.posix_spawn(
                 sys.executable,
@@ -70,26 +98,30 @@ class Watcher:
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, read_end, 0),
                     (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, self._said, 2),
                 ],
                 # A signal to our group or terminal must not reach it.
                 setsid=True,
                 setsigmask=(),
             )
             self._pidfd = os.pidfd_open(self.pid)
-        except OSError:
-            os.close(self._lives_while_open)
-            raise
         finally:
             os.close(read_end)
 
-    def _forget(self, pidfd: int) -> None:
-        assert self._lives_while_open is not None
-        assert self.pid is not None
-        os.waitpid(self.pid, 0)
-        os.close(pidfd)
-        os.close(self._lives_while_open)
-        self._pidfd = self.pid = self._lives_while_open = None
+    def _forget(self) -> None:
+        """Let go of one that has ended, or that can't be watched."""
+        if self.pid is not None:
+            # Before its stdin ends: it would end what runs here. It is not waited for yet, so its number is nobody else's.
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        for descriptor in (self._pidfd, self._lives_while_open, self._said):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._pidfd = self.pid = self._lives_while_open = self._said = None
+
+
+def _how(code: int, status: int) -> str:
+    return f"exit {status}" if code == os.CLD_EXITED else f"signal {status}"
 
 
 WATCHER: Final = Watcher()
@@ -168,11 +200,22 @@ def main(mark: str) -> None:
     """End what killed processes left. Wait until stdin ends, as its other end is held by the process of the mark alone; end what that left."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.chdir("/")
-    with suppress(OSError):
-        _kill(_is_of_a_gone_process)  # the next who starts one tries again
+    stdin = select.poll()
+    stdin.register(0, select.POLLIN)
+    # If it can't look for now, for want of memory, say, it looks again.
+    while not _has_looked() and not stdin.poll(_AGAIN_LATER_S * 1000):
+        pass
     while os.read(0, 1):
         pass
     end_marked(mark)
+
+
+def _has_looked() -> bool:
+    try:
+        _kill(_is_of_a_gone_process)
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ from tests.daemon.store.uncertain import Uncertain
 
 from runward.config.exchange import ExchangeRules, Executor
 from runward.config.json_value import JsonValue
-from runward.daemon.host.acting_with_code import acting_with_code
+from runward.daemon.host.acting_with_code import _ready_workers, acting_with_code
 from runward.daemon.parts.actions_with_code import CodeTrouble
+from runward.daemon.sandbox import isolated, leftovers
 from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.workers import Worker
 from runward.daemon.store.transaction import as_float, as_int
@@ -175,3 +176,13 @@ async def test_a_disk_that_refuses_results_has_nothing_paid_twice(tmp_path: Path
     workers = Workers(0, spared=12)
     assert await play(tmp_path, workers, refusals=REFUSED) == {None: 12}
     assert workers.taken == 12, "what ended is kept until the disk takes it"
+
+
+def test_status_says_that_nobody_would_end_what_is_left() -> None:
+    trouble = CodeTrouble()
+    assert trouble.degraded() == []
+    _ready_workers(trouble).close()
+    assert trouble.watcher == leftovers.WATCHER.trouble
+
+    trouble.refused, trouble.watcher = "no sandbox", lambda: "it has ended"
+    assert trouble.degraded() == [f"{isolated.REFUSED}no sandbox", "it has ended"]

@@ -223,5 +223,36 @@ def test_what_carries_a_mark_is_ended_once_there_are_descriptors_again(
         left.wait()
 
 
+def test_a_watching_process_that_has_ended_is_reported_until_there_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher, held = leftovers.Watcher(), len(os.listdir("/proc/self/fd"))
+    assert watcher.trouble() is None
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho first >&2\necho 'ImportError: no more' >&2\nexit 3\n")
+    broken.chmod(0o755)
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "executable", str(broken))
+        watcher.ensure("1:1:1")
+        wait_for(lambda: watcher.trouble() is not None, "it ends")
+    assert "has ended (exit 3): ImportError: no more; the next code" in str(watcher.trouble())
+
+    watcher.ensure("1:1:1")
+    assert watcher.trouble() is None
+    pid = watcher.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: "has ended (signal 9); the next" in str(watcher.trouble()), "it is told")
+
+    def pidfd_open(pid: int) -> int:
+        raise OSError(errno.EMFILE, "none is left")
+
+    monkeypatch.setattr(os, "pidfd_open", pidfd_open)
+    with pytest.raises(OSError, match="none is left"):
+        watcher.ensure("1:1:1")
+    assert watcher.pid is None
+    assert len(os.listdir("/proc/self/fd")) == held, "nothing is kept of one that can't be watched"
+
+
 def _sleep(mark: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "600"], env={leftovers.VARIABLE: mark})
