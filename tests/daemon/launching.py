@@ -16,7 +16,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.processes.proc import read_stat, send_signal
 
 SOURCES = Path(runward.daemon.__file__).parents[2]
-_ENTRY = "from runward.daemon.cli import main; main()"
+ENTRY = "from runward.daemon.cli import main; main()"
 
 
 class Launcher:
@@ -41,7 +41,7 @@ class Launcher:
 
     def argv(self, *arguments: str) -> list[str]:
         """The words to start it with, for anyone who starts it in a special way."""
-        return [*self._interpreter, "-c", _ENTRY, "run", *arguments]
+        return [*self._interpreter, "-c", ENTRY, "run", *arguments]
 
     def shell_words(self, *arguments: str) -> str:
         """The same words as a shell reads them."""

@@ -116,13 +116,13 @@ def test_sigterm_before_the_daemon_has_begun_ends_0(place: Place) -> None:
 
 
 def test_sigterm_while_daemon_once_waits_for_what_is_due_soon_ends_0(place: Place) -> None:
-    # A live run in the middle of a line: its journal is tried again and again for some seconds.
+    # A live run in the middle of a line: its journal is tried again and again for fifteen seconds.
     place.start_run("in-a-line")
     (place.runs / "in-a-line" / "events.jsonl").write_text('{"event": "half')
     daemon = place.daemon("--once")
     wait_for(lambda: place.log("journal.delayed"), "a delayed journal")
     daemon.send(signal.SIGTERM)
-    assert daemon.wait(3.0) == 0, daemon.said()
+    assert daemon.wait(BOUND) == 0, daemon.said()
 
 
 def test_sighup_takes_a_new_root_into_force(place: Place) -> None:

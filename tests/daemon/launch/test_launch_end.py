@@ -96,7 +96,7 @@ def test_children_that_the_launcher_had_before_are_not_its_runs(launcher: Launch
 @pytest.mark.parametrize("containment", ["auto", "subreaper", "cgroup", "pidns", "scope"])
 @pytest.mark.parametrize("how", ["stay", "exit"])
 def test_nobody_of_an_evil_tree_is_left(launcher: Launcher, containment: str, how: str) -> None:
-    arguments = ["--timeout", "1s", "--grace", "500ms", "--containment", containment, "--name", "evil"]
+    arguments = ["--timeout", "3s", "--grace", "500ms", "--containment", containment, "--name", "evil"]
     result = launcher.run(*arguments, "--", sys.executable, evil_rounds.TREE, how)
     if result.returncode == 2 and containment not in ("auto", "subreaper"):
         pytest.skip(result.stderr.decode().strip())

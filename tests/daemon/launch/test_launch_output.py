@@ -3,11 +3,12 @@
 import os
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from tests.daemon.launching import Launcher
-from tests.waiting import wait_for
+from tests.daemon.launching import ENTRY, Launcher
+from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.disk import file_systems
 from runward.daemon.launch.output import PassedStream, RunLog
@@ -239,8 +240,11 @@ def test_on_a_real_disk_a_command_that_never_stops_writing_leaves_room(launcher:
 
 def test_what_a_leftover_process_writes_last_is_still_logged(launcher: Launcher) -> None:
     script = "(sleep 0.05; echo late) & echo early"
+    entry = f"from runward.daemon.launch import supervision; supervision._SETTLE_S = {PATIENCE_S}; {ENTRY}"
+    words = [sys.executable, "-c", entry, "run", "--name", "late", "--", "sh", "-c", script]
+    ran = subprocess.run(words, env=launcher.environment, cwd=launcher.work, capture_output=True, check=True)
 
-    assert launcher.run("--name", "late", "--", "sh", "-c", script).stdout == b"early\nlate\n"
+    assert ran.stdout == b"early\nlate\n"
     assert (launcher.directory("late") / "stdout.log").read_bytes() == b"early\nlate\n"
     assert launcher.ending("late")["survivors_killed"] == 0
 
