@@ -63,6 +63,13 @@ class Cgroup:
                 continue  # a cgroup that went away meanwhile, or one of threads, which its parent counts
         return frozenset(pids)
 
+    def has(self, pid: int) -> bool:
+        """Whether a process is in it, or in a cgroup below it."""
+        try:
+            return f"{cgroup_of(pid)}/".startswith(f"{self.path}/")
+        except ContainmentUnavailable:
+            return False  # it has ended
+
     def is_empty(self) -> bool:
         """Whether no living process is left in it; true for a cgroup that no longer exists."""
         try:

@@ -25,6 +25,7 @@ TYPE_CHECKING = False  # importing typing would cost the launcher a third of its
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from runward.daemon.processes.proc import ProcessStat
 
 _AUTO = ("scope", "cgroup", "subreaper")
 
@@ -84,7 +85,7 @@ class Containment:
 
     def terminate(self) -> None:
         """Asks all processes in it to end (SIGTERM)."""
-        _terminate(frozenset(proc.descendants(self._others)))
+        _terminate(frozenset(proc.descendants(self._others)), proc.is_below)
 
     def kill(self) -> proc.Killed:
         """Kills all processes in it, and returns when they have ended."""
@@ -138,7 +139,10 @@ class InCgroup(Subreaper):
         return super().is_empty() and self._cgroup.is_empty()
 
     def terminate(self) -> None:
-        _terminate(self._cgroup.members() | frozenset(proc.descendants(self._others)))
+        _terminate(self._cgroup.members() | frozenset(proc.descendants(self._others)), self._is_in_it)
+
+    def _is_in_it(self, stat: ProcessStat) -> bool:
+        return proc.is_below(stat) or self._cgroup.has(stat.pid)
 
     def kill(self) -> proc.Killed:
         # Listed before the kill: afterwards the processes can't be listed.
@@ -180,7 +184,8 @@ METHODS = ("auto", *_MAKERS)
 """The methods by their names."""
 
 
-def _terminate(pids: frozenset[int]) -> None:
+def _terminate(pids: frozenset[int], is_meant: Callable[[ProcessStat], bool]) -> None:
+    # One that is not our child may have died since it was listed, and its number be another's.
     for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process can't answer
         for pid in pids:
-            proc.send_signal(pid, number)
+            proc.signal_meant(pid, number, is_meant)

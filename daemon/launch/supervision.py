@@ -16,7 +16,6 @@ from runward.daemon.launch.output import PassedStream
 from runward.daemon.processes import proc
 from runward.daemon.processes.cancelling import CANCEL
 from runward.daemon.processes.kernel import open_signal_descriptor
-from runward.daemon.processes.proc import read_stat
 from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
@@ -87,20 +86,6 @@ class SignalInbox:
     def close(self) -> None:
         """Stops reading; the signals stay blocked, because the launcher is about to end."""
         os.close(self.descriptor)
-
-
-def is_below_us(pid: int) -> bool:
-    """Whether a process is one of the launcher's own descendants.
-
-    A command that signals its process group (`kill 0`) also hits the launcher, and asks nothing of it.
-    """
-    us = os.getpid()
-    try:
-        while pid > 1 and pid != us:
-            pid = read_stat(pid).parent
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return pid == us
 
 
 if TYPE_CHECKING:
@@ -240,7 +225,7 @@ class Preparation:
         """How the run has to end, if it has to by now. A request is told once."""
         now, duration = time.time(), time.monotonic() - self._began
         for request in self._signals.read_to_end():
-            if is_below_us(request.sender):
+            if proc.is_below_us(request.sender):
                 continue
             if request.number in CANCELLING:
                 return Ending("cancelled", None, None, now, duration, error=self._read_order())
@@ -390,7 +375,7 @@ class Supervision:
                     stream.resize()
                 continue
             # A command that signals its process group also hits the launcher, and asks nothing of it.
-            if is_below_us(request.sender):
+            if proc.is_below_us(request.sender):
                 continue
             if request.number in CANCELLING:
                 self._handle_order(now)

@@ -5,7 +5,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from runward.daemon.processes.cancelling import CANCEL
@@ -13,6 +12,8 @@ from runward.daemon.processes.proc import (
     ProcessStat,
     current_boot_id,
     read_stat,
+    signal_meant,
+    started_at,
 )
 from runward.handlers.model.processes import RecordedProcess, RunPlace
 from runward.handlers.model.sessions import RunProcesses
@@ -198,14 +199,14 @@ def end_tree(
         if recorded is None or recorded.boot_id != current_boot_id() or not is_of_run(recorded):
             continue
         pid, started = recorded.pid, recorded.start_ticks
-        if _send(pid, signal.SIGSTOP, _started_at(started)):
+        if _send(pid, signal.SIGSTOP, started_at(started)):
             is_still = False
             try:
                 # Once it is stopped, it can't begin another one any more.
                 is_still = is_of_run(recorded)
             finally:
                 if not is_still:
-                    _send(pid, signal.SIGCONT, _started_at(started))
+                    _send(pid, signal.SIGCONT, started_at(started))
             if is_still:
                 stopped[pid] = started
     if not stopped:
@@ -216,39 +217,14 @@ def end_tree(
         looks = 0 if _stop_more(stopped, directory) else looks + 1
     # Killed only when all are stopped: none can start another while it sees the others die.
     for pid, started in stopped.items():
-        _send(pid, signal.SIGKILL, _started_at(started))
+        _send(pid, signal.SIGKILL, started_at(started))
     return EndOrdered(f"{len(stopped)} processes were killed")
 
 
 def _send(pid: int, number: int, is_meant: Callable[[ProcessStat], bool]) -> ProcessStat | None:
-    """Send a signal to a process that is meant; which one that is. Raises OSError, for example for want of descriptors."""
-    if pid <= 0:
-        return None
-    try:
-        # The descriptor is taken first and the process looked at then. The other way round, the number could become
-        # another's in between.
-        descriptor = os.pidfd_open(pid)
-    except (ProcessLookupError, OverflowError):
-        return None
-    except OSError as error:
-        if error.errno in _OF_A_THREAD:
-            return None
-        raise
-    try:
-        stat = read_stat(pid)
-        if stat.is_dead or not is_meant(stat):
-            return None
-        with suppress(PermissionError):  # it is another user's, so we may not end it
-            signal.pidfd_send_signal(descriptor, number)
-        return stat
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    finally:
-        os.close(descriptor)
-
-
-def _started_at(ticks: int) -> Callable[[ProcessStat], bool]:
-    return lambda stat: stat.start_ticks == ticks
+    """Send a signal to a process that is meant; which one that is, also if it is another user's and we may not end it."""
+    found = signal_meant(pid, number, is_meant)
+    return None if found is None else found.stat
 
 
 def _stop_more(stopped: dict[int, int], directory: str) -> bool:

@@ -6,6 +6,7 @@ and checked again after any restart of daemon or launcher.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 
 _PROC = "/proc"
+_OF_A_THREAD = (errno.EINVAL, errno.ENOENT)
+"""What `pidfd_open` says of a number that is a thread's."""
+
 _DEAD_STATES = "ZXx"
 _LONGEST_STAT = 4096
 """Bytes: some fifty numbers, and a name of at most 64."""
@@ -211,6 +215,75 @@ def send_signal(pid: int, number: int) -> bool:
     return True
 
 
+class Signalled(Value):
+    """A process that was meant, as it was then. `is_sent` is false if it may not be signalled."""
+
+    stat: ProcessStat
+    is_sent: bool
+
+
+def signal_meant(pid: int, number: int, is_meant: Callable[[ProcessStat], bool]) -> Signalled | None:
+    """Send a signal to the process of this number if it is the meant one. None if it is not, or has ended.
+
+    Raises OSError, for example for want of descriptors.
+    """
+    import signal  # commands that only look at processes do without
+
+    if pid <= 0:
+        return None
+    try:
+        # The descriptor is taken first and the process looked at then. The other way round, the number could become
+        # another's in between.
+        descriptor = os.pidfd_open(pid)
+    except (ProcessLookupError, OverflowError):
+        return None
+    except OSError as error:
+        if error.errno in _OF_A_THREAD:
+            return None
+        raise
+    try:
+        stat = read_stat(pid)
+        if stat.is_dead or not is_meant(stat):
+            return None
+        try:
+            signal.pidfd_send_signal(descriptor, number)
+        except PermissionError:
+            return Signalled(stat, False)
+        return Signalled(stat, True)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def started_at(ticks: int) -> Callable[[ProcessStat], bool]:
+    """Whether a process is the one that started then."""
+    return lambda stat: stat.start_ticks == ticks
+
+
+def is_below(stat: ProcessStat) -> bool:
+    """Whether a process is one of our own descendants."""
+    return is_below_us(stat.pid)
+
+
+_WALKS = 3
+"""How often its ancestors are followed: if one of them ends meanwhile, the next is another one."""
+
+
+def is_below_us(pid: int) -> bool:
+    """Whether a process is this one, or one of its descendants."""
+    us = os.getpid()
+    for _ in range(_WALKS):
+        each = pid
+        try:
+            while each > 1 and each != us:
+                each = read_stat(each).parent
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        return each == us
+    return False
+
+
 def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
     """Ends all processes below this one, and returns when they have ended and are reaped.
 
@@ -258,7 +331,8 @@ def _stop_and_kill(without: AbstractSet[int], known: set[int]) -> set[int]:
     """One attempt on all of them; returns those that may not be signalled."""
     import signal
 
-    stopped: set[int] = set()
+    stopped: dict[int, int] = {}
+    """When each had started: one that is not our child may die, and its number become another's, before it is killed."""
     refused: set[int] = set()
     is_complete = False
     # A process may fork while we look. Stopped processes fork no more, so the look is repeated until it finds
@@ -268,11 +342,16 @@ def _stop_and_kill(without: AbstractSet[int], known: set[int]) -> set[int]:
         for pid in descendants(without):
             if pid in stopped or pid in refused or _is_dead(pid):
                 continue
-            is_complete = False
-            (stopped if send_signal(pid, signal.SIGSTOP) else refused).add(pid)
-    for pid in stopped:
-        send_signal(pid, signal.SIGKILL)
-    known |= stopped
+            found = signal_meant(pid, signal.SIGSTOP, is_below)
+            if found is not None and found.is_sent:
+                stopped[pid] = found.stat.start_ticks
+            elif found is not None:
+                refused.add(pid)
+            # One that has ended, or whose ancestors just changed, is found again if it is one of ours.
+            is_complete = is_complete and found is None
+    for pid, started in stopped.items():
+        signal_meant(pid, signal.SIGKILL, started_at(started))
+    known.update(stopped)
     return refused
 
 
