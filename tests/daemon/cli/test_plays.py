@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,10 @@ class Show:
         (found,) = [each["meta"] for each in plays if each["name"] == name]
         return found if isinstance(found, dict) else {}
 
+    def is_known_as(self, status: str, name: str) -> bool:
+        """Whether that status of the play has been read."""
+        return self.meta(name).get("status") == status
+
     def statuses(self) -> dict[object, object]:
         listed = self.place.call("session", "list", "--json").objects()
         return {each["key"]: each["status"] for each in listed}
@@ -71,9 +76,7 @@ def test_each_play_of_a_show_runs_until_its_gate_decides_and_the_verdict_is_its_
         wait_for(lambda: show.statuses() == {FIRST: "running", SECOND: "running"}, "two plays")
         for status in ("reviewing", "polishing"):
             show.play_on("play-1", status=status)
-            wait_for(
-                lambda status=status: show.meta("play-1").get("status") == status, "the play's new status"
-            )  # type: ignore[misc] # a default binds it
+            wait_for(partial(show.is_known_as, status, "play-1"), "the play's new status")
         show.play_on("play-2", status="over")
         show.decide("play-1", gate_passed=True, feedback="all good")
         show.decide("play-2", gate_passed=False, feedback="no tests\nat all", next_action="replay")
