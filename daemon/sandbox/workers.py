@@ -527,12 +527,20 @@ class ReadyWorkers:
         """An unused worker, a ready one if there is any. The caller closes it. Raises `NoSandbox`."""
         with self._changed:
             self._asked[executor] = time.monotonic()
-            worker = self._alive(executor)
-            if self._thread is None and not self._is_closed:
-                self._thread = threading.Thread(target=self._keep, name="ready workers", daemon=True)
-                self._thread.start()
+            self._ensure_thread()
             self._changed.notify()
+        worker = self._alive(executor)
         return Worker(executor) if worker is None else worker
+
+    def _ensure_thread(self) -> None:
+        if self._thread is not None or self._is_closed:
+            return
+        thread = threading.Thread(target=self._keep, name="ready workers", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the machine has no thread left: none is kept ready for now
+            return
+        self._thread = thread
 
     def close(self) -> None:
         """End the waiting workers. From then on, each worker is started when it is taken."""
@@ -549,29 +557,41 @@ class ReadyWorkers:
             return sum(len(each) for each in self._ready.values())
 
     def _alive(self, executor: Executor) -> Worker | None:
-        waiting = self._ready.get(executor, deque())
-        while waiting:
-            worker = waiting.popleft()
-            # It may have died while it waited, or its limits may no longer fit the machine.
-            if worker.is_waiting:
-                return worker
-            if worker.has_died:
-                self._died("it ended while it waited for code")
+        while True:
+            with self._changed:
+                waiting = self._ready.get(executor)
+                worker = waiting.popleft() if waiting else None
+            # The rest is outside the lock: the end of a worker may take long, and others must not wait for it.
+            if worker is None:
+                return None
+            try:
+                # It may have died while it waited, or its limits may no longer fit the machine.
+                if worker.is_waiting:
+                    return worker
+                if worker.has_died:
+                    self._died("it ended while it waited for code")
+            except OSError:
+                pass  # its limits can't be compared for now; nobody else ends it
             worker.close()
-        return None
 
     def _keep(self) -> None:
         while True:
             with self._changed:
-                self._close_idle()
-                if self._is_closed:
-                    return
+                idle = self._take_idle()
+                is_closed = self._is_closed
                 lacking = next(
                     (each for each in self._asked if len(self._ready.get(each, ())) < each.workers), None
                 )
-                if lacking is None:
+                if lacking is None and not idle and not is_closed:
                     self._changed.wait(self._idle_s if self._asked else None)
                     continue
+            # Outside the lock: the end of a worker may take long, and `take` must not wait for it.
+            for each in idle:
+                each.close()
+            if is_closed:
+                return
+            if lacking is None:
+                continue
             try:
                 # Outside the lock: a start takes long, and `take` must not wait for it.
                 worker = Worker(lacking)
@@ -582,11 +602,14 @@ class ReadyWorkers:
             with self._changed:
                 self._ready.setdefault(lacking, deque()).append(worker)
 
-    def _close_idle(self) -> None:
+    def _take_idle(self) -> list[Worker]:
+        """The workers that nobody has asked for in a while: they are to be closed."""
         now = time.monotonic()
         for executor, asked in list(self._asked.items()):
             if self._is_closed or now >= asked + self._idle_s:
                 del self._asked[executor]
-        for executor in self._ready.keys() - self._asked.keys():
-            for worker in self._ready.pop(executor):
-                worker.close()
+        return [
+            worker
+            for executor in self._ready.keys() - self._asked.keys()
+            for worker in self._ready.pop(executor)
+        ]

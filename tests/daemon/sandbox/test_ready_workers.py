@@ -1,12 +1,14 @@
 """Workers that are started in advance: each is used once, and none is left."""
 
+import errno
 import os
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
 from tests.daemon.sandbox.machine import children
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.exchange import Executor
 from runward.daemon.sandbox.isolated import NoSandbox
@@ -84,4 +86,79 @@ def test_nobody_waits_when_no_code_ran_for_a_while() -> None:
     ready.take(USUAL).close()
     wait_for(lambda: not ready.count and children() <= before, "all of them end", 20.0)
     assert (ready.count, children() - before) == (0, set())
+    ready.close()
+
+
+class Pretended:
+    """A worker that is no process. Its end takes until somebody lets it end."""
+
+    may_end, ends = threading.Event(), threading.Event()
+    refusal: OSError | None = None
+
+    def __init__(self, executor: Executor) -> None:
+        self.has_died = self.is_closed = False
+
+    @property
+    def is_waiting(self) -> bool:
+        if self.refusal is not None:
+            raise self.refusal
+        return True
+
+    def close(self) -> None:
+        self.ends.set()
+        assert self.may_end.wait(PATIENCE_S)
+        self.is_closed = True
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch) -> type[Pretended]:
+    class Fresh(Pretended):
+        may_end, ends = threading.Event(), threading.Event()
+
+    monkeypatch.setattr("runward.daemon.sandbox.workers.Worker", Fresh)
+    return Fresh
+
+
+def test_a_worker_whose_end_takes_long_holds_up_nobody(pretended: type[Pretended]) -> None:
+    ready = ReadyWorkers(idle_s=0.2)
+    ready.take(USUAL)
+    assert pretended.ends.wait(PATIENCE_S), "those that nobody asked for in a while end"
+    taken: list[Worker] = []
+    taking = threading.Thread(target=lambda: taken.append(ready.take(USUAL)), daemon=True)
+    taking.start()
+    taking.join(5.0)
+    is_taken = bool(taken)
+    pretended.may_end.set()
+    ready.close()
+    assert is_taken
+
+
+def test_one_whose_limits_can_not_be_compared_is_ended(pretended: type[Pretended]) -> None:
+    pretended.may_end.set()
+    ready = ReadyWorkers()
+    ready.take(USUAL)
+    wait_for_two(ready)
+    waiting = list(ready._ready[USUAL])
+    pretended.refusal = OSError(errno.EMFILE, "none is left")
+    taken = ready.take(USUAL)
+    pretended.refusal = None
+    ready.close()
+    assert [isinstance(each, Pretended) and each.is_closed for each in waiting] == [True, True]
+    assert taken not in waiting
+
+
+def test_a_thread_that_could_not_be_started_is_started_by_the_next(
+    pretended: type[Pretended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretended.may_end.set()
+    ready = ReadyWorkers()
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert isinstance(ready.take(USUAL), Pretended)
+    assert isinstance(ready.take(USUAL), Pretended)
+    wait_for_two(ready)
     ready.close()
