@@ -11,6 +11,7 @@ from typing import Final
 
 from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
+from runward.daemon.processes.proc import read_stat
 from runward.daemon.sandbox import leftovers
 from runward.daemon.sandbox.interpreter import INSIDE, Interpreter, interpreter
 from runward.daemon.sandbox.isolated import (
@@ -165,10 +166,21 @@ class Bubblewrapped:
         pid = json.loads(content)["child-pid"]
         assert isinstance(pid, int)
         try:
-            self.inner = os.pidfd_open(pid)
+            inner = os.pidfd_open(pid)
         except ProcessLookupError:
             return None
-        self._pid = pid
+        try:
+            # It may have ended, and its number be another process's by now.
+            is_it = read_stat(pid).parent == self.process.pid
+        except (FileNotFoundError, ProcessLookupError):
+            is_it = False
+        except OSError:
+            os.close(inner)
+            raise
+        if not is_it:
+            os.close(inner)
+            return None
+        self.inner, self._pid = inner, pid
         return pid
 
     def watch(self) -> None:

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
 from tests.waiting import wait_for
 
 from runward.config.exchange import Executor
-from runward.daemon.sandbox import leftovers
+from runward.daemon.sandbox import bubblewrap, leftovers
 from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.workers import Worker
 
@@ -252,6 +253,23 @@ def test_a_watching_process_that_has_ended_is_reported_until_there_is_another(
         watcher.ensure("1:1:1")
     assert watcher.pid is None
     assert len(os.listdir("/proc/self/fd")) == held, "nothing is kept of one that can't be watched"
+
+
+def test_a_number_that_is_another_process_s_by_now_is_not_taken_for_the_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stranger = subprocess.Popen(["sleep", "600"])
+    told = SimpleNamespace(loads=lambda content: {"child-pid": stranger.pid})
+    monkeypatch.setattr(bubblewrap, "json", told)
+    held = os.listdir("/proc/self/fd")
+    try:
+        with pytest.raises(NoSandbox):
+            Worker(Executor())
+        assert stranger.poll() is None
+        assert os.listdir("/proc/self/fd") == held
+    finally:
+        stranger.kill()
+        stranger.wait()
 
 
 def _sleep(mark: str) -> subprocess.Popen[bytes]:
