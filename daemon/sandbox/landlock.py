@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -134,19 +135,32 @@ class PrivateDirectory:
         """Make it for `owner`, None for the user that this runs as."""
         _remove_abandoned(os.geteuid() if owner is None else owner)
         self.path = tempfile.mkdtemp(prefix=_PREFIX)
-        self._descriptor = os.open(self.path, _OPEN)
-        fcntl.flock(self._descriptor, fcntl.LOCK_SH)
-        if owner is not None:
-            os.chown(self._descriptor, owner, owner)
+        try:
+            self._descriptor = os.open(self.path, _OPEN)
+        except OSError:
+            os.rmdir(self.path)
+            raise
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+            if owner is not None:
+                os.chown(self._descriptor, owner, owner)
+        except OSError:
+            self.remove()
+            raise
         self._counted_at = 0.0
 
-    def overfull(self, most: int, *, is_over: bool) -> str | None:
-        """Which bound it exceeds, such as `most` bytes; None if none, or if it was just measured while the code runs."""
+    def overfull(self, most: int, *, is_over: bool, holder: int | None = None) -> str | None:
+        """Which bound it exceeds, such as `most` bytes; None if none, or if it was just measured while the code runs.
+
+        `holder` is the process that works in it: files that it has removed and holds open count, too.
+        """
         if not is_over and time.monotonic() < self._counted_at + _AGAIN_S:
             return None
         files = size = 0
+        # First: what is removed in between is counted the next time, and not twice.
+        removed = () if holder is None else _removed(holder)
         try:
-            for each in _sizes(self._descriptor, _DEEPEST):
+            for each in chain(removed, _sizes(self._descriptor, _DEEPEST)):
                 files, size = files + 1, size + each
                 if files > MOST_FILES:
                     return f"the code made more than {MOST_FILES} files"
@@ -175,6 +189,25 @@ class PrivateDirectory:
             return
         finally:
             os.close(self._descriptor)
+
+
+def _removed(process: int) -> Iterator[int]:
+    """The bytes on the disk of files without a name that a process holds open."""
+    held = f"/proc/{process}/fd"
+    try:
+        names = os.listdir(held)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return  # it has ended; or the daemon is a root who may not look, and the limit of each file is all there is
+    seen = set()
+    for name in names:
+        try:
+            file = os.stat(f"{held}/{name}")
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # closed meanwhile
+        # One file may have several descriptors.
+        if stat.S_ISREG(file.st_mode) and file.st_nlink == 0 and (file.st_dev, file.st_ino) not in seen:
+            seen.add((file.st_dev, file.st_ino))
+            yield file.st_blocks * 512
 
 
 def _sizes(directory: int, levels: int) -> Iterator[int]:
@@ -329,7 +362,7 @@ class Landlocked:
 
     def overfull(self, *, is_over: bool = False) -> str | None:
         """Which bound its directory exceeds."""
-        return self._directory.overfull(self._most, is_over=is_over)
+        return self._directory.overfull(self._most, is_over=is_over, holder=self.process.pid)
 
     def end(self) -> float:
         """Kill it, and remove its directory."""

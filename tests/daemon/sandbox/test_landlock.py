@@ -1,6 +1,7 @@
 """`sandbox = "landlock"`: the weaker means. What they promise to stop, they stop, and where they are missing no code runs."""
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tests.daemon.sandbox.attempts import ATTEMPTS, NEEDS_NAMESPACES, WITHOUT_NAMESPACES
@@ -73,6 +75,45 @@ def test_what_wrote_too_much_between_two_checks_has_no_result(machine: Machine) 
         None,
         "the code wrote more than 100000 bytes to its directory",
     )
+
+
+def test_what_is_written_to_removed_files_counts(machine: Machine) -> None:
+    bounds = Executor(sandbox="landlock", timeout=20.0, tmp=100_000)
+    hiding = """
+import os, time
+def run():
+    for n in range(4):
+        held = os.open(f"{n}", os.O_RDWR | os.O_CREAT)
+        os.unlink(f"{n}")
+        os.write(held, b"x" * 60_000)
+        os.dup(held)
+    time.sleep(1)
+"""
+    answered = execute(Job(hiding, []), bounds)
+    assert (answered.code, answered.error) == (
+        "killed",
+        "the code wrote more than 100000 bytes to its directory",
+    )
+    once = hiding.replace("range(4)", "range(1)").replace("sleep(1)", "sleep(0.2)")
+    assert execute(Job(once, []), bounds).code is None, "a file counts once"
+
+
+@pytest.mark.parametrize(("module", "name"), [(os, "open"), (fcntl, "flock")])
+def test_a_directory_that_can_not_be_held_is_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    held = os.listdir("/proc/self/fd")
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.EMFILE, "none is left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, name, refuse)
+        with pytest.raises(OSError, match="none is left"):
+            PrivateDirectory(None)
+    assert list(tmp_path.iterdir()) == []
+    assert os.listdir("/proc/self/fd") == held
 
 
 @pytest.mark.prove
