@@ -53,6 +53,7 @@ def test_what_a_person_opened_stays_open(person: Person, served: Place) -> None:
     details = page.locator("article details").first
     details.locator("summary").click()
     assert details.get_attribute("open") is not None
+    page.get_by_role("button", name="Seen").wait_for()
     assert served.call("session", "seen", "native:runs/run").code == 0
     page.get_by_role("button", name="Seen").wait_for(state="detached")
     assert details.get_attribute("open") is not None
