@@ -83,7 +83,7 @@ def _works(program: str, tried: tuple[str, ...], user: int | None, period: int) 
         pass
     finally:
         if not works:
-            leftovers.end_marked(mark, END_S)
+            leftovers.WATCHER.end(mark, END_S)
     return works
 
 
@@ -136,7 +136,7 @@ class Bubblewrapped:
             marked = {leftovers.VARIABLE: self._mark}
             self.process, self.outer = start((*own_time, *starts), tells, "/", marked, user)
         except OSError as error:
-            leftovers.end_marked(self._mark, END_S)
+            leftovers.WATCHER.end(self._mark, END_S)
             os.close(self._told)
             raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _START) from error
         finally:
@@ -160,7 +160,7 @@ class Bubblewrapped:
             piece = os.read(self._told, 4096) if readable(self._told, deadline) else b""
             if not piece:
                 # It may have forked before it was killed: what is inside would wait for it for ever, and hold its stderr open.
-                leftovers.end_marked(self._mark, END_S)
+                leftovers.WATCHER.end(self._mark, END_S)
                 return None
             content += piece
         pid = json.loads(content)["child-pid"]
@@ -211,7 +211,7 @@ class Bubblewrapped:
             kill(self.outer)
         seconds = cpu_and_end(self.process)
         if self.inner is None:
-            leftovers.end_marked(self._mark, END_S)
+            leftovers.WATCHER.end(self._mark, END_S)
         for descriptor in (self._told, self.inner, self._tmp, self.outer):
             if descriptor is not None:
                 os.close(descriptor)

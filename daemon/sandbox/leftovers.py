@@ -33,6 +33,7 @@ VARIABLE: Final = "RUNWARD_SANDBOX_OF"
 _ENTRY: Final = f"{VARIABLE}=".encode()
 _AGAIN_S: Final = 0.01
 _AGAIN_LATER_S: Final = 1.0
+_BRIEFLY_S: Final = 0.25
 _LONGEST_SAID: Final = 64 << 10
 """Bytes of its complaints that are read. They end with the one that counts."""
 
@@ -51,9 +52,24 @@ class Watcher:
         self.pid: int | None = None
         self._lives_while_open: int | None = None
         self._said: int | None = None
+        self._unended: set[str] = set()
+        """The marks of starts of which something may still be alive."""
+
+    def end(self, mark: str, within_s: float) -> None:
+        """Kill all that carries this mark. What could not be ended in this time is tried again with the next start."""
+        has_ended = end_marked(mark, within_s)
+        with self._lock:
+            if has_ended:
+                self._unended.discard(mark)
+            else:
+                self._unended.add(mark)
 
     def ensure(self, mark: str) -> None:
         """Start it if it is not there, or was killed. Raises `OSError`."""
+        with self._lock:
+            unended = next(iter(self._unended), None)
+        if unended is not None:
+            self.end(unended, _BRIEFLY_S)
         with self._lock:
             if self._pidfd is not None and not self._has_ended(self._pidfd):
                 return
@@ -65,8 +81,13 @@ class Watcher:
                 raise
 
     def trouble(self) -> str | None:
-        """Why nobody would end what this process left now; None if somebody would, or nothing was started yet."""
+        """What may be alive, or why nobody would end what this process left now; None if nothing, and somebody would."""
         with self._lock:
+            if self._unended:
+                return (
+                    f"what is left of {len(self._unended)} sandboxes could not be ended within its time, for example for want "
+                    "of descriptors or memory; the next code that runs has it tried again"
+                )
             if self._pidfd is None or not self._has_ended(self._pidfd):
                 return None
             assert self.pid is not None
@@ -136,8 +157,11 @@ def new_mark() -> str:
     return f"{ours}/{next(_NUMBERS)}"
 
 
-def end_marked(mark: str, within_s: float = math.inf) -> None:
-    """Kill all that carries this mark or one that begins with it, until there is nothing, or for so long."""
+def end_marked(mark: str, within_s: float = math.inf) -> bool:
+    """Kill all that carries this mark or one that begins with it, until there is nothing, or for so long.
+
+    Returns whether there is nothing.
+    """
     give_up = time.monotonic() + within_s
     looks = 0
     while looks < _LOOKS and time.monotonic() < give_up:
@@ -148,6 +172,7 @@ def end_marked(mark: str, within_s: float = math.inf) -> None:
             found = True  # no descriptor or no memory is left for now: who can't look has not seen that nothing is there
         looks = 0 if found else looks + 1
         time.sleep(_AGAIN_S)
+    return looks == _LOOKS
 
 
 def _kill(is_meant: Callable[[str], bool]) -> bool:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Final
 
 import pytest
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.exchange import Executor
 from runward.daemon.sandbox import bubblewrap, leftovers
@@ -253,6 +253,34 @@ def test_a_watching_process_that_has_ended_is_reported_until_there_is_another(
         watcher.ensure("1:1:1")
     assert watcher.pid is None
     assert len(os.listdir("/proc/self/fd")) == held, "nothing is kept of one that can't be watched"
+
+
+def test_what_could_not_be_ended_is_reported_and_ended_with_the_next_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watcher, mark = leftovers.Watcher(), f"{leftovers.new_mark()}/1"
+    left = _sleep(mark)
+
+    def pidfd_open(pid: int) -> int:
+        raise OSError(errno.EMFILE, "none is left")
+
+    def is_settled() -> bool:
+        watcher.ensure("1:1:1")
+        return watcher.trouble() is None
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pidfd_open", pidfd_open)
+            watcher.end(mark, 0.1)
+            assert left.poll() is None
+            assert "what is left of 1 sandboxes could not be ended" in str(watcher.trouble())
+        watcher.ensure("1:1:1")
+        assert left.wait(PATIENCE_S) == -signal.SIGKILL
+        wait_for(is_settled, "nothing of it is left")
+    finally:
+        left.kill()
+        left.wait()
+        watcher._forget()
 
 
 def test_a_number_that_is_another_process_s_by_now_is_not_taken_for_the_worker(
