@@ -10,17 +10,20 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from tests.unprivileged import as_unprivileged
+from tests.waiting import wait_for
 
-from runward.daemon.launch import cgroup
-from runward.daemon.launch.cgroup import Cgroup, ContainmentUnavailable, cgroup_of, end_run_in
+from runward.daemon.launch import cgroup, containment
+from runward.daemon.launch.cgroup import Cgroup, ContainmentUnavailable, Held, cgroup_of, end_run_in
+from runward.daemon.processes import proc
 from runward.daemon.processes.ending_runs import EndOrdered
 from runward.daemon.processes.kernel import fork_into
+from runward.daemon.processes.proc import ProcessStat, Signalled
 from runward.daemon.world import processes
 from runward.handlers.model.sessions import RunProcesses
 
@@ -51,6 +54,50 @@ def test_all_that_is_in_the_cgroup_of_a_run_is_killed(below_ours: Path) -> None:
     assert end_run_in(str(run)) == 3
     assert [each.wait() for each in processes] == [-9, -9, -9]
     assert not run.exists()
+
+
+def test_who_is_in_the_cgroup_is_asked_to_end_though_it_is_not_below_us_and_nobody_else(
+    below_ours: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containment, "become_subreaper", lambda: None)
+    run = below_ours / "runward-a-1f"
+    run.mkdir()
+    inside = sleeping_in(run / "made by the command")
+    # Its parent ends, and it is not ours: nobody is a subreaper here.
+    start = "echo $$ > $0/cgroup.procs; sleep 1000 > /dev/null & echo $!"
+    orphan = int(subprocess.check_output(["sh", "-c", start, str(run)]))
+    hold = containment.InCgroup(
+        Held(inside.pid, frozenset({inside.pid}), "run", None, Cgroup(str(run)), True)
+    )
+    asked: list[int] = []
+    with monkeypatch.context() as patched:
+        # A number that was listed there may be another process's by now.
+        listed = frozenset({inside.pid, orphan, os.getppid()})
+        patched.setattr(Cgroup, "members", lambda self: listed)
+        patched.setattr(proc, "descendants", lambda without: iter(()))
+        patched.setattr(proc, "signal_meant", noting(asked))
+        # Nothing is sent to our own parent by this test, whatever the code does.
+        patched.setattr(signal, "SIGTERM", 0)
+        patched.setattr(signal, "SIGCONT", 0)
+        hold.terminate()
+    for pid in (inside.pid, orphan):
+        os.kill(pid, signal.SIGKILL)
+    inside.wait()
+    wait_for(lambda: not Cgroup(str(run)).members(), "both have ended")
+    assert set(asked) == {inside.pid, orphan}
+
+
+def noting(asked: list[int]) -> Callable[[int, int, Callable[[ProcessStat], bool]], Signalled | None]:
+    """Signals as usual, and notes to whom a signal was sent."""
+    signalled = proc.signal_meant
+
+    def signal_meant(pid: int, number: int, is_meant: Callable[[ProcessStat], bool]) -> Signalled | None:
+        found = signalled(pid, number, is_meant)
+        if found is not None:
+            asked.append(pid)
+        return found
+
+    return signal_meant
 
 
 def test_what_killed_launchers_left_is_looked_for_once_a_minute(
