@@ -85,8 +85,8 @@ class Watcher:
         with self._lock:
             if self._unended:
                 return (
-                    f"what is left of {len(self._unended)} sandboxes could not be ended within its time, for example for want "
-                    "of descriptors or memory; the next code that runs has it tried again"
+                    "processes of a sandbox that is over may still be alive: they could not be ended in time, for example "
+                    "for want of descriptors or memory; the next code that runs has it tried again"
                 )
             if self._pidfd is None or not self._has_ended(self._pidfd):
                 return None

@@ -273,7 +273,7 @@ def test_what_could_not_be_ended_is_reported_and_ended_with_the_next_start(
             patched.setattr(os, "pidfd_open", pidfd_open)
             watcher.end(mark, 0.1)
             assert left.poll() is None
-            assert "what is left of 1 sandboxes could not be ended" in str(watcher.trouble())
+            assert "of a sandbox that is over may still be alive" in str(watcher.trouble())
         watcher.ensure("1:1:1")
         assert left.wait(PATIENCE_S) == -signal.SIGKILL
         wait_for(is_settled, "nothing of it is left")
