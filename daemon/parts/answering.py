@@ -12,14 +12,24 @@ from runward.daemon.engine.deciding import Answers
 from runward.daemon.engine.foreseeing import MOST_BYTES
 from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
 from runward.daemon.parts.notices import NOBODY, Messenger
+from runward.daemon.store.batch import Job
 from runward.daemon.store.tables import all as tables
+from runward.daemon.store.tables.chain_runs import slots
+from runward.daemon.store.transaction import Reader
 from runward.daemon.watch.looks import AgentsInRuns
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
 from runward.handlers.exchange.reading import ActedWithCode, CodeOf
 from runward.handlers.model.approvals import FilesLeftIn
 from runward.handlers.model.bundle import BundleRulesOf, Draft, DraftOf, EstimateOf, NoDraft, WorkTreeOf
-from runward.handlers.model.chains import ChainNamed, IsHeard, ListenersTo, StepsAtOnce
+from runward.handlers.model.chains import (
+    ChainNamed,
+    IsHeard,
+    ListenersTo,
+    SlotsNow,
+    SlotsStanding,
+    StepsAtOnce,
+)
 from runward.handlers.model.contracts import (
     ArtifactsUnder,
     Declarations,
@@ -197,7 +207,7 @@ def answers_of_the_world(
 ) -> Answers:
     """Who answers which question. Raises `NoAnswer` if nobody answers one."""
     answers = Answers(folds=tables.FOLDS)
-    _ask_store(answers, agents)
+    _ask_store(answers, agents, in_force)
     answers.at_once(ArtifactsUnder, lambda asked: files.artifacts(asked.root, asked.within, asked.paths))
     answers.at_once(LegsBefore, files.early_legs)
     answers.at_once(LastChangeOf, lambda asked: files.change_of_run(asked.path))
@@ -281,7 +291,14 @@ def _age(processes: Processes, asked: AgeOf) -> float | None:
     return processes.age(asked.process)
 
 
-def _ask_store(answers: Answers, agents: AgentsInRuns) -> None:
+def _ask_store(answers: Answers, agents: AgentsInRuns, in_force: InForce) -> None:
     for kind, answerer in tables.ANSWERS.items():
         answers.from_store(kind, answerer)
     answers.from_store(LinkedSessionsOf, agents.linked)
+
+    async def slots_now(
+        store: Reader, asked: Sequence[SlotsNow], jobs: Sequence[Job]
+    ) -> dict[SlotsNow, SlotsStanding]:
+        return dict.fromkeys(asked, await slots(store, in_force.chains.steps_at_once(), len(jobs)))
+
+    answers.from_store(SlotsNow, slots_now)

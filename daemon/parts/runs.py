@@ -370,14 +370,15 @@ class FreeSlots(Part):
         if not self._is_due:
             return False
         try:
-            standing, undecided = await slots(self.store), await offered(self.store)
+            limit = self.limit()
+            standing, undecided = await slots(self.store, limit), await offered(self.store)
         except sqlite3.Error as error:
             self.log.warning("slots.not_read", why=str(error))
             return False
         # Reset before the slots are offered: what frees a slot meanwhile makes them due again.
         self._is_due = False
         now = self.clock.now()
-        for waiter in standing.waiters[: max(0, self.limit() - len(standing.running))]:
+        for waiter in standing.waiters[: max(0, limit - len(standing.running))]:
             if waiter.run in undecided:
                 continue  # don't repeat an offer that waits behind a held job each time the daemon starts
             by = f"{self.store.epoch}@{now}"

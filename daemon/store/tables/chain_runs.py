@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         SayMore,
         SetChainRun,
         SetStep,
-        SlotsNow,
         SlotsStanding,
         StepResult,
     )
@@ -376,12 +375,12 @@ async def places_of_steps(store: Reader, since: float) -> list[StepPlaces]:
     return rows_of(StepPlaces, await store.read(f"{running} union all {ended}", (since,)))
 
 
-MOST_WAITERS: Final = 2048
-"""Of the steps that wait for a slot, those that a batch of 256 jobs with 1,000 slots can come to."""
+OF_A_JOB: Final = 4
+"""Steps that wait for a slot and that a job can come to, apart from those for which slots are free."""
 
 
-async def slots(store: Reader) -> SlotsStanding:
-    """Which steps run, and the first of those that wait for a slot."""
+async def slots(store: Reader, limit: int, jobs: int = 0) -> SlotsStanding:
+    """Which steps run, and of those that wait for one of `limit` slots the first: as many as these jobs can come to."""
     from runward.handlers.model.chains import RUNS_ELSEWHERE, WAITS_FOR_SLOT, SlotsStanding, Waiter
 
     # Both conditions on the status: the first is that of the index, which SQLite uses only if its own words stand here.
@@ -390,6 +389,8 @@ async def slots(store: Reader) -> SlotsStanding:
         " and reason_code is not ?",
         (RUNS_ELSEWHERE,),
     )
+    # Hundreds may wait, and each job asks anew.
+    most = max(0, limit - len(running)) + OF_A_JOB * jobs
     waiters = await store.read(
         select(
             Waiter,
@@ -399,15 +400,9 @@ async def slots(store: Reader) -> SlotsStanding:
             "s",
             fired_at="r.created_at",
         ),
-        (MOST_WAITERS,),
+        (most,),
     )
     return SlotsStanding(frozenset(rows_of(tuple[str, int], running)), tuple(rows_of(Waiter, waiters)))
-
-
-async def _slots(
-    store: Reader, asked: Sequence[SlotsNow], jobs: Sequence[Job]
-) -> dict[SlotsNow, SlotsStanding]:
-    return dict.fromkeys(asked, await slots(store))
 
 
 async def offered(store: Reader) -> frozenset[str]:
@@ -550,7 +545,6 @@ def table() -> Table:
         answers={
             ChainRunOf: answers_by(standings, lambda asked: asked.run),
             OpenRunsOf: answers_by(open_runs, lambda asked: asked.chain, ()),
-            SlotsNow: _slots,
             LeftBy: answers_by(left, lambda asked: (asked.session_key, asked.attempt), LeftBySession()),
         },
         moved_by_steps=(

@@ -10,6 +10,7 @@ from runward.daemon.parts.runs import FreeSlots
 from runward.daemon.store.connection import connect
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables.chain_runs import OF_A_JOB, slots
 from runward.daemon.world.clock import SystemClock
 from runward.handlers.model.chains import WAITS_FOR_SLOT, SlotOffered
 
@@ -47,6 +48,30 @@ async def offers(path: Path, state: str) -> list[str]:
     finally:
         await store.close()
     return [each.run for each in told]
+
+
+async def test_no_more_of_the_steps_that_wait_are_read_than_jobs_can_come_to(tmp_path: Path) -> None:
+    path, runs = tmp_path / "runward.db", [f"cr_{number:02}" for number in range(40)]
+    migrate(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(EVENT, ("0" * 64,))
+        for number, run in enumerate(runs):
+            connection.execute(RUN, (run, 40.0 - number))  # the last of them was fired first
+            connection.execute(STEP, (run, WAITS_FOR_SLOT))
+        connection.execute(
+            "update chain_steps set status = 'running', reason_code = null where run < 'cr_03'"
+        )
+    store = Store(await connect(path))
+    try:
+        full, free = await slots(store, 3, jobs=2), await slots(store, 5, jobs=2)
+        offered = await slots(store, 5)
+    finally:
+        await store.close()
+    in_order = runs[:2:-1]
+    assert full.running == free.running == {(run, 0) for run in runs[:3]}
+    assert [each.run for each in full.waiters] == in_order[: 2 * OF_A_JOB]
+    assert [each.run for each in free.waiters] == in_order[: 2 * OF_A_JOB + 2]
+    assert [each.run for each in offered.waiters] == in_order[:2]
 
 
 async def test_a_free_slot_is_offered_to_each_step_that_waits(tmp_path: Path) -> None:
