@@ -32,8 +32,10 @@ from runward.daemon.store.tables.chain_runs import offered, slots
 from runward.daemon.store.tables.starts import (
     NOTE_BEGUN,
     START_BEGUN,
+    UNREADABLE,
     WORKTREE_REMOVED,
     OwedRemoval,
+    OwedStart,
     UnseenRun,
     begun_starts,
     owed_removals,
@@ -106,8 +108,9 @@ class Starts(Part):
     async def begin(self) -> None:
         """Continue where an earlier daemon stopped, before anything is started. Raises `sqlite3.Error`."""
         owed_now = await owed_starts(self.store)
-        owed = [*(each.key for each in owed_now.orders), *(each.key for each in owed_now.hopeless)]
-        self.beginning.update({each.session: each for each in owed_now.orders})
+        owed = [each.key for each in owed_now]
+        orders = [order for each in owed_now if (order := each.order()) is not None]
+        self.beginning.update({each.session: each for each in orders})
         self._unseen = await unseen_runs(self.store)
         try:
             # Before anything is started: no launcher of an earlier epoch can use a ticket any more.
@@ -157,20 +160,13 @@ class Starts(Part):
     async def carry_out(self) -> bool:
         """Begin the next runs; returns whether any was due."""
         try:
-            owed, hopeless = await owed_starts(self.store)
+            owed = await owed_starts(self.store)
         except sqlite3.Error as error:
             self.trouble = str(error)
             return False
-        for each in hopeless:
-            self._fail(*each)
-        now = self.clock.monotonic()
-        waiting = {order.key: self._delayed[order.key] for order in owed if order.key in self._delayed}
-        self._delayed = waiting
+        self._delayed = {each.key: self._delayed[each.key] for each in owed if each.key in self._delayed}
+        due = self._due(owed)
         self._forget_withdrawn(owed)
-        due = [order for order in owed if order.key not in waiting or waiting[order.key].at <= now]
-        # A hopeless start stays open until a handler gives it up. It is reported once and not tried again.
-        settled = self._failed | self._unrecorded
-        due = [order for order in due if order.key not in settled][:AT_ONCE]
         if not due:
             self.trouble = None
             return False
@@ -182,9 +178,28 @@ class Starts(Part):
             await self._note(await self._perform(due))
         return self.trouble is None
 
-    def _forget_withdrawn(self, owed: Sequence[StartRun]) -> None:
+    def _due(self, owed: Sequence[OwedStart]) -> list[StartRun]:
+        """The next orders to carry out. Those that are hopeless on the way to them are reported."""
+        due: list[StartRun] = []
+        now = self.clock.monotonic()
+        for each in owed:
+            # A hopeless start stays open until a handler gives it up. It is reported once and not tried again.
+            if each.key in self._failed or each.key in self._unrecorded:
+                continue
+            if each.key in self._delayed and self._delayed[each.key].at > now:
+                continue
+            # Most of what is owed has begun, and is owed until that is recorded: only what is due is decoded.
+            if (order := each.order()) is None:
+                self._fail(each.key, each.session, each.why or UNREADABLE)
+            else:
+                due.append(order)
+            if len(due) == AT_ONCE:
+                break
+        return due
+
+    def _forget_withdrawn(self, owed: Sequence[OwedStart]) -> None:
         """Runs that are no longer ordered, because somebody withdrew them, are like any others."""
-        for session in self.beginning.keys() - {order.session for order in owed}:
+        for session in self.beginning.keys() - {each.session for each in owed}:
             # Its launcher may be making its worktree, and then it is told to end as soon as it is seen.
             self.begun(self.beginning.pop(session))
 

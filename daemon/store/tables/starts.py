@@ -106,38 +106,34 @@ _NOT_LINKED: Final = (
 """Whether a session `x` was ordered for an invocation and is not linked to it."""
 
 
-class OwedStarts(NamedTuple):
-    """The runs that must begin, and those that never can."""
-
-    orders: list[StartRun]
-    hopeless: list[Hopeless]
-
-
-class Hopeless(NamedTuple):
-    """A start that a restore gave up, or whose order is unreadable."""
+class OwedStart(NamedTuple):
+    """A run that must begin, or never can: then `why` says so, and it would be owed for ever if nobody settled it."""
 
     key: str
     session: str
-    why: str
+    why: str | None
+    stored: bytes
 
-
-async def owed_starts(store: Reader) -> OwedStarts:
-    """The open starts, in the order of their events; those from an earlier daemon may have begun."""
-    rows = await store.read(
-        # As bytes: a damaged text must make its own start hopeless, not fail the query for all of them.
-        "select key, session_key, why, cast(effect as blob) from starts where state = 'owed' order by event, key"
-    )
-    # A start that a restore gave up, or that nobody can read, would be owed for ever: the caller settles it.
-    owed = OwedStarts([], [])
-    for key, session, why, effect in rows_of(tuple[str, str, str | None, bytes], rows):
-        if why is not None:
-            owed.hopeless.append(Hopeless(key, session, why))
-            continue
+    def order(self) -> StartRun | None:
+        """What was ordered. None if a restore gave it up, or if it is unreadable."""
+        if self.why is not None:
+            return None
         try:
-            owed.orders.append(load_start(effect.decode()))
+            return load_start(self.stored.decode())
         except (ValueError, TypeError, KeyError, RecursionError):
-            owed.hopeless.append(Hopeless(key, session, UNREADABLE))
-    return owed
+            return None
+
+
+async def owed_starts(store: Reader) -> list[OwedStart]:
+    """The open starts, in the order of their events; those from an earlier daemon may have begun."""
+    query = select(
+        OwedStart,
+        "from starts where state = 'owed' order by event, key",
+        session="session_key",
+        # As bytes: a damaged text must make its own start hopeless, not fail the query for all of them.
+        stored="cast(effect as blob)",
+    )
+    return rows_of(OwedStart, await store.read(query))
 
 
 def load_start(text: str) -> StartRun:
