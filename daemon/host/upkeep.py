@@ -26,8 +26,9 @@ from runward.daemon.world.clock import until_beat
 PERIOD: Final = 1.0
 """Seconds between checks for work."""
 
-MANY_COMMITS: Final = 50
-"""Commits after which memory is given back, once a period passes without a commit."""
+MANY_COMMITS: Final = 10
+"""Commits after which memory is given back, once a period passes without a commit: a thousand begun runs are fewer than fifty.
+It takes some milliseconds."""
 
 COMMITS_BETWEEN: Final = 2
 """Commits after which a further checkpoint may begin.
