@@ -528,7 +528,6 @@ class ReadyWorkers:
         with self._changed:
             self._asked[executor] = time.monotonic()
             self._ensure_thread()
-            self._changed.notify()
         worker = self._alive(executor)
         return Worker(executor) if worker is None else worker
 
@@ -561,6 +560,8 @@ class ReadyWorkers:
             with self._changed:
                 waiting = self._ready.get(executor)
                 worker = waiting.popleft() if waiting else None
+                # Not before: the thread would find none missing, and the next one would be started only when another is taken.
+                self._changed.notify()
             # The rest is outside the lock: the end of a worker may take long, and others must not wait for it.
             if worker is None:
                 return None

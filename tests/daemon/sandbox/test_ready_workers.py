@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -141,6 +142,26 @@ def test_a_worker_whose_end_takes_long_holds_up_nobody(pretended: type[Pretended
     pretended.may_end.set()
     ready.close()
     assert is_taken
+
+
+def test_each_one_that_is_taken_is_followed_by_another(
+    pretended: type[Pretended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretended.may_end.set()
+    ready = ReadyWorkers()
+    ready.take(USUAL)
+    wait_for_two(ready)
+    take_one = ReadyWorkers._alive
+
+    def take_one_later(ready: ReadyWorkers, executor: Executor) -> Worker | None:
+        # As on a slow machine: the thread that starts them has looked by then whether one is missing.
+        time.sleep(0.05)
+        return take_one(ready, executor)
+
+    monkeypatch.setattr(ReadyWorkers, "_alive", take_one_later)
+    ready.take(USUAL)
+    wait_for_two(ready)
+    ready.close()
 
 
 def test_one_whose_limits_can_not_be_compared_is_ended(pretended: type[Pretended]) -> None:
