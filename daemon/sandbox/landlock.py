@@ -202,8 +202,8 @@ def _removed(process: int) -> Iterator[int]:
     for name in names:
         try:
             file = os.stat(f"{held}/{name}")
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # closed meanwhile
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # closed meanwhile; or the process is ending, and then only root may look
         # One file may have several descriptors.
         if stat.S_ISREG(file.st_mode) and file.st_nlink == 0 and (file.st_dev, file.st_ino) not in seen:
             seen.add((file.st_dev, file.st_ino))

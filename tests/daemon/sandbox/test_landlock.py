@@ -98,6 +98,23 @@ def run():
     assert execute(Job(once, []), bounds).code is None, "a file counts once"
 
 
+def test_what_may_not_be_looked_at_of_an_ending_process_is_not_the_codes_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = os.stat
+
+    def refuse(path: str, **more: bool) -> os.stat_result:
+        if path.startswith("/proc/"):
+            raise PermissionError(errno.EACCES, "its descriptors are its own")
+        return real(path, **more)
+
+    made = PrivateDirectory(None)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", refuse)
+        assert made.overfull(1 << 20, is_over=True, holder=os.getpid()) is None
+    made.remove()
+
+
 @pytest.mark.parametrize(("module", "name"), [(os, "open"), (fcntl, "flock")])
 def test_a_directory_that_can_not_be_held_is_not_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
