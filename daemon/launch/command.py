@@ -254,7 +254,7 @@ def _failure(report: bytes) -> StartFailure:
 
 _TURN_S = 0.001
 _PATIENCE_S = 10.0
-"""Seconds for a namespace to be made. Somebody may have stopped who makes it, and then no signal to the launcher would be heard."""
+"""Seconds for a namespace to be made. The process that makes it may be stopped, and the launcher hears no signal while it waits."""
 
 
 class NamespacedCommand(GatedCommand):
@@ -345,7 +345,7 @@ def _unavailable(forked: Forked, others: AbstractSet[int], *, is_late: bool) -> 
     except BlockingIOError:
         report = ""
     os.close(forked.report)
-    late = f"it was not made within {_PATIENCE_S:g} s" if is_late else "who makes it was ended"
+    late = f"it was not made within {_PATIENCE_S:g} s" if is_late else "the process that makes it was ended"
     return ContainmentUnavailable(f"there can be no PID namespace: {report or late}")
 
 

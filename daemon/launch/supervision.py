@@ -67,20 +67,16 @@ class SignalInbox:
         self.caller_mask: AbstractSet[int] = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         self.descriptor = open_signal_descriptor(self._signals)
 
-    def read(self) -> list[Request]:
-        """The signals since the last call. A child's end is not reported; waiting for the child shows it."""
+    def read(self, among: AbstractSet[int] | None = None) -> list[Request]:
+        """The signals since the last call; with `among`, only these, and the others wait on.
+
+        A child's end is not reported; waiting for the child shows it.
+        """
         requests = []
-        while info := signal.sigtimedwait(self._signals, 0):
+        while info := signal.sigtimedwait(self._signals if among is None else self._signals & among, 0):
             if info.si_signo != signal.SIGCHLD:
                 from_keyboard = info.si_code == _SI_KERNEL and info.si_signo in _FROM_KEYBOARD
                 requests.append(Request(info.si_signo, from_keyboard, info.si_pid))
-        return requests
-
-    def read_to_end(self) -> list[Request]:
-        """Those of them that are requests to end the run; the others wait on."""
-        requests = []
-        while info := signal.sigtimedwait(self._signals & (STOPPING | CANCELLING), 0):
-            requests.append(Request(info.si_signo, info.si_code == _SI_KERNEL, info.si_pid))
         return requests
 
     def close(self) -> None:
@@ -224,7 +220,7 @@ class Preparation:
     def ending(self) -> Ending | None:
         """How the run has to end, if it has to by now. A request is told once."""
         now, duration = time.time(), time.monotonic() - self._began
-        for request in self._signals.read_to_end():
+        for request in self._signals.read(STOPPING | CANCELLING):
             if proc.is_below_us(request.sender):
                 continue
             if request.number in CANCELLING:

@@ -1,7 +1,7 @@
 """A step's git worktree: made by its launcher before the command starts, removed by the daemon after the end.
 
-git runs without hooks, without a monitor of the file system and without a terminal, and for a bounded time, which whoever
-waits for it may cut short. The content of a worktree is the agent's: it is not consulted when the worktree is removed.
+git runs without hooks, without a monitor of the file system and without a terminal. Its time is bounded, and its caller may
+cut it short. The content of a worktree is the agent's: it is not consulted when the worktree is removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GitFailed(Exception):
 
 
 class CutShort(Exception):
-    """Git was ended because whoever waits for it said so."""
+    """Git was ended because its caller said so."""
 
 
 def place_of(state: str, name: str) -> str:
