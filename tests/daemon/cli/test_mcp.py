@@ -10,22 +10,24 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import anyio
 import pytest
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters
-from mcp_types import CallToolResult, TextContent
 from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.intent import FIELDS
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.mcp.serving import server_of
-from runward.daemon.cli.mcp.tools import ByInbox, ByRun, action_tools
+
+if TYPE_CHECKING:
+    # To import the SDK takes a second of processor time, so a worker does it with the first test that needs it.
+    from mcp import Client
+    from mcp_types import CallToolResult
+
+    from runward.daemon.cli.mcp.tools import Sender
 
 ACTIONS = {"read_artifact", "write_artifact", "invoke_artifact", "delete_artifact", "transfer_artifact"}
 READING = {"list_artifacts", "show_principal", "list_sessions", "show_session", "why"}
@@ -51,8 +53,11 @@ READ = {
 @contextlib.asynccontextmanager
 async def connected(
     place: Place, *words: str, mode: str = "auto", **environment: str
-) -> AsyncIterator[Client]:
+) -> AsyncIterator["Client"]:
     """The SDK's client, connected to a server in a process of its own."""
+    from mcp import Client
+    from mcp.client.stdio import StdioServerParameters
+
     command, *arguments = place.argv("mcp", *words)
     told = StdioServerParameters(
         command=command, args=arguments, env=place.environment | environment, cwd=place.directory
@@ -61,21 +66,38 @@ async def connected(
         yield client
 
 
-def told(result: CallToolResult) -> dict[str, JsonValue]:
+def acting(sender: "Sender") -> "Client":
+    """The SDK's client of a server in this process, with the tools of actions."""
+    from mcp import Client
+
+    from runward.daemon.cli.mcp.serving import server_of
+    from runward.daemon.cli.mcp.tools import action_tools
+
+    return Client(server_of(lambda _: action_tools(sender), ""))
+
+
+def acting_in_run(directory: Path) -> "Client":
+    """The same, for a run that has this directory."""
+    from runward.daemon.cli.mcp.tools import ByRun
+
+    return acting(ByRun(str(directory)))
+
+
+def told(result: "CallToolResult") -> dict[str, JsonValue]:
     """The object that a tool answered, which its text has, too."""
     value = result.structured_content
     assert isinstance(value, dict), result
     (content,) = result.content
-    assert isinstance(content, TextContent)
+    assert content.type == "text"
     assert json.loads(content.text) == value
     return value
 
 
-def said(result: CallToolResult) -> str:
+def said(result: "CallToolResult") -> str:
     """Why a tool could not answer."""
     assert (result.is_error, result.structured_content) == (True, None), result
     (content,) = result.content
-    assert isinstance(content, TextContent)
+    assert content.type == "text"
     return content.text
 
 
@@ -171,9 +193,10 @@ async def test_without_a_principal_the_server_only_reads(recorded: Place) -> Non
 
 
 async def test_without_a_daemon_nothing_is_sent(place: Place) -> None:
+    from runward.daemon.cli.mcp.tools import ByInbox
+
     place.daemon_once()
-    sender = ByInbox(Settings(str(place.state)), "writer")
-    async with Client(server_of(lambda _: action_tools(sender), "")) as client:
+    async with acting(ByInbox(Settings(str(place.state)), "writer")) as client:
         refused = await client.call_tool("read_artifact", {"artifact_id": "note", "reasoning": "to see"})
         assert said(refused) == "no daemon is running, so nothing was sent: start it and try again"
     assert list((place.state / "inbox").iterdir()) == []
@@ -347,6 +370,8 @@ def test_a_server_that_can_not_know_who_acts_does_not_start(
 
 
 def test_each_action_has_a_tool_with_the_fields_of_its_intent() -> None:
+    from runward.daemon.cli.mcp.tools import ByRun, action_tools
+
     tools = {each.name: each for each in action_tools(ByRun("/nowhere"))}
     assert set(tools) == set(FIELDS) - {"noop"} == ACTIONS
     for name, tool in tools.items():
@@ -375,11 +400,11 @@ for _ in range(70):
 async def test_a_wrong_call_is_refused_before_anything_is_sent(
     tmp_path: Path, name: str, arguments: dict[str, object], problem: str
 ) -> None:
-    async with Client(server_of(lambda _: action_tools(ByRun(str(tmp_path))), "")) as client:
+    async with acting_in_run(tmp_path) as client:
         result = await client.call_tool(name, arguments)
     assert result.is_error
     (content,) = result.content
-    assert isinstance(content, TextContent)
+    assert content.type == "text"
     assert problem in content.text
     if isinstance(result.structured_content, dict):
         assert result.structured_content["error_code"] == "invalid_argument"
@@ -399,12 +424,12 @@ async def test_calls_at_the_same_time_get_their_own_results_in_whatever_order(tm
             with (tmp_path / "results.jsonl").open("a") as results:
                 results.write(json.dumps(line) + "\n")
 
-    async def write(client: Client, name: str) -> None:
+    async def write(client: "Client", name: str) -> None:
         arguments = {"artifact_id": "note", "content": name, "reasoning": ""}
         assert told(await client.call_tool("write_artifact", arguments))["message"] == name
 
     async with (
-        Client(server_of(lambda _: action_tools(ByRun(str(tmp_path))), "")) as client,
+        acting_in_run(tmp_path) as client,
         anyio.create_task_group() as group,
     ):
         for number in range(12):

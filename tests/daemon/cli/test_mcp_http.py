@@ -10,19 +10,20 @@ import stat
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 from tests.daemon.cli.calling import Place, sockets_of
 from tests.daemon.cli.test_mcp import ACTIONS, HELLO, READING, told
 from tests.preloaded.forked import Forked
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.web.mcp import AT_ONCE
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 HTTP: Final = '\n[http]\nlisten = "127.0.0.1:0"\nmcp = true\n'
 
@@ -63,8 +64,11 @@ class Served:
             connection.close()
 
     @contextlib.asynccontextmanager
-    async def client(self, principal: str, mode: str = "auto") -> AsyncIterator[Client]:
+    async def client(self, principal: str, mode: str = "auto") -> AsyncIterator["Client"]:
         """The SDK's client with the token of a principal."""
+        from mcp import Client
+        from mcp.client.streamable_http import streamable_http_client
+
         headers = {"Authorization": f"Bearer {self.tokens[principal]}"}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S) as sending,
