@@ -47,14 +47,16 @@ def _frozen(daemon: Forked) -> Iterator[None]:
         os.kill(daemon.pid, signal.SIGCONT)
 
 
-def _in_force(place: Place, key: str, value: object) -> None:
-    """Wait until the daemon uses this value."""
+def _in_force(place: Place, key: str, value: object, *, reloads: int) -> None:
+    """Wait until the daemon uses this value, which its log says before: to look there costs next to nothing."""
+    wait_for(lambda: len(_lines(place, "reloaded")) >= reloads, f"reload {reloads}")
     wait_for(lambda: place.call("status", "--json").object()[key] == value or None, f"{key} = {value}")
 
 
 def _lines(place: Place, event: str) -> list[dict[str, object]]:
-    """The lines of the daemon's log about this event."""
-    lines = [json.loads(line) for line in (place.state / LOG).read_text().splitlines()]
+    """The whole lines of the daemon's log about this event."""
+    whole, _, _ = (place.state / LOG).read_text().rpartition("\n")
+    lines = [json.loads(line) for line in whole.splitlines()]
     return [line for line in lines if line["event"] == event]
 
 
@@ -82,17 +84,17 @@ def test_a_valid_change_is_applied_by_itself_and_the_log_says_which_keys_it_chan
     with place.daemon():
         _told(place)
         _write(place, SETTINGS + 'retention = "2d"\n[watch]\nstep = 3\n')
-        _in_force(place, "retention_s", 2 * 86400)
-        (line,) = wait_for(lambda: _lines(place, "reloaded") or None, "a line of the log")
+        _in_force(place, "retention_s", 2 * 86400, reloads=1)
+        (line,) = _lines(place, "reloaded")
         assert (line["changed"], line["files"]) == (
             ["retention", "watch.step"],
             [str(place.directory / "runward.toml")],
         )
         (place.directory / "runward.toml.d").mkdir()
         (place.directory / "runward.toml.d/more.toml").write_text('retention = "3d"\n')
-        _in_force(place, "retention_s", 3 * 86400)
+        _in_force(place, "retention_s", 3 * 86400, reloads=2)
         (place.directory / "runward.toml.d/more.toml").unlink()
-        _in_force(place, "retention_s", 2 * 86400)
+        _in_force(place, "retention_s", 2 * 86400, reloads=3)
 
 
 @pytest.mark.longest
@@ -102,9 +104,9 @@ def test_a_first_settings_file_is_shown_and_applied_by_itself(place: Place) -> N
     (place.directory / ".config/runward").mkdir(parents=True)
     with place.daemon() as daemon:
         assert _told(place)["files"] == []
-        for file, retention in (
-            (place.directory / ".config/runward/runward.toml", 2),
-            (place.directory / "runward.toml", 3),
+        for reloads, file, retention in (
+            (1, place.directory / ".config/runward/runward.toml", 2),
+            (2, place.directory / "runward.toml", 3),
         ):
             with _frozen(daemon):
                 file.write_text(f'retention = "{retention}d"\n')
@@ -112,7 +114,7 @@ def test_a_first_settings_file_is_shown_and_applied_by_itself(place: Place) -> N
                 assert f"{file} changed after the daemon read it" in " ".join(
                     place.call("status").out.split()
                 )
-            _in_force(place, "retention_s", retention * 86400)
+            _in_force(place, "retention_s", retention * 86400, reloads=reloads)
             assert (_told(place)["changed"], _told(place)["files"]) == ([], [str(file)])
 
 
@@ -131,7 +133,8 @@ def test_an_invalid_change_is_shown_until_the_file_is_repaired(place: Place) -> 
     with place.daemon():
         _told(place)
         _write(place, SETTINGS + 'batch = "many"\n')
-        wait_for(lambda: _told(place)["refused"] or None, "a refusal that nobody asked for")
+        wait_for(lambda: _lines(place, "settings.refused"), "a refusal that nobody asked for, in the log")
+        wait_for(lambda: _told(place)["refused"] or None, "the refusal in the status")
         page = place.call("status").out
         assert "new settings were refused, the old ones are in force" in page
         assert "runward.toml:4:" in page
@@ -142,6 +145,7 @@ def test_an_invalid_change_is_shown_until_the_file_is_repaired(place: Place) -> 
             assert "Runward" in drawn.lines[0], "the answer is in the first line"
             assert drawn.text.count("~/runward.toml:4:") == 1
         _write(place, SETTINGS + "batch = 9\n")
+        wait_for(lambda: _lines(place, "reloaded"), "the repaired file in the log")
         wait_for(lambda: "all is well" in place.call("status").out or None, "the repaired file")
 
 
