@@ -81,8 +81,8 @@ class Background:
     log: Log
     busy: Callable[[], bool]
     """Whether verdicts, or their journals, are on their way."""
-    expected: Callable[[], bool]
-    """Whether more verdicts are likely, because there was one a moment ago."""
+    expected_for: Callable[[], float]
+    """Seconds for which more verdicts are likely, because there was one a moment ago."""
     report: Callable[[Sequence[JobResult]], Awaitable[None]]
     """Called with what is durable."""
     prepared: Callable[[Sequence[JobResult]], AbstractAsyncContextManager[Sequence[JobResult]]] = nullcontext
@@ -95,7 +95,7 @@ class Background:
     """How many batches were begun."""
     trouble: str | None = None
     """The store's last refusal."""
-    _halting: bool = False
+    _halted: anyio.Event = field(default_factory=anyio.Event)
     _waits_since: float | None = None
     """Since when verdicts have kept this work waiting without a pause (monotonic seconds)."""
     _lanes: set[str] = field(default_factory=set)
@@ -120,7 +120,7 @@ class Background:
 
     def halt(self) -> None:
         """End soon, even in the middle of a file. Unfinished claimed jobs are put back."""
-        self._halting = True
+        self._halted.set()
         self.wake()
 
     async def run(self) -> None:
@@ -143,7 +143,7 @@ class Background:
 
     async def next_due(self, after: float) -> float | None:
         """When the first job after this moment is due (both Unix seconds). Waits while the store is in trouble."""
-        while not self._halting:
+        while not self._halted.is_set():
             try:
                 return await self.queue.next_due_in_background(after)
             except sqlite3.Error as error:
@@ -151,7 +151,7 @@ class Background:
         return None
 
     async def _keep_on(self, does_long: bool) -> None:
-        while not self._halting:
+        while not self._halted.is_set():
             woken, now = self._woken, self.clock.now()
             await self._drain(does_long)
             due = await self.next_due(now)
@@ -159,7 +159,7 @@ class Background:
             await self._pause(GATHER)
 
     async def _drain(self, does_long: bool) -> None:
-        while not self._halting and await self._batch(does_long):
+        while not self._halted.is_set() and await self._batch(does_long):
             self.batches += 1
 
     async def _batch(self, does_long: bool) -> bool:
@@ -170,7 +170,7 @@ class Background:
             async with self._claiming:
                 jobs = await self._due(does_long)
                 # Nothing is claimed any more once a stop began: it would only have to be put back.
-                if not jobs or self._halting:
+                if not jobs or self._halted.is_set():
                     return False
                 claim = await self.queue.put((), jobs)
                 lanes = {job.lane for job in jobs}
@@ -211,10 +211,10 @@ class Background:
         """The results of the jobs, and the seconds that deciding took, without the waits in between."""
         results: list[JobResult] = []
         took, left = 0.0, jobs
-        while left and not self._halting:
+        while left and not self._halted.is_set():
             # All of them together: each kind of question is one statement to the store, and not one for every few jobs.
             round_, asked_at = self.decider.begin(left), math.inf
-            while not round_.is_over and not self._halting:
+            while not round_.is_over and not self._halted.is_set():
                 await self._quiet()
                 begin = self.clock.monotonic()
                 asked_at = min(asked_at, begin)
@@ -240,7 +240,7 @@ class Background:
     async def _wait_out(self, trouble: str) -> None:
         # Unfinished jobs go back to the queue, so the next daemon does them first and not only after it took
         # them back.
-        if self._halting:
+        if self._halted.is_set():
             raise Halted
         await self._put_off(trouble)
 
@@ -260,7 +260,7 @@ class Background:
             left = [result for result in left if result.job.id not in done]
             await self.report(completed)
             if trouble is not None:
-                if self._halting:
+                if self._halted.is_set():
                     return False
                 await self._put_off(trouble)
         return True
@@ -276,7 +276,7 @@ class Background:
                 self._note_long(work.job.lane)
                 # Put back at once: the loop for long work does it, and this thread is free for others.
                 return False
-        return not self._halting
+        return not self._halted.is_set()
 
     async def give_way(self) -> None:
         """Called before each step of what follows from a job: while the loops run, verdicts go first."""
@@ -286,21 +286,26 @@ class Background:
     async def _quiet(self) -> None:
         """Wait for a pause in the verdicts. If there is none for too long, wait for a gap between two of them."""
         begin = self.clock.monotonic()
-        while not self._halting and self._is_held_back():
+        while not self._halted.is_set() and self._is_held_back():
             now = self.clock.monotonic()
             if self._waits_since is None:
                 self._waits_since = now
             # Under constant load there is no pause. Then gaps are used, so that bundles are late but never
             # stand still.
-            is_over = now - self._waits_since >= PATIENCE
-            if is_over and (not self.busy() or now - begin >= STEP):
+            patience = self._waits_since + PATIENCE - now
+            if patience <= 0 and (not self.busy() or now - begin >= STEP):
                 return
-            await self._pause(_LOOK)
+            # As long as the next verdict is expected, there is nothing to look for.
+            await self._pause(max(_LOOK, min(self._expected_for(), patience)))
         self._waits_since = None
 
     def _is_held_back(self) -> bool:
-        """Whether there is no pause. With `--once`, no further work is added."""
-        return self.busy() or (self.expected() and not self.ended.is_set())
+        """Whether there is no pause."""
+        return self.busy() or self._expected_for() > 0
+
+    def _expected_for(self) -> float:
+        # With `--once`, no further work is added.
+        return 0.0 if self.ended.is_set() else self.expected_for()
 
     async def _put_off(self, trouble: str) -> None:
         self.log.warning("background.put_off", why=trouble)
@@ -310,8 +315,7 @@ class Background:
     async def _pause(self, seconds: float) -> None:
         """Wait this long, unless it is time to end."""
         with anyio.move_on_after(seconds):
-            while not self._halting:
-                await self._woken.wait()
+            await self._halted.wait()
 
 
 def _together(due: Sequence[Job]) -> list[Job]:

@@ -344,7 +344,7 @@ class Assembly:
             clock=self._world.clock,
             log=self._log,
             busy=self.is_busy,
-            expected=self.verdicts.are_expected,
+            expected_for=self.verdicts.expected_for,
             report=self.worker.report,
             prepared=self.bundles.sealed,
             tell=partial(log_hashed_files, self._log, self._world.clock),

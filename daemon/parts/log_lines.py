@@ -51,9 +51,9 @@ class Verdicts:
     def __post_init__(self) -> None:
         self._since = self.clock.now()
 
-    def are_expected(self) -> bool:
-        """Whether there was a verdict a moment ago."""
-        return self.clock.monotonic() - self._last < REST
+    def expected_for(self) -> float:
+        """Seconds for which another one is expected, because there was one a moment ago; 0 if none is."""
+        return max(0.0, self._last + REST - self.clock.monotonic())
 
     def react(self, done: Done[EndAttempt]) -> None:
         """Count and log the verdicts of these attempts."""

@@ -411,13 +411,36 @@ async def test_hashes_begin_a_moment_after_the_last_verdict(
         produce(tmp_path, "r", a=b"one")
         await judge(running)
         async with at_work(running, monkeypatch):
-            monkeypatch.setattr(log_lines, "REST", 0.5)
+            monkeypatch.setattr(log_lines, "REST", 0.1)
             with anyio.fail_after(PATIENCE_S):
                 while looks < 5:
                     await anyio.sleep(0.005)
             assert await running.rows(STATES) == [("waiting",)], "another verdict may follow"
-            clock.move(0.5)
+            clock.move(0.1)
             await until(running, STATES, [("done",)])
+
+
+async def test_nobody_looks_for_a_pause_that_cannot_be_yet_and_a_stop_is_heard_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    def expected_for() -> float:
+        nonlocal asked
+        asked += 1
+        return 1000.0
+
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        work = running.supervisor.assembly.background
+        monkeypatch.setattr(work, "expected_for", expected_for)
+        with anyio.fail_after(PATIENCE_S / 2):
+            async with at_work(running, monkeypatch):
+                while asked < 4:
+                    await anyio.sleep(0.005)
+                for _ in range(20):
+                    work.wake()
+                    await anyio.sleep(0.01)
+                assert asked == 4, "each of the two loops asks whether it must wait, and how long"
 
 
 async def test_verdicts_that_keep_following_do_not_keep_hashes_back_for_ever(
@@ -425,12 +448,12 @@ async def test_verdicts_that_keep_following_do_not_keep_hashes_back_for_ever(
 ) -> None:
     clock = StillClock()
 
-    def expected() -> bool:
+    def expected_for() -> float:
         clock.move(1.0)
-        return True
+        return 0.001
 
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
-        running.supervisor.assembly.background.expected = expected
+        running.supervisor.assembly.background.expected_for = expected_for
         produce(tmp_path, "r", a=b"one")
         await judge(running)
         begin = clock.now()
