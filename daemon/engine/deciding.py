@@ -17,7 +17,7 @@ from runward.daemon.engine.foreseeing import Foreseen
 from runward.daemon.rundir.opening import Halted
 from runward.daemon.store.batch import Job, JobResult, put_back
 from runward.daemon.store.tables.table import Fold
-from runward.daemon.store.transaction import Reader
+from runward.daemon.store.transaction import Reader, without_waiting
 from runward.daemon.world.clock import Clock
 from runward.handlers import route
 from runward.handlers.model.asking import Given, NotYet, Question, TryLater
@@ -243,16 +243,6 @@ class Decider:
         for question in questions:
             alone |= await self._together([question], jobs, reader)
         return alone
-
-
-def without_waiting(work: Awaitable[T]) -> T:
-    """The result of work that never waits, such as one that only reads in an open transaction."""
-    try:
-        next(work.__await__())
-    except StopIteration as stopped:
-        result: T = stopped.value
-        return result
-    raise RuntimeError("work that is done inside a transaction waits for something")
 
 
 class _Failed(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from runward.daemon.engine.deciding import NOTHING_FORESEEN, Decider, Round, without_waiting
+from runward.daemon.engine.deciding import NOTHING_FORESEEN, Decider, Round
 from runward.daemon.engine.foreseeing import Foreseen
 from runward.daemon.store import packing, pruning
 from runward.daemon.store.batch import Batch, Blocked, Claim, Job, JobResult, Observation
@@ -17,6 +17,7 @@ from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.store import Transaction
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import events, jobs
+from runward.daemon.store.transaction import without_waiting
 from runward.daemon.world.clock import Clock
 from runward.handlers.exchange.results import told_together
 

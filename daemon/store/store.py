@@ -6,7 +6,7 @@ work in the connection's own thread. It is shielded from cancellation, because a
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -19,10 +19,12 @@ from runward.daemon.store.transaction import (
     CommitUnknown,
     EpochRefused,
     Fenced,
+    Reader,
     Row,
     Statement,
     Value,
     malformed_is_told,
+    without_waiting,
 )
 
 T = TypeVar("T")
@@ -159,6 +161,15 @@ class Store:
                     lambda database: database.execute(sql, parameters).fetchall()
                 )
 
+    async def consult(self, ask: Callable[[Reader], Awaitable[T]]) -> T:
+        """What this makes of several queries, which cost one hand-over to the connection's thread, and back.
+
+        It may wait for nothing but its reader. Raises what it raises, and the same as `read`.
+        """
+        with malformed_is_told():
+            async with self._lock:
+                return await self._connection.call(lambda database: without_waiting(ask(_Reading(database))))
+
     async def answer(self) -> None:
         """Return once everything queued before is done: this shows that transactions are processed, even if they fail."""
         try:
@@ -192,11 +203,19 @@ def _nobody() -> None:
     """Nobody wants to know."""
 
 
-class Transaction:
-    """An open transaction, for the work that is done in it."""
+class _Reading:
+    """The database, for what reads in the connection's thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
+        """All rows of a query, with what was written before in this transaction. It never waits."""
+        return self._database.execute(sql, parameters).fetchall()
+
+
+class Transaction(_Reading):
+    """An open transaction, for the work that is done in it."""
 
     def write(self, statements: Iterable[Statement]) -> None:
         """Run the statements. Raises `Fenced` and `sqlite3.Error`; the transaction is then undone as a whole."""
@@ -208,10 +227,6 @@ class Transaction:
     def define(self, sql: str) -> None:
         """Make or drop something that belongs to this connection alone. Raises `sqlite3.Error`."""
         self._database.execute(sql)
-
-    async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
-        """All rows of a query, with what was written before in this transaction. It never waits."""
-        return self._database.execute(sql, parameters).fetchall()
 
 
 def _roll_back(database: Database) -> None:

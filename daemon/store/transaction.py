@@ -2,9 +2,11 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 Value: TypeAlias = int | float | str | bytes | None
 Row: TypeAlias = tuple[Value, ...]
@@ -15,6 +17,16 @@ class Reader(Protocol):
 
     async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
         """All rows of a query. Raises `StoreMalformed` and `sqlite3.Error`."""
+
+
+def without_waiting(work: Awaitable[T]) -> T:
+    """The result of work that never waits, such as one that only reads, in the store's thread."""
+    try:
+        next(work.__await__())
+    except StopIteration as stopped:
+        result: T = stopped.value
+        return result
+    raise RuntimeError("work that is done in the store's thread waits for something")
 
 
 class Statement(NamedTuple):

@@ -153,10 +153,21 @@ class Looks:
     async def _native(self, hints: Sequence[Hint], most_requests: int) -> Found:
         self._native_at = self.clock.monotonic()
         names = [f"{root}/{name}" for (root, name), _ in hints]
-        remembered = await cursors.remembered(self.store, names)
-        launched = await starts.last_launches(self.store, [f"{_OF_NATIVE}{name}" for name in names])
+        keys = [f"{_OF_NATIVE}{name}" for name in names]
         over = [f"{_OF_NATIVE}{root}/{name}" for (root, name), why in hints if why & Why.AGAIN]
-        late = await sessions.lacking_of(self.store, over) if over else NOTHING_LACKS
+        # Most runs of chains are among these, so the store is not asked about their launches.
+        announced = {key: launch for key in keys if (launch := self.announced.get(key)) is not None}
+        others = [key for key in keys if key not in announced]
+
+        async def ask(
+            store: Reader,
+        ) -> tuple[Mapping[str, str], Mapping[str, Launch], Mapping[str, Lacking]]:
+            remembered = await cursors.remembered(store, names)
+            recorded = await starts.last_launches(store, others) if others else {}
+            lacking = await sessions.lacking_of(store, over) if over else NOTHING_LACKS
+            return remembered, recorded | announced, lacking
+
+        remembered, launched, late = await self.store.consult(ask)
         look = partial(self._look_at, hints, remembered, launched, most_requests, lacking=late)
         looked, is_long, waits = await in_thread(look)
         # A cursor that can't be read must not end the run or hide it: the look begins again, from what the

@@ -1,6 +1,8 @@
 """The one door: transactions that are data, with exact guards, an epoch, and no half of anything."""
 
+import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
@@ -12,7 +14,7 @@ from tests.daemon.store.uncertain import Uncertain
 from runward.daemon.store.connection import connect
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store
-from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Reader, Row, Statement
 
 INSERT = "insert into problems (path, message, since) values (?, ?, ?)"
 FIX = "update problems set mend = ? where path = ?"
@@ -74,6 +76,23 @@ async def test_nothing_is_committed_when_one_statement_fails(store: Store, place
     assert await paths(store) == []
     await store.run([Statement(INSERT, [problem("d")])], "t")
     assert await paths(store) == ["d"]
+
+
+async def test_several_queries_are_one_piece_of_work_in_the_stores_thread(store: Store) -> None:
+    await store.run([Statement(INSERT, [problem("a"), problem("b")])], "t")
+    threads: list[int] = []
+
+    async def ask(reader: Reader) -> tuple[list[Row], list[Row]]:
+        threads.append(threading.get_ident())
+        first = await reader.read("select path from problems where path = ?", ("a",))
+        return first, await reader.read("select count(*) from problems")
+
+    assert await store.consult(ask) == ([("a",)], [(2,)])
+    assert threads != [threading.get_ident()]
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        await store.consult(lambda reader: reader.read("select 1 from nowhere"))
+    with pytest.raises(RuntimeError, match="waits for something"):
+        await store.consult(lambda reader: asyncio.sleep(0))
 
 
 async def test_a_daemon_whose_epoch_passed_writes_nothing(store: Store, tmp_path: Path) -> None:
