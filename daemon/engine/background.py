@@ -34,8 +34,9 @@ GATHER: Final = 1.0
 PATIENCE: Final = 30.0
 """Seconds of verdicts without a pause after which the work is done alongside them, until there is a pause."""
 
-STEP: Final = 0.5
-"""Seconds that each step still waits at most for a gap between verdicts, once the patience is over."""
+STEP: Final = 0.1
+"""Seconds that each step still waits at most for a gap between verdicts, once the patience is over. So the work gets a tenth of
+the time at least: with less of it, runs pile up whose bundles wait."""
 
 BATCH: Final = 128
 """Jobs that are claimed and completed together: more than `MANY`, so that what a full batch wrote, and the names that its files

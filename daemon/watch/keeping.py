@@ -1,11 +1,12 @@
 """What the daemon keeps watching: the roots, and the processes of running sessions."""
 
 import os
+import select
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
-from anyio.abc import TaskGroup
 
 from runward.daemon.log import Log
 from runward.daemon.watch.hints import ITSELF, Coverage, Hints, Target, Why
@@ -84,12 +85,12 @@ class WatchKeeping:
 
 
 MOST: Final = 256
-"""Processes that are watched at once, each by a descriptor; the rounds check the others."""
+"""Sessions whose processes are watched at once, each process by a descriptor; the rounds check the others."""
 
 
 @dataclass(slots=True)
 class Exits:
-    """The processes of running sessions whose ends are awaited. One task group does the waiting.
+    """The processes of running sessions whose ends are awaited, by one task for all of them.
 
     A descriptor of the process itself (pidfd) becomes readable when it ends, and costs nothing until then. The rounds also
     check, for not all can be watched.
@@ -97,16 +98,32 @@ class Exits:
 
     processes: Processes
     hints: Hints
-    _waiting: dict[Target, tuple[tuple[RecordedProcess, ...], anyio.CancelScope]] = field(
-        default_factory=dict
-    )
-    _tasks: TaskGroup | None = None
+    _waiting: dict[Target, tuple[tuple[RecordedProcess, ...], set[int]]] = field(default_factory=dict)
+    """By session: its processes, and the descriptors of those that have not ended."""
+    _targets: dict[int, Target] = field(default_factory=dict)
+    """The session of each descriptor."""
+    # A task for each session would cost a launched run more than its wait, and, cancelled, leave a cycle of objects.
+    _ends: "select.epoll | None" = None
 
     async def run(self) -> None:
         """Wait until cancelled."""
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            await anyio.sleep_forever()
+        with closing(select.epoll()) as ends:
+            self._ends = ends
+            try:
+                while True:
+                    await anyio.wait_readable(ends.fileno())
+                    self._note_ends(ends)
+            finally:
+                self._ends = None
+                for target in list(self._waiting):
+                    self.forget(target)
+
+    def _note_ends(self, ends: "select.epoll") -> None:
+        for descriptor, _ in ends.poll(0):
+            target = self._targets[descriptor]
+            self._waiting[target][1].discard(descriptor)
+            self._close(descriptor)
+            self.hints.add([target], Why.PROCESS)
 
     def watch(self, target: Target, processes: tuple[RecordedProcess, ...]) -> None:
         """The session at this place runs, with these processes: when one of them ends, request a look at it."""
@@ -115,35 +132,31 @@ class Exits:
             # The common case: one wait stands for all looks at the same process.
             if known[0] == processes:
                 return
-            known[1].cancel()
-            del self._waiting[target]
+            self.forget(target)
         # Descriptors are bounded. The rounds check every recorded process, so nothing is lost without one.
-        if self._tasks is None or not processes or len(self._waiting) >= MOST:
+        if self._ends is None or not processes or len(self._waiting) >= MOST:
             return
         opened = [self.processes.descriptor(each) for each in processes]
-        descriptors = [each for each in opened if each is not None]
+        descriptors = {each for each in opened if each is not None}
         if descriptors:
-            scope = anyio.CancelScope()
-            self._waiting[target] = (processes, scope)
-            self._tasks.start_soon(self._wait, target, descriptors, scope)
+            self._waiting[target] = (processes, descriptors)
+            self._targets |= dict.fromkeys(descriptors, target)
+            for each in descriptors:
+                # The kernel bounds what a user may wait for, too.
+                with suppress(OSError):
+                    self._ends.register(each, select.EPOLLIN)
 
     def forget(self, target: Target) -> None:
         """The session at this place no longer runs."""
         known = self._waiting.pop(target, None)
         if known is not None:
-            known[1].cancel()
+            for each in known[1]:
+                self._close(each)
 
-    async def _wait(self, target: Target, descriptors: list[int], scope: anyio.CancelScope) -> None:
-        try:
-            with scope:
-                async with anyio.create_task_group() as tasks:
-                    for each in descriptors:
-                        tasks.start_soon(self._wait_for, target, each)
-        finally:
-            # Also when cancelled: otherwise each session that is forgotten would leave a descriptor open.
-            for each in descriptors:
-                os.close(each)
-
-    async def _wait_for(self, target: Target, descriptor: int) -> None:
-        await anyio.wait_readable(descriptor)
-        self.hints.add([target], Why.PROCESS)
+    def _close(self, descriptor: int) -> None:
+        del self._targets[descriptor]
+        if self._ends is not None:
+            # To close it is not enough: a process that is just being forked holds it, too, until it executes its program.
+            with suppress(OSError):  # it could not be registered
+                self._ends.unregister(descriptor)
+        os.close(descriptor)

@@ -121,3 +121,42 @@ async def test_no_more_processes_are_waited_for_than_there_are_descriptors_to_sp
         await anyio.wait_all_tasks_blocked()
         assert open_files() == ready + 1
         tasks.cancel_scope.cancel()
+
+
+async def test_the_end_of_one_of_two_processes_is_hinted_at_and_the_other_is_still_awaited(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    waiting = Waiting()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(waiting.exits.run)
+            await anyio.wait_all_tasks_blocked()
+            waiting.exits.watch(PLACE, (recorded(sleeper), recorded(other)))
+            sleeper.kill()
+            assert await waiting.hinted()
+            waiting.woken = anyio.Event()
+            other.kill()
+            assert await waiting.hinted()
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_session_that_is_forgotten_leaves_nothing_to_collect(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    waiting = Waiting()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(waiting.exits.run)
+        await anyio.wait_all_tasks_blocked()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(100):
+                waiting.exits.watch(PLACE, (recorded(sleeper),))
+                await anyio.wait_all_tasks_blocked()
+                waiting.exits.forget(PLACE)
+                await anyio.wait_all_tasks_blocked()
+            left = gc.collect()
+        finally:
+            gc.enable()
+        assert left < 100, "each launched run would leave a cycle of objects, and room between them"
+        tasks.cancel_scope.cancel()
