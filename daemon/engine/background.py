@@ -34,8 +34,11 @@ GATHER: Final = 1.0
 PATIENCE: Final = 30.0
 """Seconds of verdicts without a pause after which the work is done alongside them, until there is a pause."""
 
-STEP: Final = 0.1
-"""Seconds that each step still waits at most for a gap between verdicts, once the patience is over. So the work gets a tenth of
+PAUSE: Final = 2.0
+"""Seconds without a verdict that are a pause. In a shorter one some of the work is done, but it keeps waiting."""
+
+STEP: Final = 0.02
+"""Seconds that each step still waits at most for a gap between verdicts, once the patience is over. So the work gets a third of
 the time at least: with less of it, runs pile up whose bundles wait."""
 
 BATCH: Final = 128
@@ -97,8 +100,10 @@ class Background:
     trouble: str | None = None
     """The store's last refusal."""
     _halted: anyio.Event = field(default_factory=anyio.Event)
-    _waits_since: float | None = None
+    _waits_since: float = -math.inf
     """Since when verdicts have kept this work waiting without a pause (monotonic seconds)."""
+    _held_at: float = -math.inf
+    """When they last did (monotonic seconds)."""
     _lanes: set[str] = field(default_factory=set)
     """The lanes that a loop works on: the other one leaves them alone."""
     _long: set[str] = field(default_factory=set)
@@ -289,8 +294,9 @@ class Background:
         begin = self.clock.monotonic()
         while not self._halted.is_set() and self._is_held_back():
             now = self.clock.monotonic()
-            if self._waits_since is None:
+            if now - self._held_at >= PAUSE:
                 self._waits_since = now
+            self._held_at = now
             # Under constant load there is no pause. Then gaps are used, so that bundles are late but never
             # stand still.
             patience = self._waits_since + PATIENCE - now
@@ -298,7 +304,6 @@ class Background:
                 return
             # As long as the next verdict is expected, there is nothing to look for.
             await self._pause(max(_LOOK, min(self._expected_for(), patience)))
-        self._waits_since = None
 
     def _is_held_back(self) -> bool:
         """Whether there is no pause."""

@@ -449,7 +449,7 @@ async def test_verdicts_that_keep_following_do_not_keep_hashes_back_for_ever(
     clock = StillClock()
 
     def expected_for() -> float:
-        clock.move(1.0)
+        clock.move(0.5)
         return 0.001
 
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
@@ -477,6 +477,51 @@ async def test_verdicts_without_end_do_not_keep_hashes_back_for_ever(tmp_path: P
         assert await running.supervisor.assembly.background.drain()
         assert await running.rows(STATES) == DONE
         assert clock.now() - begin >= background.PATIENCE
+
+
+async def test_under_verdicts_without_end_the_work_waits_for_a_gap_no_longer_than_it_takes_itself(
+    tmp_path: Path,
+) -> None:
+    clock = StillClock()
+    async with daemon(tmp_path, clock, ToldProcesses()) as running:
+        over = clock.now() + 1.0 + background.PATIENCE
+
+        def busy() -> bool:
+            clock.move(1.0 if clock.now() < over else background.STEP)
+            return True
+
+        running.supervisor.assembly.background.busy = busy
+        for name in "abcdefgh":
+            produce(tmp_path, name, a=b"one")
+        await judge(running)
+        assert await running.supervisor.assembly.background.drain()
+        assert await running.rows(STATES) == DONE * 8
+        assert clock.now() - over < 1.0, (
+            "as long as runs keep ending, bundles that are made too slowly pile up"
+        )
+
+
+async def test_a_gap_between_verdicts_that_is_no_pause_does_not_begin_the_patience_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked = StillClock(), 0
+    monkeypatch.setattr(background, "BATCH", 1)  # each file is a step then
+    async with daemon(tmp_path, clock, ToldProcesses()) as running:
+
+        def busy() -> bool:
+            nonlocal asked
+            asked += 1
+            clock.move(0.5)
+            return asked % 20 > 0
+
+        running.supervisor.assembly.background.busy = busy
+        for name in "abcdefgh":
+            produce(tmp_path, name, a=b"one")
+        await judge(running)
+        begin = clock.now()
+        assert await running.supervisor.assembly.background.drain()
+        assert await running.rows(STATES) == DONE * 8
+        assert clock.now() - begin < 2 * background.PATIENCE, "it would get a gap in ten seconds, and no more"
 
 
 async def test_a_stop_ends_in_the_middle_of_a_file_and_puts_the_job_back_untried(
