@@ -44,7 +44,7 @@ name: other
 trigger: {event: asked}
 concurrency: same
 steps:
-  - {id: only, skill: nothing, with: {n: "{{ trigger.n }}"}, start_within: 60s}
+  - {id: only, skill: nothing, with: {n: "{{ trigger.n }}"}, start_within: 60sWORKTREE}
 """
 _GATED: Final = """\
 name: gated
@@ -146,8 +146,9 @@ class Chains:
     def __init__(self, universe: "Universe") -> None:
         self._universe = universe
         self._dice = random.Random(f"{universe.seed}/chains")
-        gated = _GATED.replace("WORKTREE", f", {WORDS}" if universe.worktrees.are_there else "")
-        self._there = {chain.name: chain for chain in map(_read, (_TEXT, _OTHER, gated))}
+        worktree = f", {WORDS}" if universe.worktrees.are_there else ""
+        texts = (text.replace("WORKTREE", worktree) for text in (_TEXT, _OTHER, _GATED))
+        self._there = {chain.name: chain for chain in map(_read, texts)}
         self._is_timed = False
         self._composite: str | None = None
         drawn = random.Random(f"{universe.seed}/composites").choice(_COMPOSITES)

@@ -23,7 +23,7 @@ FEW: Final = 3
 COMPARED: Final = (1, 2)
 """Those of them that the comparison of bytes plays: the laws are checked in whatever is played."""
 
-RAREST: Final = (61, 69, 81, 108, 127, 140, 145)
+RAREST: Final = (71, 76, 101, 221, 242)
 """Later histories that take the paths that none of CI's share takes. They save all the others before them, until a change shifts them."""
 
 PARTS: Final = 2
