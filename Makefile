@@ -35,7 +35,7 @@ demo-fleet: setup ## have three hosts share a list and their steps, pull a cable
 screenshots: setup ## take a picture of every page of the Studio, in build/screenshots
 	@$(BIN)/python -m tests.demo.screenshots
 
-test: setup ## run the tests a person runs (six minutes on two cores when last measured; the goal is four)
+test: setup ## run the tests a person runs (seven minutes on two cores when last measured; the goal is four)
 	@$(PYTEST) -m "not prove"
 
 prove: check ## every test but the sweeps, with more of Hypothesis's examples, and the checkers
