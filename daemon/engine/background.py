@@ -35,11 +35,11 @@ PATIENCE: Final = 30.0
 """Seconds of verdicts without a pause after which the work is done alongside them, until there is a pause."""
 
 PAUSE: Final = 2.0
-"""Seconds without a verdict that are a pause. In a shorter one some of the work is done, but it keeps waiting."""
+"""Seconds without verdicts in the way that are a pause. In a shorter gap some of the work is done, and the patience goes on."""
 
 STEP: Final = 0.02
-"""Seconds that each step still waits at most for a gap between verdicts, once the patience is over. So the work gets a third of
-the time at least: with less of it, runs pile up whose bundles wait."""
+"""Seconds that each step still waits at most for a gap between verdicts, once the patience is over: twice `AT_ONCE`, so the work
+gets about a third of the time. With a fiftieth, runs piled up whose bundles waited."""
 
 BATCH: Final = 128
 """Jobs that are claimed and completed together: more than `MANY`, so that what a full batch wrote, and the names that its files

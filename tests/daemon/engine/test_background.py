@@ -501,7 +501,7 @@ async def test_under_verdicts_without_end_the_work_waits_for_a_gap_no_longer_tha
         )
 
 
-async def test_a_gap_between_verdicts_that_is_no_pause_does_not_begin_the_patience_anew(
+async def test_a_gap_between_verdicts_that_is_shorter_than_a_pause_does_not_begin_the_patience_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, asked = StillClock(), 0
